@@ -3,11 +3,11 @@
     attncli.attention(q, k, v, causal=True)     every stage of one attention, NumPy or torch
     attncli.load("minilm"), attncli.load(seed=0)    a model; `model.trace(text)` yields its layers
     from attncli.metrics import entropy, measure    numbers per head
-    attncli.run(model, text), heads, find, ablate, logits, patch, why    what the commands show, as documents
+    attncli.run(model, text), heads, find, ablate, …    what the commands show, as documents
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
-    language    sentences and their catalogues in other languages; guide/ holds the pages of the guide
-    errors      what can go wrong, each kind with its exit code; version, which everything written names
+    language    sentences in other languages, with their catalogues; guide/ holds the guide's pages
+    errors      what can go wrong, each kind with its exit code
     arrays      what a number is: the operations that NumPy and torch share
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
@@ -19,7 +19,7 @@ The features, a folder each, with its command.py, compute.py, document.py and sc
     features/   run, heads, explain, find, effects, why, learn, compare, cross, mask, cost, …
     scan        how a corpus is counted: a plan, shards, workers, what they add up to
     explore     how a run is walked through: the full-screen application
-    cli         what all commands have in common: the application, shared options, output, completion
+    cli         what all commands have in common: the application, options, output, completion
 The names below are imported when first used, so that the command line starts instantly.
 """
 

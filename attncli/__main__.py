@@ -1,4 +1,6 @@
-"""The command `attn`, also called `python -m attncli`: the first of our lines that its process runs."""
+"""The command `attn`, also called `python -m attncli`: the first of our lines that its process
+runs.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from _signal import SIGINT, default_int_handler, getsignal, signal  # type: igno
 
 
 def _leave(number: int, frame: object) -> None:
-    """Handler of an interrupt until the command line is running: end the process at once, with exit code 128 +
-    `number`."""
+    """Handler of an interrupt until the command line is running: end the process at once, with exit
+    code 128 + `number`."""
     del frame
     os._exit(128 + number)
 
@@ -29,8 +31,9 @@ def main() -> int:
 
     code = run_cli()
     if code == ExitCode.INTERRUPTED:
-        # CPython remembers an interrupt inside an exec of text (which is how dataclasses are made) and would end
-        # `python -m` by the signal in place of this code; the next exec makes it forget.
+        # CPython remembers an interrupt inside an exec of text (which is how dataclasses are made)
+        # and would end `python -m` by the signal in place of this code; the next exec makes it
+        # forget.
         exec("pass")
     if "torch" in sys.modules:
         _end(code)
@@ -38,8 +41,10 @@ def main() -> int:
 
 
 def _end(code: int) -> None:
-    """Flush both output streams, run the exit functions and end the process with this exit code, without the
-    interpreter's own teardown, which takes a fifth of a second with torch. Returns where a stream cannot be flushed."""
+    """Flush both output streams, run the exit functions and end the process with this exit code,
+    without the interpreter's own teardown, which takes a fifth of a second with torch. Returns
+    where a stream cannot be flushed.
+    """
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

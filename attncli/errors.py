@@ -30,17 +30,27 @@ class AttnError(Exception):
     what: what happened, with the values involved: English with named places, or a message.
     where: the file, option, tensor or token concerned; "" if obvious.
     expected: what would have been accepted, as `what`; "" if obvious.
-    hint: a command or option to try, or a message; "" if there is none. It has no places of its own.
-    values: what stands in the places of `what` and `expected`, which are literals: see `attncli.language`.
+    hint: a command or option to try, or a message; "" if there is none. It has no places of its
+        own.
+    values: what stands in the places of `what` and `expected`, which are literals: see
+    `attncli.language`.
     """
 
     exit_code = ExitCode.FAILURE
 
-    def __init__(self, what: str, /, *, where: str = "", expected: str = "", hint: str = "", **values: object) -> None:
-        self.what = what if isinstance(what, Message) else Message(what, values)
+    def __init__(
+        self, what: str, /, *, where: str = "", expected: str = "", hint: str = "", **values: object
+    ) -> None:
+        if isinstance(what, Message):
+            self.what = what
+        else:
+            self.what = Message(what, values)
         super().__init__(self.what)
         self.where = where
-        self.expected = expected if isinstance(expected, Message) else Message(expected, values)
+        if isinstance(expected, Message):
+            self.expected = expected
+        else:
+            self.expected = Message(expected, values)
         self.hint = hint
         for label, text in (("where", self.where), ("expected", self.expected), ("try", self.hint)):
             if text:  # what a traceback shows below the first line
@@ -53,7 +63,9 @@ class UsageError(AttnError):
     exit_code = ExitCode.USAGE
 
 
-def refused_value(option: str, value: object, expected: str, *, where: str = "", hint: str = "") -> UsageError:
+def refused_value(
+    option: str, value: object, expected: str, *, where: str = "", hint: str = ""
+) -> UsageError:
     """The error for a value that an option, or a variable, does not take.
 
     Args:
@@ -63,8 +75,10 @@ def refused_value(option: str, value: object, expected: str, *, where: str = "",
         where: As of `AttnError`.
         hint: As of `AttnError`.
     """
-    shown = repr(value) if isinstance(value, str) else value
-    return UsageError("{option} is {value}", expected=expected, where=where, hint=hint, option=option, value=shown)
+    shown = (repr(value)) if (isinstance(value, str)) else (value)
+    return UsageError(
+        "{option} is {value}", expected=expected, where=where, hint=hint, option=option, value=shown
+    )
 
 
 class InputError(AttnError):
@@ -86,12 +100,13 @@ class LimitError(AttnError):
 
 
 class VerdictError(AttnError):
-    """A check that the command was asked for failed, such as `--fail-above`; the answer was written before, and
-    stays."""
+    """A check that the command was asked for failed, such as `--fail-above`; the answer was written
+    before, and stays."""
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first sentence of an exception's message; the name of its class where the message is empty.
+    """The first sentence of an exception's message; the name of its class where the message is
+    empty.
 
     Args:
         error: The error.
@@ -100,4 +115,6 @@ def first_sentence(error: BaseException) -> str:
         At most 200 characters of it; its kind where it says nothing.
     """
     text = str(error).strip()
-    return text.splitlines()[0].partition(". ")[0].removesuffix(".")[:200] if text else type(error).__name__
+    if text:
+        return text.splitlines()[0].partition(". ")[0].removesuffix(".")[:200]
+    return type(error).__name__

@@ -19,14 +19,16 @@ REQUIREMENTS = {
     "scan": ("pyarrow>=18", "zstandard>=0.22"),
     "remote": ("fsspec",),
 }
-"""What a part of `attn` needs from an index, as pyproject.toml bounds it, by the name of its extra."""
+"""What a part of `attn` needs from an index, as pyproject.toml bounds it, by the name of its extra.
+"""
 
 
 def install_command(name: str) -> str:
-    """The command that installs what a part of `attn` needs, in the way in which `attn` itself was installed.
+    """The command that installs what a part of `attn` needs, in the way in which `attn` itself was
+    installed.
 
-    It names the packages and never `attn[name]`: where `attn` comes from a checkout or an archive, an index may hold
-    nothing under that name, or what a stranger put there.
+    It names the packages and never `attn[name]`: where `attn` comes from a checkout or an archive,
+    an index may hold nothing under that name, or what a stranger put there.
 
     Args:
         name: a key of `REQUIREMENTS`.

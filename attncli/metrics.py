@@ -1,10 +1,11 @@
 """Metrics of attention heads, to be called: `from attncli.metrics import entropy, measure`.
 
-Each metric is an object that says how it is computed (`entropy.formula`, `entropy.says`, `entropy.source`) and can be
-called: `entropy(weights, visible)` gives one number per head of weights [..., query, key], NumPy's or torch's.
-`measure` computes several at once, each with the rows it was taken over and what uniform attention would give;
-`measure_texts` those of many texts in a model.
-`load_metrics("my.py")` runs a file of yours and gives its metrics, which go wherever a metric goes.
+Each metric is an object that says how it is computed (`entropy.formula`, `entropy.says`,
+`entropy.source`) and can be called: `entropy(weights, visible)` gives one number per head of
+weights [..., query, key], NumPy's or torch's. `measure` computes several at once, each with the
+rows it was taken over and what uniform attention would give; `measure_texts` those of many texts in
+a model. `load_metrics("my.py")` runs a file of yours and gives its metrics, which go wherever a
+metric goes.
 """
 
 from attncli.measure.metric import (

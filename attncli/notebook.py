@@ -1,4 +1,6 @@
-"""Results in a notebook: the page in a frame that reaches nothing outside, and text where scripts are off."""
+"""Results in a notebook: the page in a frame that reaches nothing outside, and text where scripts
+are off.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,14 @@ from attncli.models.text_trace import TextTrace
 MOST = 20_000_000
 """Weights of a result that is still shown as a page."""
 BUDGET = 8_000_000
-FRAME = '<iframe sandbox="allow-scripts" width="100%" height="{height}" style="border:0" srcdoc="{page}"></iframe>'
+FRAME = (
+    '<iframe sandbox="allow-scripts" width="100%" height="{height}" style="border:0"'
+    ' srcdoc="{page}"></iframe>'
+)
 LOWEST, HIGHEST, ABOVE_ROWS, ROW = 420, 860, 320, 18
-"""Heights of a frame in pixels: at least and at most, of what stands above a matrix, and of each of its rows."""
+"""Heights of a frame in pixels: at least and at most, of what stands above a matrix, and of each of
+its rows.
+"""
 SCREEN = '<div style="overflow-x:auto">{0}</div>'
 SCREEN_WIDTH = 100
 FIGURES, PAGES = (".svg", ".png", ".pdf"), (".html", ".htm")
@@ -58,7 +65,8 @@ def rows(document: Document) -> list[dict[str, Any]]:
 
 
 def write_figure(document: Document, path: str | Path, style: str, lang: str) -> None:
-    """Draw a document to an SVG, PNG or PDF file; one without a figure of its own is drawn as its terminal screen.
+    """Draw a document to an SVG, PNG or PDF file; one without a figure of its own is drawn as its
+    terminal screen.
 
     Args:
         document: Any document.
@@ -75,14 +83,20 @@ def write_figure(document: Document, path: str | Path, style: str, lang: str) ->
 
     file = Path(path)
     if file.suffix.lower() not in FIGURES:
-        raise UsageError("a figure is a file ending in .svg, .png or .pdf, not {path}", path=repr(str(file)))
+        raise UsageError(
+            "a figure is a file ending in .svg, .png or .pdf, not {path}", path=repr(str(file))
+        )
     words = style_of(style)
     drawing = figure(document, theme=words.theme, lang=lang, room=words.room)
     if drawing is None:
-        view = View(color=True, light=words.theme is LIGHT, lang=lang, width=words.cells(SCREEN_WIDTH))
+        view = View(
+            color=True, light=words.theme is LIGHT, lang=lang, width=words.cells(SCREEN_WIDTH)
+        )
         drawing = draw_screen(_screen(document, view), words.theme)
     title, description = title_and_description(document, lang)
-    data = figure_bytes(drawing.svg(mm=words.mm, title=title, description=description), file.suffix, words)
+    data = figure_bytes(
+        drawing.svg(mm=words.mm, title=title, description=description), file.suffix, words
+    )
     with atomic_writer(file) as stream:
         stream.write(data)
 
@@ -119,20 +133,30 @@ def _screen_html(document: Document) -> str:
 
     from attncli.draw.numbers import even_bars
 
-    console = Console(record=True, width=SCREEN_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(even_bars(_screen(document, View(color=True, light=True, width=SCREEN_WIDTH))), crop=False)
+    console = Console(
+        record=True,
+        width=SCREEN_WIDTH,
+        file=StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+    )
+    console.print(
+        even_bars(_screen(document, View(color=True, light=True, width=SCREEN_WIDTH))), crop=False
+    )
     return SCREEN.format(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>"))
 
 
 def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> dict[str, str]:
-    """A result as Jupyter shows it, texts by media type: always "text/plain", and "text/html" where it can be drawn.
+    """A result as Jupyter shows it, texts by media type: always "text/plain", and "text/html" where
+    it can be drawn.
 
     Args:
         value: A trace or a document.
 
     Returns:
-        Texts by media type: "text/plain", and "text/html" where there is a page. A text's layers run for their page;
-        where they hold too many weights for one, what they are is said in words.
+        Texts by media type: "text/plain", and "text/html" where there is a page. A text's layers
+        run for their page; where they hold too many weights for one, what they are is said in
+        words.
     """
     formats = {"text/plain": repr(value)}
     page = _page_of_result(value)
@@ -148,20 +172,26 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> di
 
 
 def _matrix_rows(value: object) -> int:
-    """How many rows the attention matrices of a result have, by which its page gets its height; a large number if
-    unknown."""
+    """How many rows the attention matrices of a result have, by which its page gets its height; a
+    large number if unknown."""
     tokens = getattr(value, "tokens", None)
     if tokens:
         return len(tokens)
     weights = getattr(value, "weights", None)
-    return HIGHEST if weights is None else int(weights.shape[-2])
+    if weights is None:
+        return HIGHEST
+    return int(weights.shape[-2])
 
 
 def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> Page | None:
-    """The page of the heads of a trace or a document; None where there are no weights to show, or too many."""
+    """The page of the heads of a trace or a document; None where there are no weights to show, or
+    too many.
+    """
     match value:
         case AttentionTrace():
-            stages = {name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")}
+            stages = {
+                name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")
+            }
             record = _record_of_stages(stages, 0, None, ())
         case LayerTrace():
             record = _record_of_stages(value.stages, value.layer, _score_scale(value), value.tokens)
@@ -169,46 +199,77 @@ def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Docume
             record = _record_of_text(value)
         case _:
             return page_of(value, budget=BUDGET)
-    # arrays alone have no words: their page begins with the matrix, and not with a sentence of numbers
-    start = {} if isinstance(value, LayerTrace | TextTrace) and value.tokens else {"view": "matrix"}
-    return None if record is None else Page(record.text, [record], start=start, budget=BUDGET)
+    # arrays alone have no words: their page begins with the matrix, and not with a sentence of
+    # numbers
+    if isinstance(value, LayerTrace | TextTrace) and value.tokens:
+        start = {}
+    else:
+        start = {"view": "matrix"}
+    if record is None:
+        return None
+    return Page(record.text, [record], start=start, budget=BUDGET)
 
 
 def _score_scale(trace: LayerTrace) -> float | None:
-    """The factor between a trace's stages "raw" (q·k) and "scaled"; None without both, or where every q·k is 0."""
+    """The factor between a trace's stages "raw" (q·k) and "scaled"; None without both, or where
+    every q·k is 0.
+    """
     if "raw" not in trace.stages or "scaled" not in trace.stages:
         return None
     backend = backend_of(trace.stages["raw"])
-    raw, scaled = (np.asarray(backend.numpy(trace.stages[name]), np.float64).reshape(-1) for name in ("raw", "scaled"))
-    place = int(np.abs(raw).argmax()) if raw.size else 0
-    return float(scaled[place] / raw[place]) if raw.size and raw[place] else None
+    raw, scaled = (
+        np.asarray(backend.numpy(trace.stages[name]), np.float64).reshape(-1)
+        for name in ("raw", "scaled")
+    )
+    if raw.size:
+        place = int(np.abs(raw).argmax())
+    else:
+        place = 0
+    if raw.size and raw[place]:
+        return float(scaled[place] / raw[place])
+    return None
 
 
 def _record_of_stages(
     stages: Mapping[str, Array], layer: int, scale: float | None, tokens: Sequence[Token]
 ) -> RunRecord | None:
-    """The heads of one layer's stages, arrays [..., head, query, key] by name, as a record for a page; each index of
-    the leading axes counts as one more layer. tokens: of the queries; empty where only their number is known. None
-    without weights that have a head axis, or with more than `MOST` of them."""
+    """The heads of one layer's stages, arrays [..., head, query, key] by name, as a record for a
+    page; each index of the leading axes counts as one more layer. tokens: of the queries; empty
+    where only their number is known. None without weights that have a head axis, or with more than
+    `MOST` of them."""
     weights: Array | None = stages.get("weights")
     if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
         return None
     backend = backend_of(weights)
     rows, columns = map(int, weights.shape[-2:])
     has_tokens = len(tokens) == rows
-    queries = list(tokens) if has_tokens else numbered_tokens(rows)
+    if has_tokens:
+        queries = list(tokens)
+    else:
+        queries = numbered_tokens(rows)
     # learned keys come after those of the tokens; keys of earlier tokens before them
     alone = has_tokens and tokens[0].index == 0 and columns > rows
-    keys = queries if rows == columns or alone else numbered_tokens(columns)
+    if rows == columns or alone:
+        keys = queries
+    else:
+        keys = numbered_tokens(columns)
     sides = Sides(queries, keys)
-    text = " ".join(token.text for token in queries if not token.special) if has_tokens else ""
-    name = f"layer {layer}" if has_tokens else f"attention of {rows} queries and {columns} keys"
-    return RunRecord(name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides))
+    if has_tokens:
+        text = " ".join(token.text for token in queries if not token.special)
+    else:
+        text = ""
+    if has_tokens:
+        name = f"layer {layer}"
+    else:
+        name = f"attention of {rows} queries and {columns} keys"
+    return RunRecord(
+        name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides)
+    )
 
 
 def _record_of_text(text: TextTrace) -> RunRecord | None:
-    """All heads of all layers of a text as a record for a page; the layers run while it is read. None where no weights
-    were kept, or more than `MOST`."""
+    """All heads of all layers of a text as a record for a page; the layers run while it is read.
+    None where no weights were kept, or more than `MOST`."""
     if not 0 < text.pairs <= MOST or not text.keeps_weights:
         return None
     sides = Sides(text.tokens, text.tokens)
@@ -216,7 +277,9 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
     def head_records() -> Iterator[HeadRecord]:
         """Run the layers of the text and yield a record of each head."""
         for trace in text.run(("masked", "weights")):
-            yield from _heads(backend_of(trace.stages["weights"]), trace.stages, trace.layer, None, sides)
+            yield from _heads(
+                backend_of(trace.stages["weights"]), trace.stages, trace.layer, None, sides
+            )
 
     words = " ".join(token.text for token in text.tokens if not token.special)
     return RunRecord(text.name, words, sides, None, None, head_records())
@@ -225,18 +288,24 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
 def _heads(
     backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
 ) -> Iterator[HeadRecord]:
-    """Yield a record of each head's scores and weights. stages: arrays [..., head, query, key] by name, of which each
-    index of the leading axes counts as one more layer, from `layer` on."""
+    """Yield a record of each head's scores and weights. stages: arrays [..., head, query, key] by
+    name, of which each index of the leading axes counts as one more layer, from `layer` on."""
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
         own_stages = {
-            name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)
+            name: array[place]
+            for name, array in stages.items()
+            if tuple(array.shape[: len(lead)]) == tuple(lead)
         }
         # special tokens are a trained model's: of its links those that say little do not count
         is_learned = any(token.special for token in sides.queries)
         head_numbers = range(int(own_stages["weights"].shape[0]))
         records = LayerRecords(backend, layer + number, sides, head_numbers, is_learned=is_learned)
         feed_whole(backend, records, own_stages, None)
-        is_softcapped = "capped" in own_stages and own_stages["capped"] is not own_stages.get("scaled")
+        is_softcapped = "capped" in own_stages and own_stages["capped"] is not own_stages.get(
+            "scaled"
+        )
         has_recipe = scale is not None and not lead and not is_softcapped
-        yield from records.records(arithmetic(backend, own_stages, scale or 1.0, None) if has_recipe else None)
+        yield from records.records(
+            arithmetic(backend, own_stages, scale or 1.0, None) if has_recipe else None
+        )

@@ -2,12 +2,15 @@
 
 attncli.topics.softmax([2.0, 1.0, 0.1], temperature=0.5)    scores worked through
 attncli.topics.scaling(64, samples=4096, keys=10, seed=0)    why scores are divided by √d_k
-attncli.topics.matrix_softmax(model, text, tokens, layer=0, head=0)    by rows against over the whole matrix
+attncli.topics.matrix_softmax(model, text, tokens, layer=0, head=0)    by rows against over the
+whole matrix
 attncli.topics.order(models, text, tokens, order)    whether attention sees the order of the tokens
-attncli.topics.position(models, text, tokens, layer=0, head=0, query=2)    what each way of telling places does
+attncli.topics.position(models, text, tokens, layer=0, head=0, query=2)    what each way of telling
+places does
 attncli.topics.mask(model, text, tokens, layer=0, head=0, query=2)    what a mask takes away
 attncli.topics.multihead(model, text, tokens, layer=0, query=2)    what each head adds to the output
-attncli.topics.residual(model, text, tokens, layer=0, query=2)    the residual connection and the norm
+attncli.topics.residual(model, text, tokens, layer=0, query=2)    the residual connection and the
+norm
 attncli.topics.metric("entropy")    what a metric means
 """
 
@@ -21,4 +24,14 @@ from attncli.features.explain.softmax_topics import order_document as order
 from attncli.features.explain.softmax_topics import scaling_document as scaling
 from attncli.features.explain.softmax_topics import softmax_document as softmax
 
-__all__ = ["mask", "matrix_softmax", "metric", "multihead", "order", "position", "residual", "scaling", "softmax"]
+__all__ = [
+    "mask",
+    "matrix_softmax",
+    "metric",
+    "multihead",
+    "order",
+    "position",
+    "residual",
+    "scaling",
+    "softmax",
+]

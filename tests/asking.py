@@ -15,11 +15,13 @@ from attncli.cli import app, main
 from attncli.cli.environment import Environment
 
 CACHE = TemporaryDirectory(prefix="attn-", ignore_cleanup_errors=True)
-"""Where the command remembers files that it has found good, as it does for who uses it: minilm's are read once by each
-process of tests, and not for every question."""
+"""Where the command remembers files that it has found good, as it does for who uses it: minilm's
+are read once by each process of tests, and not for every question."""
 
 kept = cache(app.command)
-"""The command line as Typer makes it, kept from one question to the next: making it takes longer than most answers."""
+"""The command line as Typer makes it, kept from one question to the next: making it takes longer
+than most answers.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class Answer:
 
 
 def _commands(arguments: tuple[str, ...], variables: dict[str, str]) -> AbstractContextManager[Any]:
-    """Commands made before, but where a shell asks: that ends the process, and leaves them as they then are."""
+    """Commands made before, but where a shell asks: that ends the process, and leaves them as they
+    then are.
+    """
     return nullcontext() if "_ATTN_COMPLETE" in variables else patch.object(app, "command", kept)
 
 
@@ -46,9 +50,15 @@ def _refuse(constant: str) -> None:
 
 
 def ask(
-    *arguments: str, stdin: bytes | None = None, terminal: bool = False, width: int = 80, **variables: str
+    *arguments: str,
+    stdin: bytes | None = None,
+    terminal: bool = False,
+    width: int = 80,
+    **variables: str,
 ) -> Answer:
-    """Run `attn ARGUMENTS`. stdin: what a pipe holds; None is a terminal. terminal: whether stdout is one."""
+    """Run `attn ARGUMENTS`. stdin: what a pipe holds; None is a terminal. terminal: whether stdout
+    is one.
+    """
     out, err = BytesIO(), StringIO()
     environment = Environment(
         stdin=BytesIO(stdin or b""),

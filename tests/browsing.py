@@ -21,9 +21,12 @@ LACKING = "no chromium-headless-shell and no chromium here (a Debian package)"
 
 
 def axe_core() -> str:
-    """The source of axe-core, which looks for what keeps people out of a page. Skips where there is none: `npm install
-    axe-core` in the project's folder, or its file named by `AXE_CORE`."""
-    for path in (os.environ.get("AXE_CORE", ""), Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"):
+    """The source of axe-core, which looks for what keeps people out of a page. Skips where there is
+    none: `npm install axe-core` in the project's folder, or its file named by `AXE_CORE`."""
+    for path in (
+        os.environ.get("AXE_CORE", ""),
+        Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js",
+    ):
         if path and Path(path).is_file():
             return Path(path).read_text("utf-8")
     pytest.skip("no axe-core here (an npm package)")
@@ -31,7 +34,9 @@ def axe_core() -> str:
 
 @dataclass
 class Opened:
-    """A page that is open. said: what it wrote to the console. asked: the addresses that it asked for."""
+    """A page that is open. said: what it wrote to the console. asked: the addresses that it asked
+    for.
+    """
 
     page: Any
     said: list[str] = field(default_factory=list)
@@ -69,11 +74,15 @@ class Opened:
 @contextmanager
 def browser() -> Iterator[Any]:
     """Chromium. Skips where there is none, or no Playwright."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here (a Python package)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright here (a Python package)"
+    )
     if CHROMIUM is None:
         pytest.skip(LACKING)
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE * 1000)
+        started = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE * 1000
+        )
         yield started
         started.close()
 
@@ -84,9 +93,13 @@ def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
     window.set_default_timeout(PATIENCE * 1000)
     found = Opened(window.new_page())
     # what Chromium advises tests that read pixels back is not said by the page
-    found.page.on("console", lambda one: None if "readback" in one.text else found.said.append(one.text))
+    found.page.on(
+        "console", lambda one: None if "readback" in one.text else found.said.append(one.text)
+    )
     found.page.on("pageerror", lambda error: found.said.append(str(error)))
     # a worker of the page's own is no request: its source stands in the page
-    found.page.on("request", lambda one: None if one.url.startswith("blob:") else found.asked.append(one.url))
+    found.page.on(
+        "request", lambda one: None if one.url.startswith("blob:") else found.asked.append(one.url)
+    )
     found.go(file, hash)
     return found

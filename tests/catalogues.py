@@ -1,10 +1,13 @@
-"""The catalogues of sentences: `python tests/catalogues.py` brings every one up to date and compiles it.
+"""The catalogues of sentences: `python tests/catalogues.py` brings every one up to date and
+compiles it.
 
-    python tests/catalogues.py        new sentences are added without a translation, those that are gone go
-    python tests/catalogues.py fr     the same, after beginning a catalogue for a language that has none
+    python tests/catalogues.py        new sentences are added without a translation, those that are
+    gone go
+    python tests/catalogues.py fr     the same, after beginning a catalogue for a language that has
+    none
 
-Each is `attncli/language/LANG.po`, sorted by its English, without dates and line numbers: two people who add
-sentences seldom touch the same lines. The `.mo` beside it is what the program reads.
+Each is `attncli/language/LANG.po`, sorted by its English, without dates and line numbers: two
+people who add sentences seldom touch the same lines. The `.mo` beside it is what the program reads.
 """
 
 from __future__ import annotations
@@ -28,7 +31,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attncli"
 FOLDER = PACKAGE / "language"
 HEADER = "# attn in another language; see tests/catalogues.py"
-KEYWORDS = {"message": (1,), "plural": (1, 2), "contextual": ((1, "c"), 2), "say": (2,), "say_each": (2,)}
+KEYWORDS = {
+    "message": (1,),
+    "plural": (1, 2),
+    "contextual": ((1, "c"), 2),
+    "say": (2,),
+    "say_each": (2,),
+}
 """The functions whose literals are sentences, and which of their arguments are."""
 ARGUMENTS: dict[str, tuple[int | str, ...]] = {
     **dict.fromkeys(("AttnError", "UsageError", "InputError", "UnsupportedError", "LimitError", "VerdictError"),
@@ -43,7 +52,9 @@ ARGUMENTS: dict[str, tuple[int | str, ...]] = {
     "refused_value": (2, "hint"),
     "system_errors": (0,), **dict.fromkeys(("read_object", "open_regular", "read_regular"), ("what",)),
 }  # fmt: skip
-"""Functions and declarations whose arguments, by place or name, are sentences where they are literals."""
+"""Functions and declarations whose arguments, by place or name, are sentences where they are
+literals.
+"""
 
 WORDS = (
     "alias", "all", "at", "attention", "axes", "batch", "biases", "bytes", "checkpoint", "concat", "conf", "copying",
@@ -62,19 +73,27 @@ WORDS = (
     "No such file or directory", "Permission denied", "Is a directory", "Not a directory",
     "No space left on device", "File exists",
 )  # fmt: skip
-"""Words that reach the screen as data: names of columns, parts, stages, axes; and what systems say of files."""
+"""Words that reach the screen as data: names of columns, parts, stages, axes; and what systems say
+of files.
+"""
 
 
 def literals(
     file: IO[bytes], keywords: Mapping[str, object], comment_tags: object, options: object
 ) -> Iterator[tuple[int, str, list[str | None], list[str]]]:
-    """Every call of one of these functions, with the literals that are its arguments, as Babel asks for them.
+    """Every call of one of these functions, with the literals that are its arguments, as Babel asks
+    for them.
 
-    Babel's own reader goes by tokens: it loses a call inside a call and glues `"a" if … else "b"` to one text.
+    Babel's own reader goes by tokens: it loses a call inside a call and glues `"a" if … else "b"`
+    to one text.
     """
     for node in ast.walk(ast.parse(file.read())):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             if name == "say_each":  # each of its arguments is a sentence
                 for sentence in node.args[1:]:
                     for text in alternatives(sentence):
@@ -125,8 +144,8 @@ class PlainCatalog(Catalog):
 
 
 def help_sentences() -> Iterator[str]:
-    """What help pages say: every paragraph of a command, every option's sentence and what stands in brackets behind
-    it, every group. Paragraphs that are commands to type stay as they are."""
+    """What help pages say: every paragraph of a command, every option's sentence and what stands in
+    brackets behind it, every group. Paragraphs that are commands to type stay as they are."""
     from attncli.cli import app, help_page
 
     def walk(command: Any, path: str) -> Iterator[str]:
@@ -147,8 +166,20 @@ def help_sentences() -> Iterator[str]:
             yield from walk(command.get_command(context, name), f"{path} {name}")
 
     yield from walk(app.command(), "attn")
-    yield from (*app.COMMANDS.values(), *map(app.group_of, app.COMMANDS), app.ABOUT, app.MORE, app.TRY)
-    yield from ("Arguments", "Options", "Commands", "required", "-h shows one screen, --help everything.")
+    yield from (
+        *app.COMMANDS.values(),
+        *map(app.group_of, app.COMMANDS),
+        app.ABOUT,
+        app.MORE,
+        app.TRY,
+    )
+    yield from (
+        "Arguments",
+        "Options",
+        "Commands",
+        "required",
+        "-h shows one screen, --help everything.",
+    )
 
 
 def sentences() -> Catalog:
@@ -171,7 +202,9 @@ def languages() -> list[str]:
 def read(lang: str) -> Catalog:
     """The catalogue of a language as it lies there; an empty one where there is none."""
     catalogue = PlainCatalog(
-        locale=lang, header_comment="# attn in another language; see tests/catalogues.py", fuzzy=False
+        locale=lang,
+        header_comment="# attn in another language; see tests/catalogues.py",
+        fuzzy=False,
     )
     path = FOLDER / f"{lang}.po"
     if path.exists():
@@ -212,7 +245,9 @@ def mo_bytes(catalogue: Catalog) -> bytes:
 
 
 def main(*new: str) -> int:
-    """Update and compile every catalogue, and begin those of new languages. Returns how many sentences lack one."""
+    """Update and compile every catalogue, and begin those of new languages. Returns how many
+    sentences lack one.
+    """
     template, without = sentences(), 0
     for lang in sorted({*languages(), *new}):
         catalogue = updated(lang, template)

@@ -1,7 +1,9 @@
-"""How models of today write a chat: which marks stand around which role, what is trimmed, merged or refused.
+"""How models of today write a chat: which marks stand around which role, what is trimmed, merged or
+refused.
 
-The formats are facts that the models' developers publish; the templates below say them in Jinja of our own, each with
-another part of the language (namespaces, macros, loop variables, slices, filters, tests, the generation tag).
+The formats are facts that the models' developers publish; the templates below say them in Jinja of
+our own, each with another part of the language (namespaces, macros, loop variables, slices,
+filters, tests, the generation tag).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Every command of the program, from the program itself: none can be left out of a test for all of them."""
+"""Every command of the program, from the program itself: none can be left out of a test for all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def commands() -> tuple[tuple[str, Any], ...]:
 
 
 def example(path: str, text: str | None = None) -> tuple[str, ...]:
-    """The words of the first example in the help of a command; samples are named by their whole path.
+    """The words of the first example in the help of a command; samples are named by their whole
+    path.
 
     text: stands in place of the example's own, where the command takes one.
     """
@@ -45,9 +48,12 @@ def example(path: str, text: str | None = None) -> tuple[str, ...]:
 def examples(
     lines: Mapping[str, tuple[str, ...]], elsewhere: Collection[str] = (), text: str | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """The first example of each command that none of these lines tries: a new command is tried without being listed.
+    """The first example of each command that none of these lines tries: a new command is tried
+    without being listed.
 
     elsewhere: commands that are left out for a reason. text: stands in place of the examples' own.
     """
-    here = {word for line in lines.values() for word in line[:1]} | {name.split()[0] for name in elsewhere}
+    here = {word for line in lines.values() for word in line[:1]} | {
+        name.split()[0] for name in elsewhere
+    }
     return {name: example(name, text) for name in COMMANDS if name not in here}

@@ -25,7 +25,11 @@ def on(library: str, array: Any) -> Any:
 
 
 def plain(array: Any) -> np.ndarray:
-    return array.float().numpy() if str(getattr(array, "dtype", "")) == "torch.bfloat16" else np.asarray(array)
+    return (
+        array.float().numpy()
+        if str(getattr(array, "dtype", "")) == "torch.bfloat16"
+        else np.asarray(array)
+    )
 
 
 def case(
@@ -47,7 +51,9 @@ def case(
     )
 
 
-def row_blocks(backend: Any, q: Any, k: Any, v: Any, rule: Rule, *, rows: int, keep=("weights",)) -> Iterator[RowBlock]:
+def row_blocks(
+    backend: Any, q: Any, k: Any, v: Any, rule: Rule, *, rows: int, keep=("weights",)
+) -> Iterator[RowBlock]:
     """Attention by blocks of so many query rows, each in memory of its own."""
     finite = bool(backend.isfinite(v).all())
     for start in range(0, q.shape[-2], rows):
@@ -56,7 +62,9 @@ def row_blocks(backend: Any, q: Any, k: Any, v: Any, rule: Rule, *, rows: int, k
 
 
 def loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, **options: Any) -> dict[str, np.ndarray]:
-    """The oracle's stages, stacked over the leading axes. mask and bias broadcast; offset and key_lengths per entry."""
+    """The oracle's stages, stacked over the leading axes. mask and bias broadcast; offset and
+    key_lengths per entry.
+    """
     batch = q.shape[:-3]
     square = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
     entries = []
@@ -74,13 +82,19 @@ def loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, **options: Any) -> dict[s
             own["sinks"] = list(own["sinks"])
         entries.append(oracles.attention(q[at].tolist(), k[at].tolist(), v[at].tolist(), **own))
     return {
-        name: np.array([entry[name] for entry in entries]).reshape(*batch, *np.shape(entries[0][name]))
+        name: np.array([entry[name] for entry in entries]).reshape(
+            *batch, *np.shape(entries[0][name])
+        )
         for name in entries[0]
     }
 
 
 def agree(
-    trace: Any, reference: dict[str, np.ndarray], *, tolerance: float = 1e-10, stages: tuple[str, ...] = STAGES
+    trace: Any,
+    reference: dict[str, np.ndarray],
+    *,
+    tolerance: float = 1e-10,
+    stages: tuple[str, ...] = STAGES,
 ) -> None:
     """Every stage within a relative tolerance, infinities in the same places, the same empty rows."""
     assert np.array_equal(plain(trace.empty_rows), reference["empty_rows"])

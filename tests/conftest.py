@@ -1,4 +1,6 @@
-"""What holds for every test: reproducible examples, one thread per worker, no network, long files first."""
+"""What holds for every test: reproducible examples, one thread per worker, no network, long files
+first.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,25 @@ LONG = (
     "page/test_script.py", "page/test_saved.py", "cli/test_bounds.py", "effects/test_minilm.py",
     "models/test_minilm.py", "cli/test_signals.py", "page/test_weights.py", "cli/test_long.py", "scan/test_intake.py",
 )  # fmt: skip
-"""Files that take long, the longest first: begun late, one would keep its worker busy when the other is done."""
+"""Files that take long, the longest first: begun late, one would keep its worker busy when the
+other is done.
+"""
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Files are handed out in the order of `pytest_collection_modifyitems`, not by how many tests they have."""
+    """Files are handed out in the order of `pytest_collection_modifyitems`, not by how many tests
+    they have.
+    """
     config.option.loadscopereorder = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", default="0/1", help="only a part of the tests, dealt out by their names: 0/3, 1/3, 2/3")
+    parser.addoption(
+        "--share",
+        default="0/1",
+        help="only a part of the tests, dealt out by their names: 0/3, 1/3, 2/3",
+    )
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -59,14 +69,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: looking through it for garbage again and again takes a fifth of all the time."""
+    """What is imported by now stays: looking through it for garbage again and again takes a fifth
+    of all the time.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 TORCH_IS_LACKING = find_spec("torch") is None
-WITHOUT_TORCH = re.compile(r"No module named '?torch|torch(, which)? is not installed|with torch to read it")
+WITHOUT_TORCH = re.compile(
+    r"No module named '?torch|torch(, which)? is not installed|with torch to read it"
+)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,13 +91,22 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Where torch is not installed, tests that ask for it are skipped; all the others have to pass without it."""
+    """Where torch is not installed, tests that ask for it are skipped; all the others have to pass
+    without it.
+    """
     return _skipped_without_torch((yield), item.path)
 
 
 def _skipped_without_torch(report: Any, path: Path) -> Any:
-    if TORCH_IS_LACKING and report.outcome == "failed" and WITHOUT_TORCH.search(str(report.longrepr)):
-        report.outcome, report.longrepr = "skipped", (str(path), 0, "Skipped: torch is not installed")
+    if (
+        TORCH_IS_LACKING
+        and report.outcome == "failed"
+        and WITHOUT_TORCH.search(str(report.longrepr))
+    ):
+        report.outcome, report.longrepr = (
+            "skipped",
+            (str(path), 0, "Skipped: torch is not installed"),
+        )
     return report
 
 

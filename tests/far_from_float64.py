@@ -1,7 +1,8 @@
-"""Checkpoints of one size for every family, and how far their weights are from float64 in another type.
+"""Checkpoints of one size for every family, and how far their weights are from float64 in another
+type.
 
-512 wide, 400 tokens, three layers: the sums are as long as in models that people run. The distance is the mean one of
-all weights of the last layer, which has every error of the layers before it.
+512 wide, 400 tokens, three layers: the sums are as long as in models that people run. The distance
+is the mean one of all weights of the last layer, which has every error of the layers before it.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ def checkpoint(family: str, folder: Path) -> Path:
 
     kind = transformers.CONFIG_MAPPING[family]
     usual = kind()
-    names: dict[str, Any] = {getattr(usual, "attribute_map", {}).get(name, name): name for name in SIZES}
+    names: dict[str, Any] = {
+        getattr(usual, "attribute_map", {}).get(name, name): name for name in SIZES
+    }
     given = {
         own: SIZES[name]
         for own, name in names.items()
-        if getattr(usual, own, None) is not None and not isinstance(getattr(kind, own, None), property)
+        if getattr(usual, own, None) is not None
+        and not isinstance(getattr(kind, own, None), property)
     }
     if hasattr(usual, "kv_lora_rank"):  # keys of a latent are shared by all heads or none
         given["num_key_value_heads"] = SIZES["num_attention_heads"]
@@ -81,10 +85,16 @@ def checkpoint(family: str, folder: Path) -> Path:
 
 
 def weights_of_transformers(folder: Path, dtype: str) -> np.ndarray:
-    """The last layer's weights, [head, query, key], as transformers computes them; of two sides, the encoder's."""
+    """The last layer's weights, [head, query, key], as transformers computes them; of two sides,
+    the encoder's.
+    """
     spec = attncli.load(folder).spec
     target, states = None if spec.decoder is None else IDS[:3], STATES if _reads(spec) else None
-    return reference(folder, IDS, target=target, dtype=dtype, states=states)[0].weights[-1].astype(np.float64)
+    return (
+        reference(folder, IDS, target=target, dtype=dtype, states=states)[0]
+        .weights[-1]
+        .astype(np.float64)
+    )
 
 
 def weights(folder: Path, library: str, dtype: str) -> np.ndarray:

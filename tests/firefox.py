@@ -1,6 +1,8 @@
-"""Firefox without a screen, driven by its own remote protocol, Marionette: pages, scripts, keys and a mouse.
+"""Firefox without a screen, driven by its own remote protocol, Marionette: pages, scripts, keys and
+a mouse.
 
-Source of the protocol: Mozilla, Marionette's protocol documentation; the commands are W3C WebDriver's.
+Source of the protocol: Mozilla, Marionette's protocol documentation; the commands are W3C
+WebDriver's.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from processes import start
 
 FIREFOX = which("firefox-esr") or which("firefox")
 PATIENCE = 120
-KEYS = {"ArrowRight": "\ue014", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowDown": "\ue015", "Escape": "\ue00c"}
+KEYS = {
+    "ArrowRight": "\ue014",
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowDown": "\ue015",
+    "Escape": "\ue00c",
+}
 KEYS |= {"Enter": "\ue007", "Tab": "\ue004"}
 
 
@@ -75,25 +83,59 @@ class Firefox:
 
     def press(self, *keys: str) -> None:
         """Press and let go of keys, one after the other."""
-        actions = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
-        self.ask("WebDriver:PerformActions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+        actions = [
+            {"type": kind, "value": KEYS.get(key, key)}
+            for key in keys
+            for kind in ("keyDown", "keyUp")
+        ]
+        self.ask(
+            "WebDriver:PerformActions",
+            {"actions": [{"type": "key", "id": "keys", "actions": actions}]},
+        )
 
     def drag(self, places: Sequence[tuple[float, float]]) -> None:
-        """Press the mouse at the first place of the window, move it along the others and let go at the last."""
+        """Press the mouse at the first place of the window, move it along the others and let go at
+        the last.
+        """
         moves = [
-            {"type": "pointerMove", "x": round(x), "y": round(y), "duration": 20, "origin": "viewport"}
+            {
+                "type": "pointerMove",
+                "x": round(x),
+                "y": round(y),
+                "duration": 20,
+                "origin": "viewport",
+            }
             for x, y in places
         ]
-        actions = [moves[0], {"type": "pointerDown", "button": 0}, *moves[1:], {"type": "pointerUp", "button": 0}]
+        actions = [
+            moves[0],
+            {"type": "pointerDown", "button": 0},
+            *moves[1:],
+            {"type": "pointerUp", "button": 0},
+        ]
         self._point("mouse", actions)
 
     def tap(self, x: float, y: float) -> None:
         """Touch a place of the window with a finger."""
-        move = {"type": "pointerMove", "x": round(x), "y": round(y), "duration": 20, "origin": "viewport"}
-        self._point("touch", [move, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}])
+        move = {
+            "type": "pointerMove",
+            "x": round(x),
+            "y": round(y),
+            "duration": 20,
+            "origin": "viewport",
+        }
+        self._point(
+            "touch",
+            [move, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}],
+        )
 
     def _point(self, kind: str, actions: Sequence[dict[str, Any]]) -> None:
-        pointer = {"type": "pointer", "id": kind, "parameters": {"pointerType": kind}, "actions": actions}
+        pointer = {
+            "type": "pointer",
+            "id": kind,
+            "parameters": {"pointerType": kind},
+            "actions": actions,
+        }
         self.ask("WebDriver:PerformActions", {"actions": [pointer]})
 
     def printed(self) -> bytes:

@@ -1,8 +1,10 @@
-"""The oracle of `attn why`: transformers' own model in float64 with its norms held fixed, and hooks.
+"""The oracle of `attn why`: transformers' own model in float64 with its norms held fixed, and
+hooks.
 
-A part's share of what enters an attention is what is missing there when the part is 0 and all other parts, and what
-every norm divides by, are what they were in the clean run. What the part does to a weight is found by a forward pass
-with that share subtracted from the input of the head's projection alone. Imports nothing of `attncli`.
+A part's share of what enters an attention is what is missing there when the part is 0 and all other
+parts, and what every norm divides by, are what they were in the clean run. What the part does to a
+weight is found by a forward pass with that share subtracted from the input of the head's projection
+alone. Imports nothing of `attncli`.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ import numpy as np
 import torch
 from hooked_transformers import PROJECTION
 
-FEED = re.compile(r"(?:layer\.\d+\.output\.dense|\.mlp|\.fc2|DenseReluDense|\.ffn|block_sparse_moe)$")
+FEED = re.compile(
+    r"(?:layer\.\d+\.output\.dense|\.mlp|\.fc2|DenseReluDense|\.ffn|block_sparse_moe)$"
+)
 """How families call what writes their feed-forward parts."""
 ASKS = re.compile(
     r"(?:self\.query|q_proj|q_lin|SelfAttention\.q|EncDecAttention\.q|attention\.attn\.q|query_proj|c_attn)$"
 )
-PASSES = re.compile(r"(?:self\.value|v_proj|v_lin|SelfAttention\.v|attention\.attn\.v|value_proj|c_attn)$")
+PASSES = re.compile(
+    r"(?:self\.value|v_proj|v_lin|SelfAttention\.v|attention\.attn\.v|value_proj|c_attn)$"
+)
 ANSWERS = re.compile(
     r"(?:self\.key|k_proj|k_lin|SelfAttention\.k|EncDecAttention\.k|attention\.attn\.k|key_proj|c_attn)$"
 )
@@ -31,7 +37,11 @@ WORDS = re.compile(r"(?:word_embeddings|embed_tokens|wte|shared)$")
 
 
 def _modules(model: Any, pattern: re.Pattern, side: str) -> list[tuple[str, Any]]:
-    return [(name, module) for name, module in model.named_modules() if pattern.search(name) and name.startswith(side)]
+    return [
+        (name, module)
+        for name, module in model.named_modules()
+        if pattern.search(name) and name.startswith(side)
+    ]
 
 
 def _is_norm(module: Any) -> bool:
@@ -51,7 +61,9 @@ def _deviation(module: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 class Frozen:
-    """A model and one run of it, held fixed. run: runs it. side: "encoder" or "decoder" of a model of two, else ""."""
+    """A model and one run of it, held fixed. run: runs it. side: "encoder" or "decoder" of a model
+    of two, else "".
+    """
 
     def __init__(self, model: Any, run: Callable[[], Any], side: str = "") -> None:
         self.model, self.run, self.side = model, run, side
@@ -103,9 +115,10 @@ class Frozen:
         words: bool = False,
         instead: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """A part's share of what enters a projection. head: which output projection, which head of how many; feed:
-        which feed-forward part; words: what the tokens themselves are. instead: what enters the output projection in
-        another run, in place of 0; the share is then what is lost by it."""
+        """A part's share of what enters a projection. head: which output projection, which head of
+        how many; feed: which feed-forward part; words: what the tokens themselves are. instead:
+        what enters the output projection in another run, in place of 0; the share is then what is
+        lost by it."""
         seen: list[torch.Tensor] = []
 
         def put_input(module: Any, args: Any) -> Any:
@@ -130,18 +143,28 @@ class Frozen:
                 stack.enter_context(_hook(module.register_forward_hook(put_output)))
             if words:
                 for _, module in self.words:
-                    stack.enter_context(_hook(module.register_forward_hook(lambda module, args, out: out * 0)))
-            handle = target.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+                    stack.enter_context(
+                        _hook(module.register_forward_hook(lambda module, args, out: out * 0))
+                    )
+            handle = target.register_forward_pre_hook(
+                lambda module, args: seen.append(args[0].clone())
+            )
             stack.enter_context(_hook(handle))
             self.run()
         clean: list[torch.Tensor] = []
-        handle = target.register_forward_pre_hook(lambda module, args: clean.append(args[0].clone()))
+        handle = target.register_forward_pre_hook(
+            lambda module, args: clean.append(args[0].clone())
+        )
         self.run()
         handle.remove()
         return clean[0] - seen[0]
 
-    def without(self, target: Any, share: torch.Tensor, rows: slice, tokens: list[int] | None) -> Any:
-        """A run with a share taken from the input of these rows of a projection, at these tokens; None for all."""
+    def without(
+        self, target: Any, share: torch.Tensor, rows: slice, tokens: list[int] | None
+    ) -> Any:
+        """A run with a share taken from the input of these rows of a projection, at these tokens;
+        None for all.
+        """
         kept = torch.zeros_like(share)
         where = slice(None) if tokens is None else tokens
         kept[..., where, :] = share[..., where, :]
@@ -157,7 +180,11 @@ class Frozen:
 
     def projection(self, pattern: re.Pattern, layer: int, cross: bool) -> Any:
         """The projection of one layer's attention."""
-        return [m for name, m in _modules(self.model, pattern, self.side) if bool(CROSS.search(name)) == cross][layer]
+        return [
+            m
+            for name, m in _modules(self.model, pattern, self.side)
+            if bool(CROSS.search(name)) == cross
+        ][layer]
 
 
 @contextmanager

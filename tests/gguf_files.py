@@ -1,7 +1,8 @@
-"""GGUF files of tiny checkpoints, written with the `gguf` package: what llama.cpp's converter makes of them.
+"""GGUF files of tiny checkpoints, written with the `gguf` package: what llama.cpp's converter makes
+of them.
 
-The names of tensors are that package's own map from transformers' names; the permutation of queries and keys and the
-norms that hold one more are written here from the converter's description.
+The names of tensors are that package's own map from transformers' names; the permutation of queries
+and keys and the norms that hold one more are written here from the converter's description.
 """
 
 from __future__ import annotations
@@ -68,12 +69,13 @@ def write(
     vocabulary: Callable[[gguf.GGUFWriter], None] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A folder's checkpoint as a GGUF file. quantise: the type of a tensor; None for F32 throughout. more: metadata
-    after the architecture, over what the config says."""
+    """A folder's checkpoint as a GGUF file. quantise: the type of a tensor; None for F32
+    throughout. more: metadata after the architecture, over what the config says."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(target, architecture)
     values = {
-        key: next((config[name] for name in names if config.get(name) is not None), None) for key, names in KEYS.items()
+        key: next((config[name] for name in names if config.get(name) is not None), None)
+        for key, names in KEYS.items()
     }
     rotary = config.get("rope_parameters") or {}
     values["rope.freq_base"] = rotary.get("rope_theta") or config.get("rope_theta")
@@ -81,17 +83,24 @@ def write(
         values |= {"rope.freq_base": rotary["full_attention"]["rope_theta"], "rope.scaling.type": "linear",
                    "rope.freq_base_swa": rotary["sliding_attention"]["rope_theta"],
                    "rope.scaling.factor": rotary["full_attention"].get("factor")}  # fmt: skip
-    width = values["attention.key_length"] or values["embedding_length"] // values["attention.head_count"]
+    width = (
+        values["attention.key_length"]
+        or values["embedding_length"] // values["attention.head_count"]
+    )
     values["rope.dimension_count"] = config.get("qk_rope_head_dim") or int(
         width * (rotary.get("partial_rotary_factor") or 1)
     )
     if rotary.get("rope_type") == "yarn":
-        values |= {f"rope.scaling.{key}": rotary.get(own) for key, own in YARN.items()} | {"rope.scaling.type": "yarn"}
+        values |= {f"rope.scaling.{key}": rotary.get(own) for key, own in YARN.items()} | {
+            "rope.scaling.type": "yarn"
+        }
     if rotary.get("rope_type") == "longrope":
         values["rope.scaling.original_context_length"] = config["original_max_position_embeddings"]
         values["rope.scaling.attn_factor"] = rotary.get("attention_factor")
         for length in ("short", "long"):
-            writer.add_tensor(f"rope_factors_{length}.weight", np.array(rotary[f"{length}_factor"], np.float32))
+            writer.add_tensor(
+                f"rope_factors_{length}.weight", np.array(rotary[f"{length}_factor"], np.float32)
+            )
     if rotary.get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", divisors(rotary, width))
     for key, value in (values | dict(more or {})).items():
@@ -122,8 +131,8 @@ def write(
 
 
 def pack(array: Floats, kind: Kind) -> np.ndarray[Any, Any]:
-    """The array's blocks: the package's own where it can write them, those of `q4_k` and `q6_k`, else seeded ones with
-    small scales."""
+    """The array's blocks: the package's own where it can write them, those of `q4_k` and `q6_k`,
+    else seeded ones with small scales."""
     if kind in WRITERS:
         return WRITERS[kind](array)
     try:
@@ -147,10 +156,16 @@ def q4_k(array: Floats) -> np.ndarray[Any, Any]:
     least = np.minimum(parts.min(-1), 0)
     step, scales = _whole((parts.max(-1) - least) / 15, 63)
     shift, offsets = _whole(-least, 63)
-    numbers = np.rint((parts + (shift * offsets)[..., None]) / np.maximum(step * scales, 1e-12)[..., None])
+    numbers = np.rint(
+        (parts + (shift * offsets)[..., None]) / np.maximum(step * scales, 1e-12)[..., None]
+    )
     fours = np.clip(numbers, 0, 15).astype(np.uint8).reshape(-1, 4, 2, 32)
     high = scales[:, 4:], offsets[:, 4:]
-    six = [scales[:, :4] | high[0] >> 4 << 6, offsets[:, :4] | high[1] >> 4 << 6, high[0] & 15 | (high[1] & 15) << 4]
+    six = [
+        scales[:, :4] | high[0] >> 4 << 6,
+        offsets[:, :4] | high[1] >> 4 << 6,
+        high[0] & 15 | (high[1] & 15) << 4,
+    ]
     packed = (fours[:, :, 0] | fours[:, :, 1] << 4).reshape(-1, 128)
     blocks = np.concatenate([_halves(step), _halves(shift), *six, packed], axis=1)
     return blocks.reshape(*array.shape[:-1], -1)
@@ -163,13 +178,21 @@ def q6_k(array: Floats) -> np.ndarray[Any, Any]:
     numbers = np.clip(np.rint(parts / np.maximum(step * scales, 1e-12)[..., None]), -32, 31)
     sixes = (numbers + 32).astype(np.uint8).reshape(-1, 2, 4, 32)
     low, high = sixes & 15, sixes >> 4
-    fours = np.stack([low[:, :, 0] | low[:, :, 2] << 4, low[:, :, 1] | low[:, :, 3] << 4], 2).reshape(-1, 128)
-    twos = (high[:, :, 0] | high[:, :, 1] << 2 | high[:, :, 2] << 4 | high[:, :, 3] << 6).reshape(-1, 64)
-    return np.concatenate([fours, twos, scales, _halves(step)], axis=1).reshape(*array.shape[:-1], -1)
+    fours = np.stack(
+        [low[:, :, 0] | low[:, :, 2] << 4, low[:, :, 1] | low[:, :, 3] << 4], 2
+    ).reshape(-1, 128)
+    twos = (high[:, :, 0] | high[:, :, 1] << 2 | high[:, :, 2] << 4 | high[:, :, 3] << 6).reshape(
+        -1, 64
+    )
+    return np.concatenate([fours, twos, scales, _halves(step)], axis=1).reshape(
+        *array.shape[:-1], -1
+    )
 
 
 def _whole(values: Floats, most: int) -> tuple[Floats, np.ndarray[Any, Any]]:
-    """Values of a block, [block, part], as a step of float16, [block, 1], times whole numbers up to `most`."""
+    """Values of a block, [block, part], as a step of float16, [block, 1], times whole numbers up to
+    `most`.
+    """
     step = (values.max(-1, keepdims=True) / most).astype(np.float16).astype(np.float32)
     return step, np.clip(np.rint(values / np.maximum(step, 1e-12)), 0, most).astype(np.uint8)
 
@@ -182,14 +205,18 @@ WRITERS = {Kind.Q4_K: q4_k, Kind.Q6_K: q6_k}
 
 
 def mixed(name: str, layers: int) -> Kind:
-    """The type of a matrix in the usual mix of Q4_K and Q6_K: more bits for what is written out, and for values and the
-    way down in a half of the layers."""
+    """The type of a matrix in the usual mix of Q4_K and Q6_K: more bits for what is written out,
+    and for values and the way down in a half of the layers."""
     if name == "output.weight":
         return Kind.Q6_K
     if "attn_v" not in name and "ffn_down" not in name:
         return Kind.Q4_K
     layer, eighth = int(name.split(".")[1]), layers // 8
-    return Kind.Q6_K if layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2 else Kind.Q4_K
+    return (
+        Kind.Q6_K
+        if layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
+        else Kind.Q4_K
+    )
 
 
 def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[str, Floats]:
@@ -216,7 +243,9 @@ def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[
                     "feed_forward", MERGED.get(architecture, "feed_forward")
                 )
                 module = names.get_name(joined, try_suffixes=(".weight",)) or names.get_name(
-                    joined.removeprefix("model.") if joined.startswith("model.") else f"model.{joined}",
+                    joined.removeprefix("model.")
+                    if joined.startswith("model.")
+                    else f"model.{joined}",
                     try_suffixes=(".weight",),
                 )
                 assert module is not None, own
@@ -226,15 +255,24 @@ def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[
             if architecture in PERMUTED and ("q_proj" in own or "k_proj" in own):
                 of = heads if "q_proj" in own else config.get("num_key_value_heads") or heads
                 array = permuted(array, of)
-            if architecture in ONE_MORE and re.search("norm\\d?.weight", own) and "linear_attn" not in own:
+            if (
+                architecture in ONE_MORE
+                and re.search("norm\\d?.weight", own)
+                and "linear_attn" not in own
+            ):
                 array = array + 1
             if architecture == "gpt2" and array.ndim == 2 and ".c_" in f".{own}":
                 array = array.T
             if "query_key_value" in own:
-                array = in_turn(array, config.get("num_kv_heads") or 1 if architecture == "falcon" else heads, heads)
+                array = in_turn(
+                    array,
+                    config.get("num_kv_heads") or 1 if architecture == "falcon" else heads,
+                    heads,
+                )
             arrays[name] = np.ascontiguousarray(array)
     return arrays | {
-        name: np.stack([by_number[key] for key in sorted(by_number)]) for name, by_number in experts.items()
+        name: np.stack([by_number[key] for key in sorted(by_number)])
+        for name, by_number in experts.items()
     }
 
 
@@ -245,7 +283,9 @@ RENAMED = {"dt_bias": "dt_proj.bias", "e_score_correction_bias": "e_score_correc
 """What a tensor without a module of its own is called in the map, by the end of its name."""
 
 
-def converted(own: str, array: Floats, architecture: str, config: Mapping[str, Any]) -> list[tuple[str, Floats]]:
+def converted(
+    own: str, array: Floats, architecture: str, config: Mapping[str, Any]
+) -> list[tuple[str, Floats]]:
     """The tensors that are stored in place of one, under names that the map knows."""
     if architecture in DELTA_RULES[1:] and "linear_attn." in own:
         array = tiled(own, array, config)
@@ -268,15 +308,29 @@ def converted(own: str, array: Floats, architecture: str, config: Mapping[str, A
         return [(own.replace("kv_b_proj", name), part) for name, part in parts]
     if "in_proj_qkvz" in own:
         sizes = [config["linear_key_head_dim"]] * 2 + [
-            config["linear_value_head_dim"] * config["linear_num_value_heads"] // config["linear_num_key_heads"]
+            config["linear_value_head_dim"]
+            * config["linear_num_value_heads"]
+            // config["linear_num_key_heads"]
         ] * 2
         by_head = array.reshape(config["linear_num_key_heads"], sum(sizes), -1)
-        q, k, v, z = (part.reshape(-1, array.shape[1]) for part in np.split(by_head, np.cumsum(sizes)[:-1], axis=1))
-        return [(own.replace("qkvz", "qkv"), np.concatenate([q, k, v])), (own.replace("qkvz", "z"), z)]
+        q, k, v, z = (
+            part.reshape(-1, array.shape[1])
+            for part in np.split(by_head, np.cumsum(sizes)[:-1], axis=1)
+        )
+        return [
+            (own.replace("qkvz", "qkv"), np.concatenate([q, k, v])),
+            (own.replace("qkvz", "z"), z),
+        ]
     if own.endswith(("experts.gate_up_proj", "experts.gate_up_proj_bias")):
-        array = array if own.endswith("bias") or architecture == "qwen35moe" else array.swapaxes(-1, -2)
+        array = (
+            array if own.endswith("bias") or architecture == "qwen35moe" else array.swapaxes(-1, -2)
+        )
         half = array.shape[1] // 2
-        parts = (array[:, ::2], array[:, 1::2]) if architecture == "gpt-oss" else (array[:, :half], array[:, half:])
+        parts = (
+            (array[:, ::2], array[:, 1::2])
+            if architecture == "gpt-oss"
+            else (array[:, :half], array[:, half:])
+        )
         suffix = ".bias" if own.endswith("bias") else ".weight"
         module = own.removesuffix("_bias")
         return [
@@ -293,15 +347,22 @@ def converted(own: str, array: Floats, architecture: str, config: Mapping[str, A
         end = "" if alone else "_shexp" if "shared" in own else "_exps"
         halves = np.split(array, 2, axis=axis)
         return [
-            (f"blk.{layer}.ffn_{half}{end}.weight", part) for half, part in zip(("gate", "up"), halves, strict=True)
+            (f"blk.{layer}.ffn_{half}{end}.weight", part)
+            for half, part in zip(("gate", "up"), halves, strict=True)
         ]
-    if architecture == "granitehybrid" and "shared_mlp.output" in own and not config["num_local_experts"]:
+    if (
+        architecture == "granitehybrid"
+        and "shared_mlp.output" in own
+        and not config["num_local_experts"]
+    ):
         return [("blk." + re.search(r"layers.(\d+).", own)[1] + ".ffn_down.weight", array)]
     return [(own, array)]
 
 
 def tiled(own: str, array: Floats, config: Mapping[str, Any]) -> Floats:
-    """A delta rule's tensor with the heads of its values in turn: the first of each key, then the second of each."""
+    """A delta rule's tensor with the heads of its values in turn: the first of each key, then the
+    second of each.
+    """
     keys, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
     dim = (
         1
@@ -309,7 +370,9 @@ def tiled(own: str, array: Floats, config: Mapping[str, Any]) -> Floats:
         else config["linear_value_head_dim"]
     )
     axis = 1 if "out_proj" in own else 0
-    before = 2 * keys * config["linear_key_head_dim"] if "in_proj_qkv" in own or "conv1d" in own else 0
+    before = (
+        2 * keys * config["linear_key_head_dim"] if "in_proj_qkv" in own or "conv1d" in own else 0
+    )
     if own.endswith("norm.weight"):
         return array
     first, values = np.split(array, [before], axis=axis)
@@ -319,7 +382,9 @@ def tiled(own: str, array: Floats, config: Mapping[str, Any]) -> Floats:
 
 
 def divisors(rotary: Mapping[str, Any], width: int) -> Floats:
-    """What each frequency is divided by in Llama 3, one after the other, as the converter writes it."""
+    """What each frequency is divided by in Llama 3, one after the other, as the converter writes
+    it.
+    """
     factors = []
     for place in range(0, width, 2):
         wavelength = 2 * np.pi * rotary["rope_theta"] ** (place / width)
@@ -342,7 +407,9 @@ def permuted(array: Floats, heads: int) -> Floats:
 
 
 def in_turn(array: Floats, groups: int, heads: int) -> Floats:
-    """All queries, then all keys, then all values, where the file has them by the group of heads that share a key."""
+    """All queries, then all keys, then all values, where the file has them by the group of heads
+    that share a key.
+    """
     by_group = array.reshape(groups, heads // groups + 2, -1, *array.shape[1:])
     parts = by_group[:, :-2], by_group[:, -2], by_group[:, -1]
     return np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])

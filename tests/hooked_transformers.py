@@ -1,8 +1,8 @@
 """The oracle of effects: transformers' own models in float64, with hooks.
 
-A pre-hook on each output projection changes a head's slice of what enters it; a link is cut by setting its score to
-−inf where transformers' eager attention calls softmax. Imports nothing of `attncli` but the reference that loads the
-model and keeps its casts in float64.
+A pre-hook on each output projection changes a head's slice of what enters it; a link is cut by
+setting its score to −inf where transformers' eager attention calls softmax. Imports nothing of
+`attncli` but the reference that loads the model and keeps its casts in float64.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PROJECTION = re.compile(
     r"|attn\.c_proj|(?:attention|self_attention)\.dense|(?:SelfAttention|EncDecAttention)\.o|attention\.out_lin|attn\.Wo"
     r"|attention\.attn\.o|cross_attn\.o_proj|encoder\.layers\.\d+\.self_attn\.output|rel_attn)$"
 )
-"""How the families call the projection that heads are written through; XLNet's is no module of its own, so there it is
-the attention, of which `rel_attn_core` gives what enters the projection."""
+"""How the families call the projection that heads are written through; XLNet's is no module of its
+own, so there it is the attention, of which `rel_attn_core` gives what enters the projection."""
 WITHOUT_SOFTMAX = ("slope_rate", "forget_gate")
 """What modules have that are called as attentions are, and are recurrences."""
 CROSS = re.compile(r"EncDecAttention|encoder_attn|cross_attn")
@@ -32,16 +32,19 @@ CROSS = re.compile(r"EncDecAttention|encoder_attn|cross_attn")
 
 @dataclass(frozen=True)
 class Projection:
-    """One use of an output projection. number: which attention of the whole run it belongs to; call: which use of the
-    module, since some models use one layer's weights in all layers."""
+    """One use of an output projection. number: which attention of the whole run it belongs to;
+    call: which use of the module, since some models use one layer's weights in all layers."""
 
     module: Any
     call: int
     number: int
 
 
-def projections(model: Any, run: Callable[[], Any], *, side: str = "") -> dict[tuple[int, str], Projection]:
-    """Each layer's output projections by layer and "self" or "cross", in the order in which `run` uses them.
+def projections(
+    model: Any, run: Callable[[], Any], *, side: str = ""
+) -> dict[tuple[int, str], Projection]:
+    """Each layer's output projections by layer and "self" or "cross", in the order in which `run`
+    uses them.
 
     side: "encoder" or "decoder" of a model of two.
     """
@@ -54,7 +57,9 @@ def projections(model: Any, run: Callable[[], Any], *, side: str = "") -> dict[t
         and not any(hasattr(modules[name.rpartition(".")[0]], part) for part in WITHOUT_SOFTMAX)
     ]
     handles = [
-        module.register_forward_pre_hook(lambda module, args, name=name: used.append((name, module)))
+        module.register_forward_pre_hook(
+            lambda module, args, name=name: used.append((name, module))
+        )
         for name, module in named
     ]
     run()
@@ -71,7 +76,9 @@ def projections(model: Any, run: Callable[[], Any], *, side: str = "") -> dict[t
 
 
 @contextmanager
-def mixing(at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: int) -> Iterator[None]:
+def mixing(
+    at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: int
+) -> Iterator[None]:
     """Within, what enters an output projection, [head, token, v_dim], is changed first."""
     calls = count()
     core = getattr(at.module, "rel_attn_core", None)
@@ -80,7 +87,9 @@ def mixing(at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: in
         x = core(*args, **how)  # [token, text, head, v_dim]
         if next(calls) != at.call:
             return x
-        back = np.ascontiguousarray(change(x[:, 0].double().numpy().swapaxes(0, 1).copy()).swapaxes(0, 1))
+        back = np.ascontiguousarray(
+            change(x[:, 0].double().numpy().swapaxes(0, 1).copy()).swapaxes(0, 1)
+        )
         return torch.from_numpy(back)[:, None].to(x.dtype)
 
     def before(module: Any, args: Any) -> Any:
@@ -104,9 +113,11 @@ def mixing(at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: in
 
 
 class Cutting(torch.overrides.TorchFunctionMode):
-    """Within, scores of these links are −inf: `links` holds (which attention, head, query, key), head None for all.
+    """Within, scores of these links are −inf: `links` holds (which attention, head, query, key),
+    head None for all.
 
-    Attentions are numbered in the order in which the model computes them, the encoder's before the decoder's.
+    Attentions are numbered in the order in which the model computes them, the encoder's before the
+    decoder's.
     """
 
     def __init__(self, links: list[tuple[int, int | None, int, int]]) -> None:
@@ -114,7 +125,9 @@ class Cutting(torch.overrides.TorchFunctionMode):
         self.links = links
         self.calls = 0
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if getattr(function, "__name__", "") == "softmax" and args and args[0].ndim == 4:
             scores = args[0].clone()
             for number, head, query, key in self.links:
@@ -126,13 +139,19 @@ class Cutting(torch.overrides.TorchFunctionMode):
 
 
 def last_vectors(
-    model: Any, ids: tuple[int, ...], target: tuple[int, ...] | None = None, states: np.ndarray | None = None
+    model: Any,
+    ids: tuple[int, ...],
+    target: tuple[int, ...] | None = None,
+    states: np.ndarray | None = None,
 ) -> np.ndarray:
-    """What leaves the last layer, after the final norm, [token, width]; of the decoder where there is a `target`, or
-    where it reads `states` of an encoder, [token, width], with ids of its own."""
+    """What leaves the last layer, after the final norm, [token, width]; of the decoder where there
+    is a `target`, or where it reads `states` of an encoder, [token, width], with ids of its own."""
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if states is not None:
-        given = {"decoder_input_ids": given["input_ids"], "encoder_outputs": (torch.from_numpy(states)[None],)}
+        given = {
+            "decoder_input_ids": given["input_ids"],
+            "encoder_outputs": (torch.from_numpy(states)[None],),
+        }
     elif target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])
     elif hasattr(model, "encoder") and hasattr(model, "decoder"):
@@ -140,7 +159,11 @@ def last_vectors(
     if model.config.model_type == "longformer":  # its first token sees all, and is seen by all
         given["global_attention_mask"] = torch.eye(1, len(ids), dtype=torch.long)
     narrow, seen = _narrowing(model), []
-    handle = None if narrow is None else narrow.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    handle = (
+        None
+        if narrow is None
+        else narrow.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    )
     out = model(**given, use_cache=False)
     if handle is not None:
         handle.remove()
@@ -148,5 +171,14 @@ def last_vectors(
 
 
 def _narrowing(model: Any) -> Any:
-    """The projection to a narrower width that some models have after their last layer; None for none."""
-    return next((module for name, module in model.named_modules() if name.endswith("project_out") and module), None)
+    """The projection to a narrower width that some models have after their last layer; None for
+    none.
+    """
+    return next(
+        (
+            module
+            for name, module in model.named_modules()
+            if name.endswith("project_out") and module
+        ),
+        None,
+    )

@@ -1,4 +1,6 @@
-"""A local HTTP server that answers as the Hugging Face hub does, for as much of it as downloads use."""
+"""A local HTTP server that answers as the Hugging Face hub does, for as much of it as downloads
+use.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the hub holds. files: content by model and path; by `name@revision` for revisions that differ. gated: models
-    that want a token, "secret". commits: those of revisions that are not all one.
+    """What the hub holds. files: content by model and path; by `name@revision` for revisions that
+    differ. gated: models that want a token, "secret". commits: those of revisions that are not all
+    one.
 
-    ranges: whether parts of files can be asked for. asked: files whose content was sent. sent: how many bytes of them.
+    ranges: whether parts of files can be asked for. asked: files whose content was sent. sent: how
+    many bytes of them.
     """
 
     files: dict[str, dict[str, bytes]]
@@ -53,7 +57,9 @@ def serving(hub: Hub) -> Iterator[Hub]:
             path = unquote(self.path).split("?")[0].strip("/")
             name, _, rest = path.partition("/resolve/")
             revision, _, file = rest.partition("/")
-            named = next((key for key, commit in hub.commits.items() if commit == revision), revision)
+            named = next(
+                (key for key, commit in hub.commits.items() if commit == revision), revision
+            )
             own = f"{name}@{named}" if f"{name}@{named}" in hub.files else name
             self.commit = hub.commits.get(named, COMMIT)
             if with_body and rest:
@@ -82,7 +88,10 @@ def serving(hub: Hub) -> Iterator[Hub]:
             self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
             if asked is not None:
                 part = content[int(asked[1]) : int(asked[2]) + 1]
-                self.send_header("Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(content)}")
+                self.send_header(
+                    "Content-Range",
+                    f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(content)}",
+                )
             hub.sent += len(part) * with_body
             self._end(part if with_body else b"", len(part))
 

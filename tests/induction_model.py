@@ -1,9 +1,11 @@
-"""A two-layer model that does induction by construction: what each head is for is known, since its weights are.
+"""A two-layer model that does induction by construction: what each head is for is known, since its
+weights are.
 
-The residual stream has five parts: the token's identity, its place, what layer 0 writes for layer 1, what the output
-head reads, and a part that nothing reads. Layer 0 head 0 writes the identity of the token before; layer 1 head 0 looks
-for the place after an earlier same token and writes what stands there where the output head reads. All other heads
-look at all tokens alike and write where nothing reads.
+The residual stream has five parts: the token's identity, its place, what layer 0 writes for layer
+1, what the output head reads, and a part that nothing reads. Layer 0 head 0 writes the identity of
+the token before; layer 1 head 0 looks for the place after an earlier same token and writes what
+stands there where the output head reads. All other heads look at all tokens alike and write where
+nothing reads.
 """
 
 from __future__ import annotations
@@ -61,7 +63,11 @@ class Store:
         back = np.eye(PLACES, k=-1)
         self.layers = [
             _layer(_from("place", SHARP * back.T), _from("place", np.eye(PLACES)), "written"),
-            _layer(_from("identity", SHARP * np.eye(LETTERS)), _from("written", np.eye(LETTERS)), "read"),
+            _layer(
+                _from("identity", SHARP * np.eye(LETTERS)),
+                _from("written", np.eye(LETTERS)),
+                "read",
+            ),
         ]
         head = np.zeros((LETTERS, WIDTH))
         head[:, PARTS["read"][0] : PARTS["read"][1]] = 10 * np.eye(LETTERS)
@@ -85,7 +91,9 @@ class Store:
         return
 
     def layer(self, backend, index):
-        return lambda role: backend.array(self.layers[index][role]) if role in self.layers[index] else None
+        return lambda role: (
+            backend.array(self.layers[index][role]) if role in self.layers[index] else None
+        )
 
     def outer(self, backend):
         return lambda role: backend.array(self.outside[role]) if role in self.outside else None
@@ -101,7 +109,9 @@ class Letters:
         return self.ids_to_tokens(["abcde".index(letter) for letter in text])
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        return [Token(place, "abcde"[code], code, place, place + 1) for place, code in enumerate(ids)]
+        return [
+            Token(place, "abcde"[code], code, place, place + 1) for place, code in enumerate(ids)
+        ]
 
     def text_of(self, ids: Sequence[int]) -> str:
         return "".join("abcde"[code] for code in ids)
@@ -116,4 +126,6 @@ def model(library: str = "numpy") -> Model:
         blocks=(Block(attention), Block(attention)),
         head=Head(tied=False),
     )
-    return Model(spec, Store(), Letters(), choose(library, device=None, dtype="float64"), Identity("file"))
+    return Model(
+        spec, Store(), Letters(), choose(library, device=None, dtype="float64"), Identity("file")
+    )

@@ -1,5 +1,5 @@
-"""Documents changed at random, each change told by its seed: what somebody's editor, or somebody's malice, makes of
-them."""
+"""Documents changed at random, each change told by its seed: what somebody's editor, or somebody's
+malice, makes of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ VALUES: tuple[Any, ...] = (
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value in a document, its own members first; of long lists the ends and some between."""
+    """The path of every value in a document, its own members first; of long lists the ends and some
+    between.
+    """
     items: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         items = list(value.items())
@@ -29,7 +31,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutated(document: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The document with one to three changes: members dropped, retyped, emptied, doubled, cut, exchanged or nested."""
+    """The document with one to three changes: members dropped, retyped, emptied, doubled, cut,
+    exchanged or nested.
+    """
     random = Random(seed)
     found = copy.deepcopy(document)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
@@ -61,7 +65,9 @@ def _change(document: Any, path: tuple[Any, ...], random: Random) -> None:
         case 5 if isinstance(value, list) and value:
             random.shuffle(value)
         case 6 if type(value) in (int, float):
-            holder[name] = random.choice((value + 1, value - 1, -value, value * 1000, value // 3, int(value)))
+            holder[name] = random.choice(
+                (value + 1, value - 1, -value, value * 1000, value // 3, int(value))
+            )
         case 7 if isinstance(holder, dict) and len(holder) > 1:
             other = random.choice([key for key in holder if key != name])
             holder[name], holder[other] = holder[other], holder[name]
@@ -90,7 +96,9 @@ TEXTS = (
 
 
 def retold(document: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The document with one to five values changed to others of their type, which its declaration lets through."""
+    """The document with one to five values changed to others of their type, which its declaration
+    lets through.
+    """
     random = Random(seed)
     found = copy.deepcopy(document)
     paths = list(places(found))
@@ -114,7 +122,9 @@ def retold(document: dict[str, Any], seed: int) -> dict[str, Any]:
             case str():
                 holder[name] = random.choice((*TEXTS, value + value))
             case list() if value:
-                holder[name] = random.choice(([], value * 2, value[:1], value[::-1], value[:-1], [*value, value[0]]))
+                holder[name] = random.choice(
+                    ([], value * 2, value[:1], value[::-1], value[:-1], [*value, value[0]])
+                )
             case dict() if value and random.random() < 0.4:
                 del value[random.choice(list(value))]
     return found

@@ -1,7 +1,8 @@
-"""Odd configurations of every family, drawn from a seed: sizes that do not divide evenly, any option on or off.
+"""Odd configurations of every family, drawn from a seed: sizes that do not divide evenly, any
+option on or off.
 
-Each option that a family's config class has, or that its code reads all the same, is drawn or left out. What the library
-cannot build or run is no configuration of that family.
+Each option that a family's config class has, or that its code reads all the same, is drawn or left
+out. What the library cannot build or run is no configuration of that family.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ FURTHEST = 19
 """Positions that a model has, where it has so many."""
 STORED = ("float32", "float32", "float32", "bfloat16", "float16", "float64")
 ROTARY_TYPES = ("default", "default", "linear", "dynamic", "llama3", "yarn", "longrope")
-PARTIAL = ("bamba", "glm", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "nemotron", "phi", "phi3", "stablelm")
+PARTIAL = (
+    "bamba",
+    "glm",
+    "glm4",
+    "glm4_moe",
+    "gpt_neox",
+    "minimax_m2",
+    "nemotron",
+    "phi",
+    "phi3",
+    "stablelm",
+)
 BOTH_KINDS = ("gemma3_text", "modernbert", "olmo3")
 """Families whose rotary parameters are told by type of layer."""
 LATENT = ("deepseek_v2", "deepseek_v3")
@@ -47,13 +59,21 @@ YARN = {
     "truncate": False,
 }
 WITH_GLOBALS = ("led", "longformer")
-NEVER_LEFT_OUT = ("head_dim", "sliding_window", "rotary_dim", "n_group", "topk_group", "attention_window")
+NEVER_LEFT_OUT = (
+    "head_dim",
+    "sliding_window",
+    "rotary_dim",
+    "n_group",
+    "topk_group",
+    "attention_window",
+)
 """Options whose usual values are those of large models."""
 
 
 @dataclass(frozen=True)
 class Odd:
-    """A drawn model. stored: the type of its tensors. ids, target: what the model reads, and a decoder's beginning.
+    """A drawn model. stored: the type of its tensors. ids, target: what the model reads, and a
+    decoder's beginning.
     everywhere: the places of its global tokens."""
 
     config: dict[str, Any]
@@ -98,14 +118,23 @@ def rotary(family: str, draw: Random, dims: int) -> dict[str, Any]:
         return {kind: scaled(draw, dims) for kind in ("full_attention", "sliding_attention")}
     if family not in PARTIAL:
         return scaled(draw, dims)
-    share = draw.choice([share for share in (0.5, 0.25, 0.7, 0.34, 1.0) if int(dims * share) in range(2, dims + 1, 2)])
+    share = draw.choice(
+        [
+            share
+            for share in (0.5, 0.25, 0.7, 0.34, 1.0)
+            if int(dims * share) in range(2, dims + 1, 2)
+        ]
+    )
     return {**scaled(draw, int(dims * share)), "partial_rotary_factor": share}
 
 
 def scaled(draw: Random, dims: int) -> dict[str, Any]:
     """Parameters of a rotary embedding of so many entries, of any type."""
     kind = draw.choice([kind for kind in ROTARY_TYPES if kind != "dynamic" or dims > 2])
-    parameters: dict[str, Any] = {"rope_type": kind, "rope_theta": draw.choice((97.0, 1000.0, 11.0, 10000.0))}
+    parameters: dict[str, Any] = {
+        "rope_type": kind,
+        "rope_theta": draw.choice((97.0, 1000.0, 11.0, 10000.0)),
+    }
     if kind != "default":
         parameters["factor"] = draw.choice((1.5, 2.0, 4.0, 8.0))
     if kind == "llama3":
@@ -212,17 +241,32 @@ def drawn(family: str, seed: int) -> Odd:
         encoder, decoder = (options_of("gemma2", side, draw) for _ in range(2))
         if draw.random() < 0.5:
             decoder["hidden_size"] = encoder["hidden_size"]
-        config: dict[str, Any] = {"encoder": encoder, "decoder": decoder, "tie_word_embeddings": draw.random() < 0.5}
+        config: dict[str, Any] = {
+            "encoder": encoder,
+            "decoder": decoder,
+            "tie_word_embeddings": draw.random() < 0.5,
+        }
     else:
         config = options_of(family, transformers.CONFIG_MAPPING[family], draw)
     ids = tuple(
         draw.randrange(3, VOCABULARY - 1) if draw.random() < 0.95 else draw.randrange(VOCABULARY)
         for _ in range(draw.choice((1, 2, 3, 5, 8, 13, 13, 17)))
     )
-    target = tuple(draw.randrange(3, 17) for _ in range(draw.choice((1, 2, 5, 9)))) if family in TWO_SIDED else None
+    target = (
+        tuple(draw.randrange(3, 17) for _ in range(draw.choice((1, 2, 5, 9))))
+        if family in TWO_SIDED
+        else None
+    )
     count = draw.choice((0, 1, 2)) if family in WITH_GLOBALS else 0
     everywhere = tuple(sorted({draw.randrange(len(ids)) for _ in range(count)}))
-    return Odd({"model_type": family, **config}, draw.choice(STORED), draw.randrange(2**30), ids, target, everywhere)
+    return Odd(
+        {"model_type": family, **config},
+        draw.choice(STORED),
+        draw.randrange(2**30),
+        ids,
+        target,
+        everywhere,
+    )
 
 
 def options_of(family: str, kind: Any, draw: Random) -> dict[str, Any]:
@@ -232,7 +276,11 @@ def options_of(family: str, kind: Any, draw: Random) -> dict[str, Any]:
     keys = {aliases.get(key, key) for key in vars(usual)} | set(UNDECLARED.get(family, ()))
     sizes = sizes_of(family, draw)
     config = {key: value(draw, sizes) for key, value in SIZES.items() if key in keys}
-    config |= {key: value(draw, sizes) for key, value in OPTIONS.items() if key in keys and draw.random() < 0.6}
+    config |= {
+        key: value(draw, sizes)
+        for key, value in OPTIONS.items()
+        if key in keys and draw.random() < 0.6
+    }
     for key in NEVER_LEFT_OUT:
         if key in keys and (
             getattr(usual, key, None) is not None
@@ -244,7 +292,11 @@ def options_of(family: str, kind: Any, draw: Random) -> dict[str, Any]:
     if "layer_types" in config and "sliding_window" in keys:
         config.setdefault("sliding_window", draw.choice((2, 5)))
     if "rope_parameters" in keys and "partial_rotary_factor" not in config and draw.random() < 0.8:
-        dims = config.get("head_dim") or config.get("qk_rope_head_dim") or config["hidden_size"] // sizes.heads
+        dims = (
+            config.get("head_dim")
+            or config.get("qk_rope_head_dim")
+            or config["hidden_size"] // sizes.heads
+        )
         config["rope_parameters"] = rotary(family, draw, dims)
     return config | own_options(family, config, draw)
 
@@ -257,32 +309,67 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
         config.pop("head_dim", None)
         if family == "deepseek_v2":
             config.pop("norm_topk_prob", None)
-        return {**narrow, "num_key_value_heads": config["num_attention_heads"], "topk_group": groups}
+        return {
+            **narrow,
+            "num_key_value_heads": config["num_attention_heads"],
+            "topk_group": groups,
+        }
     if family == "ministral3":
         parameters = config.get("rope_parameters") or {"rope_type": "default", "rope_theta": 97.0}
-        return {"rope_parameters": {"original_max_position_embeddings": 4, **parameters, "llama_4_scaling_beta": 0.3}}
+        return {
+            "rope_parameters": {
+                "original_max_position_embeddings": 4,
+                **parameters,
+                "llama_4_scaling_beta": 0.3,
+            }
+        }
     if family == "glm4_moe":
         return {"topk_group": min(config.get("topk_group", 1), config.get("n_group", 1))}
-    if family == "hunyuan_v1_dense" and config.get("rope_parameters", {}).get("rope_type") == "dynamic":
-        return {"rope_parameters": {**config["rope_parameters"], "alpha": draw.choice((2.0, 1000.0))}}
+    if (
+        family == "hunyuan_v1_dense"
+        and config.get("rope_parameters", {}).get("rope_type") == "dynamic"
+    ):
+        return {
+            "rope_parameters": {**config["rope_parameters"], "alpha": draw.choice((2.0, 1000.0))}
+        }
     if family == "gpt_neo":
         kinds = [draw.choice(("global", "local")) for _ in range(draw.choice((1, 2)))]
         times = draw.choice((1, 2))
         return {"attention_types": [[kinds, times]], "num_layers": len(kinds) * times}
     if family in ("lfm2", "lfm2_moe"):
-        kinds = [draw.choice(("full_attention", "conv")) for _ in range(config["num_hidden_layers"] - 1)]
+        kinds = [
+            draw.choice(("full_attention", "conv")) for _ in range(config["num_hidden_layers"] - 1)
+        ]
         own = {"conv_L_cache": draw.choice((2, 3, 5)), "block_multiple_of": draw.choice((1, 8))}
-        return {**own, "layer_types": [*kinds, "full_attention"], "num_dense_layers": draw.choice((0, 1, 9))}
+        return {
+            **own,
+            "layer_types": [*kinds, "full_attention"],
+            "num_dense_layers": draw.choice((0, 1, 9)),
+        }
     if family in ("bamba", "granitemoehybrid"):
         inner = 2 * config["hidden_size"]
         heads = draw.choice([count for count in (1, 2, 3, 4, 6) if inner % count == 0])
         groups = draw.choice([count for count in (1, 2, 3) if heads % count == 0])
-        state = {"mamba_expand": 2, "mamba_n_heads": heads, "mamba_d_head": inner // heads, "mamba_n_groups": groups}
-        state |= {"mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4)), "mamba_chunk_size": 4}
-        attending = [layer for layer in range(config["num_hidden_layers"]) if draw.random() < 0.5] or [0]
+        state = {
+            "mamba_expand": 2,
+            "mamba_n_heads": heads,
+            "mamba_d_head": inner // heads,
+            "mamba_n_groups": groups,
+        }
+        state |= {
+            "mamba_d_state": draw.choice((3, 7)),
+            "mamba_d_conv": draw.choice((2, 4)),
+            "mamba_chunk_size": 4,
+        }
+        attending = [
+            layer for layer in range(config["num_hidden_layers"]) if draw.random() < 0.5
+        ] or [0]
         if family == "bamba":
             return {**state, "attn_layer_indices": attending}
-        kinds = ["full_attention" if layer in attending else "mamba" for layer in range(config["num_hidden_layers"])]
+        kinds = [
+            "full_attention" if layer in attending else "mamba"
+            for layer in range(config["num_hidden_layers"])
+        ]
         return {**state, "layer_types": kinds, "shared_intermediate_size": draw.choice((7, 12))}
     if family == "falcon_h1":
         heads, dim = draw.choice((1, 2, 4)), draw.choice((2, 3))
@@ -293,19 +380,34 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "mamba_n_groups": draw.choice((1, heads)),
         }
         own |= {
-            key: draw.choice((True, False)) for key in ("mamba_rms_norm", "mamba_norm_before_gate", "mamba_conv_bias")
+            key: draw.choice((True, False))
+            for key in ("mamba_rms_norm", "mamba_norm_before_gate", "mamba_conv_bias")
         }
-        own |= {key: draw.choice((True, False)) for key in ("mamba_proj_bias", "projectors_bias", "mlp_bias")}
+        own |= {
+            key: draw.choice((True, False))
+            for key in ("mamba_proj_bias", "projectors_bias", "mlp_bias")
+        }
         places = ("key", "attention_in", "attention_out", "ssm_in", "ssm_out", "lm_head")
         own |= {f"{place}_multiplier": draw.choice((1.0, 0.6, 1.7)) for place in places}
         own |= {
             "mlp_multipliers": [draw.choice((1.0, 0.7)), 1.4],
             "ssm_multipliers": [draw.choice((1.0, 0.6)) for _ in range(5)],
         }
-        return {**own, "mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4)), "mamba_chunk_size": 4}
+        return {
+            **own,
+            "mamba_d_state": draw.choice((3, 7)),
+            "mamba_d_conv": draw.choice((2, 4)),
+            "mamba_chunk_size": 4,
+        }
     if family == "kimi_linear":
-        kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
-        own = {"layer_types": [*kinds, "full_attention"], "num_key_value_heads": config["num_attention_heads"]}
+        kinds = [
+            draw.choice(("full_attention", "linear_attention"))
+            for _ in range(config["num_hidden_layers"] - 1)
+        ]
+        own = {
+            "layer_types": [*kinds, "full_attention"],
+            "num_key_value_heads": config["num_attention_heads"],
+        }
         own |= {
             "linear_head_dim": draw.choice((2, 3)),
             "linear_num_heads": draw.choice((1, 2, 4)),
@@ -327,15 +429,26 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "linear_conv_kernel_dim": draw.choice((1, 3, 4)),
         }
     if family == "minimax":
-        kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
+        kinds = [
+            draw.choice(("full_attention", "linear_attention"))
+            for _ in range(config["num_hidden_layers"] - 1)
+        ]
         places = [
-            f"{place}_{side}_factor" for place in ("full_attn", "linear_attn", "mlp") for side in ("alpha", "beta")
+            f"{place}_{side}_factor"
+            for place in ("full_attn", "linear_attn", "mlp")
+            for side in ("alpha", "beta")
         ]
         own = {place: draw.choice((1, 0.6, 1.7)) for place in places}
-        return {**own, "layer_types": [*kinds, "full_attention"], "block_size": draw.choice((1, 3, 50))}
+        return {
+            **own,
+            "layer_types": [*kinds, "full_attention"],
+            "block_size": draw.choice((1, 3, 50)),
+        }
     if family == "nemotron_h":
         heads = draw.choice((1, 2, 4))
-        kinds = [draw.choice(("full_attention", "linear_attention", "mlp", "moe")) for _ in range(3)]
+        kinds = [
+            draw.choice(("full_attention", "linear_attention", "mlp", "moe")) for _ in range(3)
+        ]
         own = {
             "layers_block_type": [*kinds, "full_attention"],
             "mamba_num_heads": heads,
@@ -346,15 +459,27 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "n_groups": draw.choice((1, heads)),
             "conv_kernel": draw.choice((2, 4)),
         }
-        own |= {"moe_shared_expert_intermediate_size": 7, "moe_latent_size": draw.choice((None, 5)), "topk_group": 1}
-        return {**own, "n_group": draw.choice((1, 2, 3)), "mlp_hidden_act": draw.choice(ACTIVATIONS)}
+        own |= {
+            "moe_shared_expert_intermediate_size": 7,
+            "moe_latent_size": draw.choice((None, 5)),
+            "topk_group": 1,
+        }
+        return {
+            **own,
+            "n_group": draw.choice((1, 2, 3)),
+            "mlp_hidden_act": draw.choice(ACTIVATIONS),
+        }
     if family == "jamba":
         own = {
             "attn_layer_period": draw.choice((1, 2)),
             "attn_layer_offset": 0,
             "expert_layer_period": draw.choice((1, 2)),
         }
-        own |= {"expert_layer_offset": 0, "mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4))}
+        own |= {
+            "expert_layer_offset": 0,
+            "mamba_d_state": draw.choice((3, 7)),
+            "mamba_d_conv": draw.choice((2, 4)),
+        }
         return {
             **own,
             "mamba_expand": draw.choice((1, 2)),
@@ -362,20 +487,34 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "use_mamba_kernels": False,
         }
     if family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
-        kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
+        kinds = [
+            draw.choice(("full_attention", "linear_attention"))
+            for _ in range(config["num_hidden_layers"] - 1)
+        ]
         heads, rotated = draw.choice((1, 2, 4)), draw.choice((0.25, 0.5))
         delta = {"linear_num_key_heads": draw.choice((1, heads)), "linear_num_value_heads": heads}
-        delta |= {"linear_key_head_dim": draw.choice((2, 5)), "linear_value_head_dim": draw.choice((3, 4))}
+        delta |= {
+            "linear_key_head_dim": draw.choice((2, 5)),
+            "linear_value_head_dim": draw.choice((3, 4)),
+        }
         parameters = {"rope_type": "default", "rope_theta": 97.0, "partial_rotary_factor": rotated}
-        own = {"layer_types": [*kinds, "full_attention"], "head_dim": 8, "rope_parameters": parameters}
+        own = {
+            "layer_types": [*kinds, "full_attention"],
+            "head_dim": 8,
+            "rope_parameters": parameters,
+        }
         return {**own, **delta, "linear_conv_kernel_dim": draw.choice((1, 3, 4))}
     if family == "llama4_text" and "layer_types" in config:
-        return {"layer_types": [kind.replace("sliding", "chunked") for kind in config["layer_types"]]}
+        return {
+            "layer_types": [kind.replace("sliding", "chunked") for kind in config["layer_types"]]
+        }
     return {"begin_suppress_tokens": None} if family == "whisper" else {}
 
 
 def make(odd: Odd, folder: Path) -> None:
-    """Write the model into a folder that exists. Raises whatever the library raises for what it cannot build."""
+    """Write the model into a folder that exists. Raises whatever the library raises for what it
+    cannot build.
+    """
     import torch
     import transformers
 

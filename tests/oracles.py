@@ -26,7 +26,9 @@ def softmax(scores: Vector, seen: list[bool], sink: float | None = None) -> Vect
     if not shown:
         return [0.0] * len(scores)
     top = max([*shown, *([] if sink is None else [sink])])
-    raised = [math.exp(score - top) if see else 0.0 for score, see in zip(scores, seen, strict=True)]
+    raised = [
+        math.exp(score - top) if see else 0.0 for score, see in zip(scores, seen, strict=True)
+    ]
     total = math.fsum([*raised, *([] if sink is None else [math.exp(sink - top)])])
     return [x / total for x in raised]
 
@@ -47,11 +49,23 @@ def attention(
     sinks: Vector | None = None,
     sees: Callable[[int, int], bool] | None = None,
 ) -> dict[str, Any]:
-    """Every stage of attention, one number at a time. mask and bias: [head][query][key]. sees: a mask by positions."""
+    """Every stage of attention, one number at a time. mask and bias: [head][query][key]. sees: a
+    mask by positions.
+    """
     heads, queries, keys = len(q), len(q[0]), len(k[0])
     scale = 1 / math.sqrt(len(q[0][0])) if scale is None else scale
     found: dict[str, Any] = {
-        name: [] for name in ("raw", "scaled", "capped", "biased", "masked", "weights", "mixed", "empty_rows")
+        name: []
+        for name in (
+            "raw",
+            "scaled",
+            "capped",
+            "biased",
+            "masked",
+            "weights",
+            "mixed",
+            "empty_rows",
+        )
     }
     for head in range(heads):
         kv = head * len(k) // heads
@@ -83,7 +97,9 @@ def attention(
             rows["biased"].append(biased)
             rows["masked"].append([x if see else -INF for x, see in zip(biased, seen, strict=True)])
             rows["weights"].append(weights)
-            rows["mixed"].append([math.fsum(weights[j] * v[kv][j][c] for j in shown) for c in range(len(v[0][0]))])
+            rows["mixed"].append(
+                [math.fsum(weights[j] * v[kv][j][c] for j in shown) for c in range(len(v[0][0]))]
+            )
             rows["empty_rows"].append(not shown)
         for name, values in rows.items():
             found[name].append(values)
@@ -112,7 +128,9 @@ def global_tokens(*tokens: int) -> Callable[[int, int], bool]:
 
 
 def longformer(width: int, *tokens: int) -> Callable[[int, int], bool]:
-    """`attention_window` w: w // 2 keys on either side, and tokens that attend and are attended everywhere."""
+    """`attention_window` w: w // 2 keys on either side, and tokens that attend and are attended
+    everywhere.
+    """
     return lambda i, j: abs(i - j) <= width // 2 or i in tokens or j in tokens
 
 
@@ -155,7 +173,9 @@ def stream(seed: int, name: str, count: int) -> list[int]:
 
 
 def bigbird(size: int, random: int, seed: int, keys: int) -> Callable[[int, int], bool]:
-    """Neighbouring blocks, the first, the last, and `random` drawn others; everything in a short text."""
+    """Neighbouring blocks, the first, the last, and `random` drawn others; everything in a short
+    text.
+    """
     if keys <= (5 + 2 * random) * size:
         return lambda i, j: True
     last = (keys - 1) // size
@@ -187,7 +207,10 @@ def buckets(vectors: list[Matrix], rotations: list[list[list[Vector]]]) -> list[
             half = len(rotations[head][0][turn])
             own = []
             for row in rows:
-                sides = [dot(row, [rotations[head][c][turn][at] for c in range(len(row))]) for at in range(half)]
+                sides = [
+                    dot(row, [rotations[head][c][turn][at] for c in range(len(row))])
+                    for at in range(half)
+                ]
                 both = [*sides, *(-x for x in sides)]
                 own.append(max(range(2 * half), key=lambda at: both[at]))
             by_round.append(own)

@@ -21,7 +21,11 @@ def hash_keys(vectors: Matrix) -> Matrix:
 
 
 def reformer_head(
-    q: Matrix, v: Matrix, buckets: list[list[int]], chunk: int, sees: Callable[[int, int], bool] = lambda i, j: True
+    q: Matrix,
+    v: Matrix,
+    buckets: list[list[int]],
+    chunk: int,
+    sees: Callable[[int, int], bool] = lambda i, j: True,
 ) -> dict[str, Any]:
     """One head. q: [token][dim], shared by queries and keys. buckets: [round][token].
 
@@ -43,7 +47,10 @@ def reformer_head(
                     if token is not None:
                         where[turn, token] = len(chunks)
                 chunks.append(order[start : start + chunk])
-        looks = {at: [t for t in chunks[at - 1] + chunks[at] if t is not None] for at in range(len(chunks))}
+        looks = {
+            at: [t for t in chunks[at - 1] + chunks[at] if t is not None]
+            for at in range(len(chunks))
+        }
     weights: list[Vector] = []
     mixed: Matrix = []
     compared: list[list[bool]] = []
@@ -55,7 +62,9 @@ def reformer_head(
             top = max(scores, default=0.0)
             total = math.fsum(math.exp(x - top) for x in scores)
             lse = top + math.log(total) if scores else -math.inf
-            by_round.append((lse, [(j, math.exp(x - top) / total) for j, x in zip(keys, scores, strict=True)]))
+            by_round.append(
+                (lse, [(j, math.exp(x - top) / total) for j, x in zip(keys, scores, strict=True)])
+            )
         best = max(lse for lse, _ in by_round)
         shares = [0.0 if best == -math.inf else math.exp(lse - best) for lse, _ in by_round]
         row, met = [0.0] * n, [False] * n

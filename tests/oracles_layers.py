@@ -32,7 +32,9 @@ def frequency(k: int, dims: int, theta: float) -> float:
     return theta ** (-2 * k / dims)
 
 
-def llama3_frequency(k: int, dims: int, theta: float, factor: float, low: float, high: float, original: int) -> float:
+def llama3_frequency(
+    k: int, dims: int, theta: float, factor: float, low: float, high: float, original: int
+) -> float:
     plain = frequency(k, dims, theta)
     wavelength = 2 * math.pi / plain
     if wavelength > original / low:
@@ -43,9 +45,13 @@ def llama3_frequency(k: int, dims: int, theta: float, factor: float, low: float,
     return (1 - smooth) * plain / factor + smooth * plain
 
 
-def dynamic_frequency(k: int, dims: int, theta: float, factor: float, original: int, length: int) -> float:
+def dynamic_frequency(
+    k: int, dims: int, theta: float, factor: float, original: int, length: int
+) -> float:
     longest = max(length, original)
-    return frequency(k, dims, theta * (factor * longest / original - (factor - 1)) ** (dims / (dims - 2)))
+    return frequency(
+        k, dims, theta * (factor * longest / original - (factor - 1)) ** (dims / (dims - 2))
+    )
 
 
 def yarn_frequency(k: int, dims: int, theta: float, factor: float, original: int) -> float:
@@ -91,23 +97,33 @@ def t5_bucket(relative: int, buckets: int, furthest: int, bidirectional: bool) -
         return base + distance
     steps = 0
     # (distance / exact) ** (count - exact) >= (furthest / exact) ** step
-    while steps + 1 < count - exact and distance ** (count - exact) * exact ** (steps + 1) >= furthest ** (
+    while steps + 1 < count - exact and distance ** (count - exact) * exact ** (
         steps + 1
-    ) * exact ** (count - exact):
+    ) >= furthest ** (steps + 1) * exact ** (count - exact):
         steps += 1
     return base + exact + steps
 
 
-def layer_norm(x: Vector, eps: float, weight: Vector | None = None, bias: Vector | None = None) -> Vector:
+def layer_norm(
+    x: Vector, eps: float, weight: Vector | None = None, bias: Vector | None = None
+) -> Vector:
     mean = math.fsum(x) / len(x)
     variance = math.fsum((value - mean) ** 2 for value in x) / len(x)
     normed = [(value - mean) / math.sqrt(variance + eps) for value in x]
-    return [value * (weight[at] if weight else 1) + (bias[at] if bias else 0) for at, value in enumerate(normed)]
+    return [
+        value * (weight[at] if weight else 1) + (bias[at] if bias else 0)
+        for at, value in enumerate(normed)
+    ]
 
 
-def rms_norm(x: Vector, eps: float, weight: Vector | None = None, unit_offset: bool = False) -> Vector:
+def rms_norm(
+    x: Vector, eps: float, weight: Vector | None = None, unit_offset: bool = False
+) -> Vector:
     size = math.sqrt(math.fsum(value * value for value in x) / len(x) + eps)
-    return [value / size * ((weight[at] + (1 if unit_offset else 0)) if weight else 1) for at, value in enumerate(x)]
+    return [
+        value / size * ((weight[at] + (1 if unit_offset else 0)) if weight else 1)
+        for at, value in enumerate(x)
+    ]
 
 
 def activation(kind: str, x: float) -> float:
@@ -132,7 +148,10 @@ def activation(kind: str, x: float) -> float:
 
 def linear(weights: Weights, name: str, x: Vector) -> Vector:
     bias = weights.get(f"{name}.bias")
-    return [dot(row, x) + (bias[at] if bias is not None else 0.0) for at, row in enumerate(weights[f"{name}.weight"])]
+    return [
+        dot(row, x) + (bias[at] if bias is not None else 0.0)
+        for at, row in enumerate(weights[f"{name}.weight"])
+    ]
 
 
 def split(rows: Matrix, heads: int) -> list[Matrix]:
@@ -152,7 +171,9 @@ def multi_head(
     clip: float = math.inf,
     **options: Any,
 ) -> dict[str, Any]:
-    """Multi-head attention with every stage; `out` is [token][width]. options: as `oracles.attention` takes them."""
+    """Multi-head attention with every stage; `out` is [token][width]. options: as
+    `oracles.attention` takes them.
+    """
     source = x if memory is None else memory
 
     def projected(name: str, row: Vector) -> Vector:
@@ -163,14 +184,23 @@ def multi_head(
     v = split([projected("v", row) for row in source], kv_heads)
     found = attention(q, k, v, **options)
     joined = [[value for head in found["mixed"] for value in head[at]] for at in range(len(x))]
-    out = [linear(weights, f"{prefix}.o", row) for row in joined] if f"{prefix}.o.weight" in weights else joined
+    out = (
+        [linear(weights, f"{prefix}.o", row) for row in joined]
+        if f"{prefix}.o.weight" in weights
+        else joined
+    )
     return {**found, "q": q, "k": k, "v": v, "out": out}
 
 
-def feed_forward(weights: Weights, x: Vector, kind: str, gated: bool = False, prefix: str = "mlp") -> Vector:
+def feed_forward(
+    weights: Weights, x: Vector, kind: str, gated: bool = False, prefix: str = "mlp"
+) -> Vector:
     up = linear(weights, f"{prefix}.up", x)
     if gated:
-        inner = [activation(kind, g) * u for g, u in zip(linear(weights, f"{prefix}.gate", x), up, strict=True)]
+        inner = [
+            activation(kind, g) * u
+            for g, u in zip(linear(weights, f"{prefix}.gate", x), up, strict=True)
+        ]
     else:
         inner = [activation(kind, u) for u in up]
     return linear(weights, f"{prefix}.down", inner)
@@ -189,11 +219,18 @@ def experts(weights: Weights, x: Vector, kind: str, chosen: int, renormalise: bo
 
 
 def one_expert(weights: Weights, expert: int) -> Weights:
-    return {f"one.{name}.weight": weights[f"experts.{name}.weight"][expert] for name in ("up", "gate", "down")}
+    return {
+        f"one.{name}.weight": weights[f"experts.{name}.weight"][expert]
+        for name in ("up", "gate", "down")
+    }
 
 
-def grouped_shares(scores: Vector, correction: Vector, chosen: int, groups: int, of_groups: int, by: int) -> Vector:
-    """Each expert's own sigmoid, 0 unless it is among the best of the best groups by corrected worth; then to sum 1."""
+def grouped_shares(
+    scores: Vector, correction: Vector, chosen: int, groups: int, of_groups: int, by: int
+) -> Vector:
+    """Each expert's own sigmoid, 0 unless it is among the best of the best groups by corrected
+    worth; then to sum 1.
+    """
     shares = [1 / (1 + math.exp(-score)) for score in scores]
     worth = [share + extra for share, extra in zip(shares, correction, strict=True)]
     size = len(scores) // groups
@@ -223,11 +260,15 @@ def latent(
     found: list[list[Matrix]] = [[[] for _ in range(heads)] for _ in range(3)]
     for row in x:
         asked = linear(
-            weights, "attn.q", rms_norm(linear(weights, "attn.q_down", row), eps, weights["attn.q_down_norm.weight"])
+            weights,
+            "attn.q",
+            rms_norm(linear(weights, "attn.q_down", row), eps, weights["attn.q_down_norm.weight"]),
         )
         down = linear(weights, "attn.kv_down", row)
         narrow, shared = down[:-straight], down[-straight:]
-        both = linear(weights, "attn.kv", rms_norm(narrow, eps, weights["attn.kv_down_norm.weight"]))
+        both = linear(
+            weights, "attn.kv", rms_norm(narrow, eps, weights["attn.kv_down_norm.weight"])
+        )
         for head in range(heads):
             part = both[head * (own + v_dim) : (head + 1) * (own + v_dim)]
             found[0][head].append(asked[head * (own + straight) : (head + 1) * (own + straight)])
@@ -242,4 +283,6 @@ def softmax(x: Vector) -> Vector:
 
 
 def plus(a: Matrix, b: Matrix) -> Matrix:
-    return [[x + y for x, y in zip(left, right, strict=True)] for left, right in zip(a, b, strict=True)]
+    return [
+        [x + y for x, y in zip(left, right, strict=True)] for left, right in zip(a, b, strict=True)
+    ]

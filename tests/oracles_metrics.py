@@ -23,14 +23,20 @@ def row_entropy(row: Sequence[float]) -> float:
     return sum(-a * math.log(a) for a in row if a > 0)
 
 
-def per_row(weights: Matrix, seen: Seen, of: Callable[[int, list[int]], float], least: int = 1) -> Found:
+def per_row(
+    weights: Matrix, seen: Seen, of: Callable[[int, list[int]], float], least: int = 1
+) -> Found:
     rows = [(i, visible_keys(seen, i)) for i in range(len(weights))]
     return mean([of(i, keys) for i, keys in rows if len(keys) >= least])
 
 
 def at_offset(weights: Matrix, seen: Seen, offset: int) -> Found:
     return mean(
-        [weights[i][i + offset] for i in range(len(weights)) if 0 <= i + offset < len(seen[i]) and seen[i][i + offset]]
+        [
+            weights[i][i + offset]
+            for i in range(len(weights))
+            if 0 <= i + offset < len(seen[i]) and seen[i][i + offset]
+        ]
     )
 
 
@@ -68,7 +74,9 @@ def metrics(
     w = weights
     return {
         "entropy": per_row(w, seen, lambda i, _: row_entropy(w[i])),
-        "normalised_entropy": per_row(w, seen, lambda i, keys: row_entropy(w[i]) / math.log(len(keys)), 2),
+        "normalised_entropy": per_row(
+            w, seen, lambda i, keys: row_entropy(w[i]) / math.log(len(keys)), 2
+        ),
         "effective_keys": per_row(w, seen, lambda i, _: math.exp(row_entropy(w[i]))),
         "confidence": per_row(w, seen, lambda i, _: max(w[i])),
         "confidence_beyond_first": per_row(w, seen, lambda i, _: max(w[i][1:], default=0.0)),
@@ -78,10 +86,18 @@ def metrics(
         "self": at_offset(w, seen, 0),
         "next": at_offset(w, seen, 1),
         "sink": mean([w[i][0] for i in range(1, len(w)) if visible_keys(seen, i)]),
-        "special": per_row(w, seen, lambda i, _: sum(a for a, s in zip(w[i], special, strict=True) if s)),
-        "punctuation": per_row(w, seen, lambda i, _: sum(a for a, s in zip(w[i], punctuation, strict=True) if s)),
-        "diagonality": per_row(w, seen, lambda i, keys: 1 - moment(i, abs) / max(abs(i - j) for j in keys), 2),
-        "band": per_row(w, seen, lambda i, _: sum(a for j, a in enumerate(w[i]) if abs(i - j) <= band)),
+        "special": per_row(
+            w, seen, lambda i, _: sum(a for a, s in zip(w[i], special, strict=True) if s)
+        ),
+        "punctuation": per_row(
+            w, seen, lambda i, _: sum(a for a, s in zip(w[i], punctuation, strict=True) if s)
+        ),
+        "diagonality": per_row(
+            w, seen, lambda i, keys: 1 - moment(i, abs) / max(abs(i - j) for j in keys), 2
+        ),
+        "band": per_row(
+            w, seen, lambda i, _: sum(a for j, a in enumerate(w[i]) if abs(i - j) <= band)
+        ),
         "previous_pattern": pattern(w, seen, lambda i, j: j == i - 1),
         "duplicate_pattern": pattern(w, seen, again),
         "induction_pattern": pattern(w, seen, after_again),
@@ -101,11 +117,16 @@ def rollout(layers: Sequence[Sequence[Matrix]]) -> list[list[float]]:
     total = [[float(i == j) for j in range(n)] for i in range(n)]
     for heads in layers:
         step = [
-            [sum(head[i][j] for head in heads) / len(heads) / 2 + (0.5 if i == j else 0) for j in range(n)]
+            [
+                sum(head[i][j] for head in heads) / len(heads) / 2 + (0.5 if i == j else 0)
+                for j in range(n)
+            ]
             for i in range(n)
         ]
         step = [[a / sum(row) for a in row] for row in step]
-        total = [[sum(step[i][k] * total[k][j] for k in range(n)) for j in range(n)] for i in range(n)]
+        total = [
+            [sum(step[i][k] * total[k][j] for k in range(n)) for j in range(n)] for i in range(n)
+        ]
     return total
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 
 def png(data: bytes) -> np.ndarray:
-    """The pixels of a PNG file, uint8 [row, column, channel]. Source: the PNG specification, section 9."""
+    """The pixels of a PNG file, uint8 [row, column, channel]. Source: the PNG specification,
+    section 9.
+    """
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, packed = 8, b""
     width = height = channels = 0
@@ -28,7 +30,9 @@ def png(data: bytes) -> np.ndarray:
     lines = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + width * channels)
     rows = np.zeros((height, width * channels), np.uint8)
     for row, line in enumerate(lines):
-        rows[row] = _unfiltered(int(line[0]), line[1:], rows[row - 1] if row else np.zeros_like(rows[0]), channels)
+        rows[row] = _unfiltered(
+            int(line[0]), line[1:], rows[row - 1] if row else np.zeros_like(rows[0]), channels
+        )
     return rows.reshape(height, width, channels)
 
 
@@ -55,4 +59,6 @@ def _unfiltered(kind: int, line: np.ndarray, above: np.ndarray, channels: int) -
 
 def images(svg: str) -> list[np.ndarray]:
     """The pixels of the pictures in an SVG text, in order."""
-    return [png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)]
+    return [
+        png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)
+    ]

@@ -1,4 +1,6 @@
-"""Start the program as a process with an environment of its own, whatever the tests themselves were started with."""
+"""Start the program as a process with an environment of its own, whatever the tests themselves were
+started with.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ import pytest
 
 WAYS = ({}, {"PYTHONUNBUFFERED": "1"})
 BUFFERINGS = pytest.mark.parametrize("buffering", WAYS, ids=["buffered", "unbuffered"])
-"""Python's own buffers hide, or bring about, what goes wrong on standard output: both ways are tested."""
+"""Python's own buffers hide, or bring about, what goes wrong on standard output: both ways are
+tested.
+"""
 
 
 FORKS = """
@@ -61,16 +65,18 @@ for how, arguments in ((how, line) for how in ways for line in lines):
         ended.append((code, told.read().decode(), taken or os.fstat(file.fileno()).st_size))
 os.write(1, json.dumps(ended).encode())
 """
-"""A process in which the program is imported once, and which parts into one for each command line: from there on each
-runs, and ends, as the program started by itself would. Told are the exit codes, what stood on standard error, and how
-many bytes were taken."""
+"""A process in which the program is imported once, and which parts into one for each command line:
+from there on each runs, and ends, as the program started by itself would. Told are the exit codes,
+what stood on standard error, and how many bytes were taken."""
 
 LIMIT = 2560
 """Bytes that a limited file takes."""
 
 
 class Ended(NamedTuple):
-    """code: the exit code. told: standard error. taken: bytes that were read from the pipe, or stand in the file."""
+    """code: the exit code. told: standard error. taken: bytes that were read from the pipe, or
+    stand in the file.
+    """
 
     code: int
     told: str
@@ -78,15 +84,18 @@ class Ended(NamedTuple):
 
 
 Out = Literal["closed", "one line", "full", "limited"]
-"""Standard output: a pipe that nobody reads, one that closes after a line was read, a device that is full, or a file
-that takes `LIMIT` bytes."""
+"""Standard output: a pipe that nobody reads, one that closes after a line was read, a device that
+is full, or a file that takes `LIMIT` bytes."""
 
 
 def fork_each(
-    lines: Sequence[Sequence[str]], ways: Sequence[Out], variables: Mapping[str, str], further: Sequence[str] = ()
+    lines: Sequence[Sequence[str]],
+    ways: Sequence[Out],
+    variables: Mapping[str, str],
+    further: Sequence[str] = (),
 ) -> dict[Out, list[Ended]]:
-    """How each command line (without `attn`) ends, by what it writes to. further: modules that are imported once for
-    all of them."""
+    """How each command line (without `attn`) ends, by what it writes to. further: modules that are
+    imported once for all of them."""
     # a limit would cut Python's own caches short, too, and break on them the next time
     uncached = {"PYTHONDONTWRITEBYTECODE": "1"} if "limited" in ways else {}
     done = finish(
@@ -113,14 +122,24 @@ def attn(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "attncli", *arguments]
 
 
-def start(command: Sequence[str], variables: Mapping[str, str] | None = None, **how: Any) -> subprocess.Popen[bytes]:
-    """Start a command in a clean environment; how: as for Popen. The signals that end it are not ignored."""
+def start(
+    command: Sequence[str], variables: Mapping[str, str] | None = None, **how: Any
+) -> subprocess.Popen[bytes]:
+    """Start a command in a clean environment; how: as for Popen. The signals that end it are not
+    ignored.
+    """
     how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
-    return subprocess.Popen(command, env=clean_environment(**(variables or {})), preexec_fn=_heed, **how)
+    return subprocess.Popen(
+        command, env=clean_environment(**(variables or {})), preexec_fn=_heed, **how
+    )
 
 
 def finish(
-    command: Sequence[str], variables: Mapping[str, str] | None = None, *, given: bytes | None = None, **how: Any
+    command: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    *,
+    given: bytes | None = None,
+    **how: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, four minutes at most. given: what its standard input holds."""
     if given is not None:
@@ -131,7 +150,9 @@ def finish(
         except BaseException:
             process.kill()
             raise
-    return subprocess.CompletedProcess(command, process.returncode, (out or b"").decode(), (err or b"").decode())
+    return subprocess.CompletedProcess(
+        command, process.returncode, (out or b"").decode(), (err or b"").decode()
+    )
 
 
 def _heed() -> None:

@@ -1,7 +1,8 @@
-"""What attn says to people, read from its source: every text literal with words in it, and where it stands.
+"""What attn says to people, read from its source: every text literal with words in it, and where it
+stands.
 
-What no person is told is left out: docstrings that no help page shows, meanings in schemas (JSON speaks English),
-checks for programmers (assertions, ValueError and the like), patterns.
+What no person is told is left out: docstrings that no help page shows, meanings in schemas (JSON
+speaks English), checks for programmers (assertions, ValueError and the like), patterns.
 """
 
 from __future__ import annotations
@@ -69,7 +70,11 @@ def _beside_sentences(call: ast.Call) -> Iterator[ast.expr]:
     """The arguments of a call of `SENTENCES` that are no sentences themselves."""
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         if isinstance(argument, ast.IfExp):
-            yield from (part for part in (argument.body, argument.orelse) if not isinstance(part, ast.Constant))
+            yield from (
+                part
+                for part in (argument.body, argument.orelse)
+                if not isinstance(part, ast.Constant)
+            )
         elif not isinstance(argument, ast.Constant):
             yield argument
 
@@ -86,7 +91,9 @@ def _literals(node: ast.AST) -> Iterator[ast.expr]:
             if name in UNTOLD:
                 continue
             if name in SENTENCES:  # their own test holds them to the catalogues
-                yield from _literals(ast.Module([ast.Expr(part) for part in _beside_sentences(child)], []))
+                yield from _literals(
+                    ast.Module([ast.Expr(part) for part in _beside_sentences(child)], [])
+                )
                 continue
         if isinstance(child, ast.JoinedStr | ast.Constant):
             yield child

@@ -1,6 +1,8 @@
-"""Write the reference of the Python names from their docstrings, with pdoc: python -W error tests/reference.py FOLDER
+"""Write the reference of the Python names from their docstrings, with pdoc: python -W error
+tests/reference.py FOLDER
 
-Run with `-W error::UserWarning`, a name that does not resolve or a docstring that cannot be read is an error.
+Run with `-W error::UserWarning`, a name that does not resolve or a docstring that cannot be read is
+an error.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ def write(folder: Path) -> None:
     """Write one page for the package and one for each public module."""
     import pdoc
 
-    for name in attncli.__all__:  # pdoc looks names up without asking the package, which imports them when first used
+    for name in (
+        attncli.__all__
+    ):  # pdoc looks names up without asking the package, which imports them when first used
         setattr(attncli, name, getattr(attncli, name))
     pdoc.render.configure(docformat="google")
     inside = "|".join(f"{name.removeprefix('attncli.')}$" for name in PUBLIC)

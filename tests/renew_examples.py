@@ -1,8 +1,8 @@
-"""Runs every `$ …` block of the README and the guide and writes what it prints into the page: `python
-renew_examples.py`.
+"""Runs every `$ …` block of the README and the guide and writes what it prints into the page:
+`python renew_examples.py`.
 
-An example whose output still matches (a line `…` stands for any number of lines) stays as it is written. Read the
-change before it is committed: what a page says is what a person reads.
+An example whose output still matches (a line `…` stands for any number of lines) stays as it is
+written. Read the change before it is committed: what a page says is what a person reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ def renewed(block: str, folder: Path) -> str:
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         shown = printed(command, folder)
-        kept = output if output.strip() and re.fullmatch(pattern(output), shown) else f"{shown}\n" if shown else ""
+        kept = (
+            output
+            if output.strip() and re.fullmatch(pattern(output), shown)
+            else f"{shown}\n"
+            if shown
+            else ""
+        )
         found += f"$ {command}\n{kept}"
     return found
 

@@ -1,5 +1,5 @@
-"""Draws the guide's pictures anew: `python renew_pictures.py`. They are the screens themselves, in colour, and the page
-as Chromium shows it."""
+"""Draws the guide's pictures anew: `python renew_pictures.py`. They are the screens themselves, in
+colour, and the page as Chromium shows it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,14 @@ def opened_page(model: Model) -> bytes:
     words = [token.text for token in tokens]
     with TemporaryDirectory() as folder, browser() as chromium:
         file = Path(folder) / "page.html"
-        page = page_of(attncli.run(model, SENTENCE, query="it"), record=run_record(model, SENTENCE, tokens))
+        page = page_of(
+            attncli.run(model, SENTENCE, query="it"), record=run_record(model, SENTENCE, tokens)
+        )
         assert page is not None
         file.write_bytes(b"".join(page_bytes(page)))
-        window = opened(chromium, file, f"#h=5.11&q={words.index('it')}&k={words.index('animal')}&v=matrix")
+        window = opened(
+            chromium, file, f"#h=5.11&q={words.index('it')}&k={words.index('animal')}&v=matrix"
+        )
         window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
         window.page.wait_for_timeout(500)
         return bytes(window.page.screenshot(full_page=True))

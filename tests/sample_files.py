@@ -39,7 +39,10 @@ CHATML = """{% for message in messages %}
 {% endif %}
 """
 
-HAYSTACK = "".join(f"{key} {value}\n" for key, value in zip("abcdefgh" * 3, "482631576248537115738624", strict=True))
+HAYSTACK = "".join(
+    f"{key} {value}\n"
+    for key, value in zip("abcdefgh" * 3, "482631576248537115738624", strict=True)
+)
 """What the lookup task of `attn learn` reads: letters, each with its number, three times over."""
 
 NEEDLES = "".join(f"{key}\t{value}\n" for key, value in zip("abcdefgh", "37152846", strict=True))
@@ -142,7 +145,9 @@ def npy(array: np.ndarray[Any, Any]) -> bytes:
 
 
 def embeddings() -> np.ndarray[Any, Any]:
-    """[4, 16], one row per word of `humpty dumpty sat on`; three digits, so that the CSV holds them exactly."""
+    """[4, 16], one row per word of `humpty dumpty sat on`; three digits, so that the CSV holds them
+    exactly.
+    """
     return np.round(np.random.default_rng(1).normal(size=(WORDS, WIDTH)), 3)
 
 
@@ -154,22 +159,31 @@ def captured() -> dict[str, np.ndarray[Any, Any]]:
     """Queries of 6 heads on 3 kv heads, 5 queries on 7 keys, a batch of two texts of 7 and 4 keys."""
     random = np.random.default_rng(2)
     shapes = {"q": (2, 6, 5, 8), "k": (2, 3, 7, 8), "v": (2, 3, 7, 11)}
-    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()} | {
-        "key_lengths": np.array([7, 4])
-    }
+    return {
+        name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()
+    } | {"key_lengths": np.array([7, 4])}
 
 
 def one_text() -> dict[str, np.ndarray[Any, Any]]:
-    return {name: np.ascontiguousarray(array[0]) for name, array in captured().items() if name in "qkv"}
+    return {
+        name: np.ascontiguousarray(array[0]) for name, array in captured().items() if name in "qkv"
+    }
 
 
 def with_embeddings() -> bytes:
     """Canonical weights with the embeddings of their tokens."""
     tensors = arrays(
-        state(torch.nn.ModuleDict({name: torch.nn.Linear(WIDTH, WIDTH, bias=name == "o") for name in "qkvo"}), 9)
+        state(
+            torch.nn.ModuleDict(
+                {name: torch.nn.Linear(WIDTH, WIDTH, bias=name == "o") for name in "qkvo"}
+            ),
+            9,
+        )
     )
     words = ["humpty", "dumpty", "sat", "on", "a", "wall"]
-    tensors["embedding.weight"] = np.random.default_rng(3).normal(size=(len(words), WIDTH)).astype(np.float32)
+    tensors["embedding.weight"] = (
+        np.random.default_rng(3).normal(size=(len(words), WIDTH)).astype(np.float32)
+    )
     return save(tensors, {"tokens": json.dumps(words), "num_heads": str(HEADS)})
 
 
@@ -208,9 +222,13 @@ FILES: dict[str, Callable[[], bytes]] = {
     "embeddings.csv": lambda: csv(embeddings().tolist()),
     "embeddings.npy": lambda: npy(embeddings()),
     "single_head.pt": lambda: torch_file(state(classes.SingleHead(WIDTH, 8, 8), 4)),
-    "list_of_heads.safetensors": lambda: save(arrays(state(classes.ListOfHeads(WIDTH, HEADS, 4), 5))),
+    "list_of_heads.safetensors": lambda: save(
+        arrays(state(classes.ListOfHeads(WIDTH, HEADS, 4), 5))
+    ),
     "shared_maps.pt": lambda: torch_file(state(classes.SharedMaps(WIDTH, HEADS), 6)),
-    "mha.safetensors": lambda: save(arrays(state(torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), 7))),
+    "mha.safetensors": lambda: save(
+        arrays(state(torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), 7))
+    ),
     "matrices.npz": lambda: npz(arrays(state(classes.Matrices(WIDTH, 8, 5), 8))),
     "humpty.safetensors": with_embeddings,
     "tokenizer.json": tokenizer,

@@ -25,14 +25,20 @@ def loaded(model: str) -> Model:
 
 
 def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.ScanPlan:
-    """The plan of a scan, of two metrics without labels where nothing else is wanted, in its folder."""
+    """The plan of a scan, of two metrics without labels where nothing else is wanted, in its
+    folder.
+    """
     usual = {"metrics": ("entropy", "sink"), "shard": 6, "top": 3, "labels": False}
     asked = plan.ScanRequest((str(corpus),), **{**usual, **wanted})
-    return plan.write(plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    return plan.write(
+        plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder
+    )
 
 
 class Inside:
-    """An engine without processes: the worker of this very process computes the shards, the last one first."""
+    """An engine without processes: the worker of this very process computes the shards, the last
+    one first.
+    """
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         worker = Worker(job.plan, job.folder, loaded(job.model), part=job.part)
@@ -42,6 +48,6 @@ class Inside:
 
 
 def inside() -> AbstractContextManager[Any]:
-    """A block in which `attn scan` computes in this process: that its workers find the same is tested where they are
-    what is tested, and each takes seconds to start."""
+    """A block in which `attn scan` computes in this process: that its workers find the same is
+    tested where they are what is tested, and each takes seconds to start."""
     return patch("attncli.scan.engines.LocalWorkers", lambda workers: Inside())

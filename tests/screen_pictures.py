@@ -1,4 +1,6 @@
-"""The guide's pictures of screens: which command each shows, and what the command prints, as coloured lines."""
+"""The guide's pictures of screens: which command each shows, and what the command prints, as
+coloured lines.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ SCREENS = {
     "masks": 'attn mask "window:2,2|global:0" causal -n 20',
     "cost": "attn cost",
 }
-"""The commands by the names of their pictures; a page that shows a picture names the command beside it."""
+"""The commands by the names of their pictures; a page that shows a picture names the command beside
+it.
+"""
 CHINESE = ("it", "softmax")
 """Those that the Chinese pages show in Chinese; the others are mostly pictures and numbers."""
 NAMED = {
@@ -41,9 +45,9 @@ NAMED = {
 
 def drawn(name: str, *, lang: str = "en", theme: Theme = LIGHT) -> str:
     """The SVG of a picture: what its command prints on a terminal of 80 cells with 24-bit colour."""
-    return draw_screen(printed(SCREENS[name], lang, "light" if theme is LIGHT else "dark"), theme).svg(
-        title=SCREENS[name]
-    )
+    return draw_screen(
+        printed(SCREENS[name], lang, "light" if theme is LIGHT else "dark"), theme
+    ).svg(title=SCREENS[name])
 
 
 def printed(command: str, lang: str, theme: str) -> Lines:
@@ -52,13 +56,22 @@ def printed(command: str, lang: str, theme: str) -> Lines:
     from rich.text import Text
 
     answer = ask(
-        *shlex.split(command)[1:], terminal=True, ATTN_LANG=lang, ATTN_THEME=theme, COLORTERM="truecolor", TERM="xterm"
+        *shlex.split(command)[1:],
+        terminal=True,
+        ATTN_LANG=lang,
+        ATTN_THEME=theme,
+        COLORTERM="truecolor",
+        TERM="xterm",
     )
     assert answer.code == 0, answer.err
     console = Console(width=1000, force_terminal=True, color_system="truecolor", _environ={})
     rows: list[Line] = []
     for row in Text.from_ansi(answer.out.rstrip("\n")).split("\n", allow_blank=True):
-        pieces = [(piece.text, _named(str(piece.style or ""))) for piece in row.render(console) if piece.text != "\n"]
+        pieces = [
+            (piece.text, _named(str(piece.style or "")))
+            for piece in row.render(console)
+            if piece.text != "\n"
+        ]
         rows.append(tuple(piece for piece in pieces if piece[0]))
     return Lines(tuple(rows))
 

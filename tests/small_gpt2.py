@@ -1,5 +1,5 @@
-"""A small decoder with an output head, written without transformers: GPT-2's names, seeded numbers, the sample
-tokenizer."""
+"""A small decoder with an output head, written without transformers: GPT-2's names, seeded numbers,
+the sample tokenizer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ WIDTH, LAYERS, HEADS, LONGEST = 24, 2, 3, 32
 TOKENIZER = Path(__file__).parents[1] / "sample_inputs" / "tokenizer.json"
 
 
-def small_gpt2(folder: Path, vocabulary: int = 320, *, layers: int = LAYERS, longest: int = LONGEST) -> Path:
-    """Write the checkpoint into a folder, which is made. vocabulary: rows of its embedding; the tokenizer knows 320
+def small_gpt2(
+    folder: Path, vocabulary: int = 320, *, layers: int = LAYERS, longest: int = LONGEST
+) -> Path:
+    """Write the checkpoint into a folder, which is made. vocabulary: rows of its embedding; the
+    tokenizer knows 320
     tokens. layers: how many. longest: its positions."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(TOKENIZER, folder / "tokenizer.json")
@@ -43,6 +46,9 @@ def small_gpt2(folder: Path, vocabulary: int = 320, *, layers: int = LAYERS, lon
             shapes |= {f"h.{layer}.{name}.weight": shape, f"h.{layer}.{name}.bias": shape[-1:]}
     shapes |= {"ln_f.weight": (WIDTH,), "ln_f.bias": (WIDTH,)}
     drawn = np.random.default_rng(5)
-    tensors = {f"transformer.{name}": drawn.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    tensors = {
+        f"transformer.{name}": drawn.normal(0, 0.3, shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
     write_tensors(folder / "model.safetensors", tensors, {})
     return folder

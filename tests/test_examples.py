@@ -1,7 +1,8 @@
-"""Every `$ …` block of the README and of the guide's pages is run, and prints what the page says it prints.
+"""Every `$ …` block of the README and of the guide's pages is run, and prints what the page says it
+prints.
 
-A line `…` in the expected output stands for any number of lines. Commands of one page share a folder, so that one can
-go on with what another wrote.
+A line `…` in the expected output stands for any number of lines. Commands of one page share a
+folder, so that one can go on with what another wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ SHELL = re.compile(r"[|<>&;$*`]")
 """What only a shell understands."""
 TRAINED = re.compile(r"^attn (learn|series) |--model my-model")
 """Commands about models that the page itself has trained."""
-PAGES = [ROOT / "README.md", *(FOLDER / lang / f"{name}.md" for lang in LANGUAGES for name in NAMES)]
+PAGES = [
+    ROOT / "README.md",
+    *(FOLDER / lang / f"{name}.md" for lang in LANGUAGES for name in NAMES),
+]
 
 
 def sessions(page: Path) -> list[tuple[str, str]]:
@@ -47,20 +51,26 @@ def sessions(page: Path) -> list[tuple[str, str]]:
 
 def pattern(expected: str) -> str:
     """The regular expression for an expected output."""
-    lines = [".*?" if line.strip() == "…" else re.escape(line) for line in expected.rstrip("\n").split("\n")]
+    lines = [
+        ".*?" if line.strip() == "…" else re.escape(line)
+        for line in expected.rstrip("\n").split("\n")
+    ]
     joined = "\n".join(["", *lines]).replace("\n.*?\n", "\n(?:.*\n)*?").removesuffix("\n.*?")
     return (joined.removeprefix("\n") or ".*") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
 
 
 def printed(command: str, folder: Path) -> str:
-    """What a command prints, standard output and then standard error, in a folder beside the sample inputs.
+    """What a command prints, standard output and then standard error, in a folder beside the sample
+    inputs.
 
     What needs no shell runs in this process, whose modules are there already.
     """
     if not (folder / "sample_inputs").exists():
         (folder / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     variables = {"LANG": "C.UTF-8", "HOME": str(folder), "COLUMNS": "80", "HF_HUB_OFFLINE": "1"}
-    if command.startswith("attn ") and not SHELL.search(re.sub(r'"[^"$]*"|\'[^\']*\'', "", command)):
+    if command.startswith("attn ") and not SHELL.search(
+        re.sub(r'"[^"$]*"|\'[^\']*\'', "", command)
+    ):
         here = Path.cwd()
         os.chdir(folder)
         try:
@@ -71,7 +81,13 @@ def printed(command: str, folder: Path) -> str:
         return (answered.out + answered.err).rstrip("\n")
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, timeout=240, check=False
+        ["bash", "-c", command],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert "Traceback" not in done.stderr
     return (done.stdout + done.stderr).rstrip("\n")
@@ -92,16 +108,24 @@ def marks(page: Path) -> pytest.MarkDecorator | tuple[()]:
     return () if page.parent.name in ("en", ROOT.name) else pytest.mark.many
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page), id=named(page)) for page in PAGES])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=marks(page), id=named(page)) for page in PAGES]
+)
 def test_page(page: Path, tmp_path: Path) -> None:
     for command, expected in sessions(page):
         shown = printed(command, tmp_path)
         wanted = pattern(expected)
-        if command.startswith("attn models verify"):  # what is left of rounding is the library's and the machine's
+        if command.startswith(
+            "attn models verify"
+        ):  # what is left of rounding is the library's and the machine's
             wanted = re.sub(r"(?:\\ )*\d+(?:\\\.\d+)?(?:e\\-\d+)?", r" *[\\d.e-]+", wanted)
-        if TRAINED.search(command):  # the last digits of what is trained differ between instruction sets
+        if TRAINED.search(
+            command
+        ):  # the last digits of what is trained differ between instruction sets
             wanted = re.sub(r"\d[\d,]*(?:\\\.\d+)?", r" *[\\d.,]+", wanted)
-        assert re.fullmatch(wanted, shown), f"$ {command}\nthe page says:\n{expected}\nit prints:\n{shown}"
+        assert re.fullmatch(wanted, shown), (
+            f"$ {command}\nthe page says:\n{expected}\nit prints:\n{shown}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
@@ -122,7 +146,9 @@ def test_every_command_is_documented_and_has_an_example_in_its_help() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     for name in COMMANDS:
         assert f"attn {name}" in readme, f"the README does not show attn {name}"
-        assert f"attn {name}" in ask(name, "--help").out.partition("\n")[2], f"the help of attn {name} has no example"
+        assert f"attn {name}" in ask(name, "--help").out.partition("\n")[2], (
+            f"the help of attn {name} has no example"
+        )
 
 
 def test_every_page_is_there_in_every_language_and_linked() -> None:
@@ -131,11 +157,15 @@ def test_every_page_is_there_in_every_language_and_linked() -> None:
         there = {path.stem for path in (FOLDER / lang).glob("*.md")}
         assert there == set(NAMES)
     for name in NAMES:
-        assert f"attncli/language/guide/en/{name}.md" in readme, f"the README does not link the page {name}"
+        assert f"attncli/language/guide/en/{name}.md" in readme, (
+            f"the README does not link the page {name}"
+        )
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_what_the_page_about_python_says(lang: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_page_about_python_says(
+    lang: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its blocks are one session, from the first to the last."""
     page = FOLDER / lang / "python.md"
     blocks = re.findall(r"^```pycon\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)

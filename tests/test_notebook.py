@@ -1,4 +1,6 @@
-"""Results in a notebook: executed for real, shown as a page in a closed frame, as text where scripts are off."""
+"""Results in a notebook: executed for real, shown as a page in a closed frame, as text where
+scripts are off.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ def test_text_is_always_there() -> None:
     assert attncli.attention(q, q, q)._repr_html_() == found["text/html"]
     assert found["text/plain"] == repr(attncli.attention(q, q, q))
     assert '<iframe sandbox="allow-scripts"' in found["text/html"]
-    large = attncli.attention(np.zeros((1, 5000, 1)), np.zeros((1, 5000, 1)), np.zeros((1, 5000, 1)))
+    large = attncli.attention(
+        np.zeros((1, 5000, 1)), np.zeros((1, 5000, 1)), np.zeros((1, 5000, 1))
+    )
     assert set(large._repr_mimebundle_()) == {"text/plain"}
 
 
 @pytest.mark.thorough
-def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: Any) -> None:
+def test_a_notebook_is_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: Any
+) -> None:
     nbformat = pytest.importorskip("nbformat", reason="no nbformat here (a Python package)")
     nbclient = pytest.importorskip("nbclient", reason="no nbclient here (a Python package)")
     nbconvert = pytest.importorskip("nbconvert", reason="no nbconvert here (a Python package)")
@@ -38,7 +44,9 @@ def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(attncli.__file__).parents[1])]))
-    monkeypatch.setenv("JUPYTER_PATH", str(Path(nbconvert.__file__).parents[4] / "share" / "jupyter"))
+    monkeypatch.setenv(
+        "JUPYTER_PATH", str(Path(nbconvert.__file__).parents[4] / "share" / "jupyter")
+    )
     note = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     nbclient.NotebookClient(note, timeout=240, kernel_name="python3").execute()
     shown = [cell.outputs[-1].data for cell in note.cells[1:]]

@@ -1,4 +1,6 @@
-"""The guide's pictures of screens: in both languages beside their commands, self-contained, and current."""
+"""The guide's pictures of screens: in both languages beside their commands, self-contained, and
+current.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,18 @@ from screen_pictures import CHINESE, SCREENS, THEMES, drawn
 
 from attncli.language.guide import FOLDER
 
-FILES = [(name, "en", f"{name}.svg") for name in SCREENS] + [(name, "zh", f"{name}.zh.svg") for name in CHINESE]
+FILES = [(name, "en", f"{name}.svg") for name in SCREENS] + [
+    (name, "zh", f"{name}.zh.svg") for name in CHINESE
+]
 SLOW = {name for name, command in SCREENS.items() if "minilm" in command}
 
 
 @pytest.mark.parametrize(
     ("name", "lang", "file"),
-    [pytest.param(*each, marks=[pytest.mark.thorough] if each[0] in SLOW else [], id=each[2]) for each in FILES],
+    [
+        pytest.param(*each, marks=[pytest.mark.thorough] if each[0] in SLOW else [], id=each[2])
+        for each in FILES
+    ],
 )
 def test_a_picture_shows_what_its_command_prints_now(name: str, lang: str, file: str) -> None:
     """Its texts, place by place; a colour may differ by a rounding."""
@@ -29,10 +36,15 @@ def texts(svg: str) -> list[tuple[str, str, str]]:
 
 def test_there_are_ten_and_every_page_that_shows_one_names_its_command() -> None:
     assert len(SCREENS) >= 10
-    pages = {lang: [page.read_text("utf-8") for page in sorted((FOLDER / lang).glob("*.md"))] for lang in ("en", "zh")}
+    pages = {
+        lang: [page.read_text("utf-8") for page in sorted((FOLDER / lang).glob("*.md"))]
+        for lang in ("en", "zh")
+    }
     for name, command in SCREENS.items():
         for lang, found in pages.items():
-            shown = [page for page in found if re.search(rf"\.\./pictures/{name}(\.zh)?\.svg", page)]
+            shown = [
+                page for page in found if re.search(rf"\.\./pictures/{name}(\.zh)?\.svg", page)
+            ]
             assert shown, f"no page in {lang} shows {name}"
             assert all(f"`{command}" in page for page in shown), name
 

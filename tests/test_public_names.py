@@ -24,12 +24,21 @@ def test_attention_is_a_plain_function_with_a_page_of_help():
     page = pydoc.plain(pydoc.render_doc(attncli.attention))
     for name in inspect.signature(attncli.attention).parameters:
         assert name in page
-    for said in ("[..., heads, query, dim]", "empty_rows", "InputError", "Source: Vaswani et al., 2017"):
+    for said in (
+        "[..., heads, query, dim]",
+        "empty_rows",
+        "InputError",
+        "Source: Vaswani et al., 2017",
+    ):
         assert said in page, said
 
 
 def test_a_public_function_says_what_goes_in_and_what_comes_out():
-    functions = {name: value for name in attncli.__all__ if inspect.isfunction(value := getattr(attncli, name))}
+    functions = {
+        name: value
+        for name in attncli.__all__
+        if inspect.isfunction(value := getattr(attncli, name))
+    }
     assert len(functions) > 15
     for name, function in functions.items():
         args, _, returns = inspect.getdoc(function).partition("\nReturns:\n")
@@ -54,9 +63,15 @@ def test_the_package_says_where_things_are():
     assert len(told) <= 25
     for name in attncli.__all__:
         assert getattr(attncli, name) is not None
-    rooms = {line.split()[0].rstrip("/") for line in told if line.startswith("    ") and "(" not in line.split("  ")[2]}
+    rooms = {
+        line.split()[0].rstrip("/")
+        for line in told
+        if line.startswith("    ") and "(" not in line.split("  ")[2]
+    }
     folders = {
-        path.parts[0] for path in (file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py")) if len(path.parts) > 1
+        path.parts[0]
+        for path in (file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
+        if len(path.parts) > 1
     }
     assert folders <= rooms
     assert len(folders) > 10
@@ -88,7 +103,9 @@ def test_errors_carry_what_helps_as_notes():
     assert f"expected: {error.expected}" in error.__notes__
     with pytest.raises(attncli.AttnError) as caught:
         attncli.load("no/such folder")
-    assert {f"where: {caught.value.where}", f"expected: {caught.value.expected}"} <= set(caught.value.__notes__)
+    assert {f"where: {caught.value.where}", f"expected: {caught.value.expected}"} <= set(
+        caught.value.__notes__
+    )
     assert not any(note.partition(": ")[2] == "" for note in caught.value.__notes__)
 
 
@@ -103,7 +120,9 @@ def test_documents_give_rows_a_figure_and_a_page(tmp_path):
     rows = document.rows()
     assert [(row["layer"], row["head"]) for row in rows] == [(0, 0), (0, 1)]
     assert rows[1]["entropy"] == document.heads[1].metrics["entropy"].value
-    assert all(isinstance(value, int | float | str | type(None)) for row in rows for value in row.values())
+    assert all(
+        isinstance(value, int | float | str | type(None)) for row in rows for value in row.values()
+    )
     document.figure(tmp_path / "heads.svg", style="dark")
     document.page(tmp_path / "heads.html")
     assert (tmp_path / "heads.svg").read_text("utf-8").startswith("<svg")
@@ -117,7 +136,9 @@ def test_documents_give_rows_a_figure_and_a_page(tmp_path):
 
 def test_documents_of_training_give_the_same(tmp_path):
     saved = tmp_path / "model"
-    learned = ask("learn", "induction", "--steps", "4", "--snapshots", "2", "--save", str(saved), "--json").json
+    learned = ask(
+        "learn", "induction", "--steps", "4", "--snapshots", "2", "--save", str(saved), "--json"
+    ).json
     steps = sorted(map(str, saved.glob("step-*")))
     series = ask("series", *steps, "--text", "a b a b", "--json").json
     for number, content in enumerate((learned, series)):
@@ -205,15 +226,29 @@ def test_a_training_and_a_series_of_checkpoints_are_those_of_their_commands(tmp_
     notes = []
     words = {"query": "the", "target": "mat"}
     attncli.learn("sentence", "the cat sat on the mat", **words, **options, note=notes.append)
-    assert [str(note) for note in notes] == ["'the' occurs 2 times; using the first, token 0 (the:2 for the next)"]
-    attncli.learn("previous", steps=4, batch=2, architecture=architecture, save=tmp_path / "model", snapshots=2)
+    assert [str(note) for note in notes] == [
+        "'the' occurs 2 times; using the first, token 0 (the:2 for the next)"
+    ]
+    attncli.learn(
+        "previous",
+        steps=4,
+        batch=2,
+        architecture=architecture,
+        save=tmp_path / "model",
+        snapshots=2,
+    )
     names = sorted(str(folder) for folder in (tmp_path / "model").glob("step-*"))
     assert len(names) == 2
-    series = attncli.series([*(tmp_path / "model").glob("step-*")], "a b c a b c", metrics=["previous"], remember=False)
-    told = ask("series", *names, "--text", "a b c a b c", "--metric", "previous", "--fresh", "--json").json
+    series = attncli.series(
+        [*(tmp_path / "model").glob("step-*")], "a b c a b c", metrics=["previous"], remember=False
+    )
+    told = ask(
+        "series", *names, "--text", "a b c a b c", "--metric", "previous", "--fresh", "--json"
+    ).json
     assert [row.name for row in series.checkpoints] == [row["name"] for row in told["checkpoints"]]
     assert (
-        series.checkpoints[1].heads[0].metrics["previous"] == told["checkpoints"][1]["heads"][0]["metrics"]["previous"]
+        series.checkpoints[1].heads[0].metrics["previous"]
+        == told["checkpoints"][1]["heads"][0]["metrics"]["previous"]
     )
     for call, said in (
         (lambda: attncli.learn("inductoin"), "no task is called"),

@@ -39,13 +39,22 @@ def parts(file: bytes) -> tuple[Any, bytes]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in FILES if Path(name).suffix in (".txt", ".csv", ".npy", ".safetensors", ".json")]
+    "name",
+    [
+        name
+        for name in FILES
+        if Path(name).suffix in (".txt", ".csv", ".npy", ".safetensors", ".json")
+    ],
 )
 def test_recipes_make_the_same_bytes(name: str) -> None:
     if name.endswith(".safetensors"):  # the library writes the keys of its header in any order
         assert parts(FILES[name]()) == parts((SAMPLES / name).read_bytes())
-    elif name == "tokenizer.json":  # the library may write its file differently; what it holds must stay
-        assert json.loads(FILES[name]())["model"] == json.loads((SAMPLES / name).read_bytes())["model"]
+    elif (
+        name == "tokenizer.json"
+    ):  # the library may write its file differently; what it holds must stay
+        assert (
+            json.loads(FILES[name]())["model"] == json.loads((SAMPLES / name).read_bytes())["model"]
+        )
     else:
         assert FILES[name]() == (SAMPLES / name).read_bytes()
 
@@ -70,33 +79,47 @@ def _numbers(path: Path) -> dict[str, np.ndarray]:
         ("single_head.pt", classes.SingleHead(WIDTH, 8, 8), ()),
         ("list_of_heads.safetensors", classes.ListOfHeads(WIDTH, HEADS, 4), ()),
         ("shared_maps.pt", classes.SharedMaps(WIDTH, HEADS), ()),
-        ("mha.safetensors", torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), ("--num-heads", "4")),
+        (
+            "mha.safetensors",
+            torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True),
+            ("--num-heads", "4"),
+        ),
         ("matrices.npz", classes.Matrices(WIDTH, 8, 5), ()),
     ],
 )
-def test_weight_files_give_what_their_class_gives(name: str, module: torch.nn.Module, options: tuple[str, ...]) -> None:
+def test_weight_files_give_what_their_class_gives(
+    name: str, module: torch.nn.Module, options: tuple[str, ...]
+) -> None:
     path = SAMPLES / name
     stored = load_file(path) if path.suffix == ".safetensors" else _numbers(path)
     module.load_state_dict({key: torch.from_numpy(array) for key, array in stored.items()})
     x = torch.from_numpy(sample_files.embeddings()).float()[None]
     with torch.no_grad(), warnings.catch_warnings():
-        expected = module(x, x, x)[0] if isinstance(module, torch.nn.MultiheadAttention) else module(x)
+        expected = (
+            module(x, x, x)[0] if isinstance(module, torch.nn.MultiheadAttention) else module(x)
+        )
     assert np.abs(output("--weights", str(path), *options) - expected[0].numpy()).max() < 1e-6
 
 
 def test_embeddings_read_the_same_from_either_format() -> None:
-    assert np.array_equal(output("--d-model", "16"), output("--d-model", "16", embeddings="embeddings.csv"))
+    assert np.array_equal(
+        output("--d-model", "16"), output("--d-model", "16", embeddings="embeddings.csv")
+    )
 
 
 @pytest.mark.parametrize("name", ["mask.json", "mask.csv", "mask.npy"])
 def test_masks_hide_what_is_zero(name: str) -> None:
     document = ask("run", HUMPTY, "--json", "--mask", sample(name)).json
-    seen = [[score is not None for score in row] for row in document["layers"][0]["heads"][0]["scores"]]
+    seen = [
+        [score is not None for score in row] for row in document["layers"][0]["heads"][0]["scores"]
+    ]
     assert seen == [[value == 1 for value in row] for row in VISIBLE]
     assert document["empty_rows"] == [{"layer": 0, "head": 0, "query": 3}]
 
 
-@pytest.mark.parametrize(("name", "count"), [("sentences.txt", 3), ("chinese.txt", 5), ("edge_cases.txt", 7)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("sentences.txt", 3), ("chinese.txt", 5), ("edge_cases.txt", 7)]
+)
 def test_texts_run_line_by_line(name: str, count: int) -> None:
     found = ask("run", "--file", sample(name), "--lines", "--ndjson")
     assert found.code == 0
@@ -107,16 +130,30 @@ def test_texts_run_line_by_line(name: str, count: int) -> None:
 
 def test_the_sample_tokenizer_cuts_and_marks_its_own() -> None:
     document = ask("tokens", HUMPTY, "--tokenizer", sample("tokenizer.json"), "--json").json
-    assert [token["special"] for token in document["tokens"]] == [True, *[False] * (len(document["tokens"]) - 2), True]
+    assert [token["special"] for token in document["tokens"]] == [
+        True,
+        *[False] * (len(document["tokens"]) - 2),
+        True,
+    ]
     assert "".join(token["text"] for token in document["tokens"] if not token["special"]).replace(
         " ", ""
     ) == HUMPTY.replace(" ", "")
 
 
 def test_embeddings_inside_a_weight_file_serve_its_words() -> None:
-    found = ask("run", "humpty sat on a wall", "--weights", sample("humpty.safetensors"), "--json", "--stages", "all")
+    found = ask(
+        "run",
+        "humpty sat on a wall",
+        "--weights",
+        sample("humpty.safetensors"),
+        "--json",
+        "--stages",
+        "all",
+    )
     stored = load_file(SAMPLES / "humpty.safetensors")["embedding.weight"]
-    assert np.array_equal(np.float32(found.json["layers"][0]["stages"]["hidden"]), stored[[0, 2, 3, 4, 5]])
+    assert np.array_equal(
+        np.float32(found.json["layers"][0]["stages"]["hidden"]), stored[[0, 2, 3, 4, 5]]
+    )
     assert found.json["model"]["heads"] == HEADS
     missing = ask("run", "humpty fell", "--weights", sample("humpty.safetensors"))
     assert (missing.code, missing.out) == (3, "")

@@ -408,7 +408,9 @@ CASES: dict[str, Case] = {
 
 
 MADE: dict[str, dict[str, bytes]] = {}
-"""The files of each case that this process has made, by case and seed: making takes longer than writing."""
+"""The files of each case that this process has made, by case and seed: making takes longer than
+writing.
+"""
 
 
 def make(case: Case, folder: Path, seed: int = 5) -> Path:
@@ -431,7 +433,9 @@ def _save(case: Case, folder: Path, seed: int) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     told = (
-        {"initializer_range": 0.3, **case.config} if case.model_type not in ("t5", "mt5", "umt5") else dict(case.config)
+        {"initializer_range": 0.3, **case.config}
+        if case.model_type not in ("t5", "mt5", "umt5")
+        else dict(case.config)
     )
     config = transformers.AutoConfig.for_model(case.model_type, **told)
     with torch.random.fork_rng():
@@ -439,7 +443,9 @@ def _save(case: Case, folder: Path, seed: int) -> None:
         model = getattr(transformers, case.saved_by).from_config(config, dtype=torch.float32)
         with torch.no_grad():
             for name, weight in model.named_parameters():
-                if name.endswith("weight") and ((weight.ndim == 1 and "norm" in name.lower()) or "ln_" in name):
+                if name.endswith("weight") and (
+                    (weight.ndim == 1 and "norm" in name.lower()) or "ln_" in name
+                ):
                     weight.copy_(1 + 0.3 * torch.randn(weight.shape))
                 elif "embed_positions" not in name or case.model_type not in ("marian", "pegasus"):
                     weight.copy_(0.3 * torch.randn(weight.shape))

@@ -1,4 +1,6 @@
-"""The sizes of tiny checkpoints: small, unlike each other, so that one taken for another is noticed."""
+"""The sizes of tiny checkpoints: small, unlike each other, so that one taken for another is
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from msgspec import Struct, field
 
 
 class Case(Struct, frozen=True):
-    """A checkpoint to make: family, config, and the class that saves it ("AutoModel" writes no head)."""
+    """A checkpoint to make: family, config, and the class that saves it ("AutoModel" writes no
+    head).
+    """
 
     model_type: str
     config: Mapping[str, Any]
@@ -36,12 +40,25 @@ LLAMA = {
     "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
 }  # fmt: skip
 PLAIN = {key: value for key, value in LLAMA.items() if key != "head_dim"}
-LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"} | {"layer_norm_eps": 1e-3}
+LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"} | {
+    "layer_norm_eps": 1e-3
+}
 BARE = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
-DELTA = {"linear_key_head_dim": 6, "linear_value_head_dim": 5, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
+DELTA = {
+    "linear_key_head_dim": 6,
+    "linear_value_head_dim": 5,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 MAMBA = {"mamba_n_heads": 6, "mamba_d_state": 7, "mamba_n_groups": 2}
-FALCON_H1 = {"mamba_d_ssm": 24, "mamba_n_heads": 4, "mamba_d_head": 6, "mamba_d_state": 7, "mamba_n_groups": 2}
+FALCON_H1 = {
+    "mamba_d_ssm": 24,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 6,
+    "mamba_d_state": 7,
+    "mamba_n_groups": 2,
+}
 NEMOTRON_H = {
     **{key: value for key, value in LLAMA.items() if key not in ("num_hidden_layers", "rms_norm_eps")}, "layer_norm_epsilon": 1e-3,
     "mamba_num_heads": 6, "mamba_head_dim": 5, "ssm_state_size": 7, "n_groups": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,

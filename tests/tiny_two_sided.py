@@ -1,4 +1,6 @@
-"""Tiny checkpoints of encoder-decoders, and of decoders that read what an encoder made; see `tiny_checkpoints`."""
+"""Tiny checkpoints of encoder-decoders, and of decoders that read what an encoder made; see
+`tiny_checkpoints`.
+"""
 
 from __future__ import annotations
 

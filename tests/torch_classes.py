@@ -18,7 +18,9 @@ def filled(module: nn.Module, seed: int, spread: float = 0.4) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     for parameter in module.double().parameters():
         with torch.no_grad():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * spread)
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * spread
+            )
     return module
 
 
@@ -28,7 +30,11 @@ class SingleHead(nn.Module):
     def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
         super().__init__()
         self.d_k = d_k
-        self.WQ, self.WK, self.WV = nn.Linear(d_model, d_k), nn.Linear(d_model, d_k), nn.Linear(d_model, d_v)
+        self.WQ, self.WK, self.WV = (
+            nn.Linear(d_model, d_k),
+            nn.Linear(d_model, d_k),
+            nn.Linear(d_model, d_v),
+        )
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         scores = torch.bmm(self.WQ(x), self.WK(x).transpose(1, 2)) / math.sqrt(self.d_k)
@@ -50,7 +56,9 @@ class ListOfHeads(nn.Module):
 
 
 class SharedMaps(nn.Module):
-    """values, keys, queries on each head's part of the embedding, the same for all heads; divides by √embed_size."""
+    """values, keys, queries on each head's part of the embedding, the same for all heads; divides
+    by √embed_size.
+    """
 
     def __init__(self, embed_size: int, heads: int, *, bias: bool = False) -> None:
         super().__init__()
@@ -73,7 +81,9 @@ class SharedMaps(nn.Module):
 
 
 class WholeMaps(SharedMaps):
-    """The later form of the same class: it projects the whole embedding and then cuts it into heads."""
+    """The later form of the same class: it projects the whole embedding and then cuts it into
+    heads.
+    """
 
     def __init__(self, embed_size: int, heads: int) -> None:
         super().__init__(embed_size, heads)
@@ -91,15 +101,22 @@ class WholeMaps(SharedMaps):
         if visible is not None:
             energy = energy.masked_fill(~visible, BLOCKED)
         attention = torch.softmax(energy / self.embed_size**0.5, dim=3)
-        return self.fc_out(torch.einsum("nhql,nlhd->nqhd", attention, values).reshape(batch, length, -1))
+        return self.fc_out(
+            torch.einsum("nhql,nlhd->nqhd", attention, values).reshape(batch, length, -1)
+        )
 
 
 class Matrices(nn.Module):
     """X·W with bare matrices [in, out], as the formula reads; `W_O` and biases optional."""
 
-    def __init__(self, d_model: int, d_k: int, d_v: int, *, output: bool = False, bias: bool = False) -> None:
+    def __init__(
+        self, d_model: int, d_k: int, d_v: int, *, output: bool = False, bias: bool = False
+    ) -> None:
         super().__init__()
-        self.W_Q, self.W_K = nn.Parameter(torch.empty(d_model, d_k)), nn.Parameter(torch.empty(d_model, d_k))
+        self.W_Q, self.W_K = (
+            nn.Parameter(torch.empty(d_model, d_k)),
+            nn.Parameter(torch.empty(d_model, d_k)),
+        )
         self.W_V = nn.Parameter(torch.empty(d_model, d_v))
         self.W_O = nn.Parameter(torch.empty(d_v, d_model)) if output else None
         self.b_Q = nn.Parameter(torch.empty(d_k)) if bias else None
@@ -114,18 +131,25 @@ class Matrices(nn.Module):
 
 
 class MatricesPerHead(nn.Module):
-    """W_Q, W_K, W_V [head, d_model, dim], W_O [head, dim, d_model], b_Q … [head, dim], b_O [d_model]."""
+    """W_Q, W_K, W_V [head, d_model, dim], W_O [head, dim, d_model], b_Q … [head, dim], b_O
+    [d_model].
+    """
 
     def __init__(self, d_model: int, heads: int, dim: int, v_dim: int) -> None:
         super().__init__()
         for name, width in (("Q", dim), ("K", dim), ("V", v_dim)):
             setattr(self, f"W_{name}", nn.Parameter(torch.empty(heads, d_model, width)))
             setattr(self, f"b_{name}", nn.Parameter(torch.empty(heads, width)))
-        self.W_O, self.b_O = nn.Parameter(torch.empty(heads, v_dim, d_model)), nn.Parameter(torch.empty(d_model))
+        self.W_O, self.b_O = (
+            nn.Parameter(torch.empty(heads, v_dim, d_model)),
+            nn.Parameter(torch.empty(d_model)),
+        )
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         q, k, v = (
-            torch.einsum("bnd,hde->bhne", x, getattr(self, f"W_{n}")) + getattr(self, f"b_{n}")[:, None] for n in "QKV"
+            torch.einsum("bnd,hde->bhne", x, getattr(self, f"W_{n}"))
+            + getattr(self, f"b_{n}")[:, None]
+            for n in "QKV"
         )
         scores = torch.einsum("bhqe,bhke->bhqk", q, k) / q.shape[-1] ** 0.5
         if visible is not None:
@@ -148,7 +172,8 @@ class Kernels(nn.Module):
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         q, k, v = (
-            torch.einsum("abc,cde->abde", x, self.part[f"{name}/kernel"]) + self.part[f"{name}/bias"]
+            torch.einsum("abc,cde->abde", x, self.part[f"{name}/kernel"])
+            + self.part[f"{name}/bias"]
             for name in ("query", "key", "value")
         )
         scores = torch.einsum("aecd,abcd->acbe", k, q / q.shape[-1] ** 0.5)
@@ -182,12 +207,17 @@ class Fused(nn.Module):
         parts = torch.addmm(self.c_attn.bias, x.reshape(-1, width), self.c_attn.weight).reshape(
             batch, length, 3 * width
         )
-        q, k, v = (part.reshape(batch, length, self.count, -1).transpose(1, 2) for part in parts.split(width, dim=2))
+        q, k, v = (
+            part.reshape(batch, length, self.count, -1).transpose(1, 2)
+            for part in parts.split(width, dim=2)
+        )
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if visible is not None:
             scores = torch.where(visible, scores, torch.finfo(scores.dtype).min)
         mixed = (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(batch, length, width)
-        return torch.addmm(self.c_proj.bias, mixed.reshape(-1, width), self.c_proj.weight).reshape(batch, length, width)
+        return torch.addmm(self.c_proj.bias, mixed.reshape(-1, width), self.c_proj.weight).reshape(
+            batch, length, width
+        )
 
 
 class LinearFused(nn.Module):
@@ -196,13 +226,18 @@ class LinearFused(nn.Module):
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
         self.count = heads
-        self.qkv, self.proj = nn.Linear(d_model, 3 * d_model, bias=False), nn.Linear(d_model, d_model)
+        self.qkv, self.proj = (
+            nn.Linear(d_model, 3 * d_model, bias=False),
+            nn.Linear(d_model, d_model),
+        )
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         batch, length, width = x.shape
         q, k, v = self.qkv(x).reshape(batch, length, 3, self.count, -1).permute(2, 0, 3, 1, 4)
         mask = (
-            None if visible is None else torch.zeros(visible.shape, dtype=x.dtype).masked_fill(~visible, float("-inf"))
+            None
+            if visible is None
+            else torch.zeros(visible.shape, dtype=x.dtype).masked_fill(~visible, float("-inf"))
         )
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.proj(mixed.transpose(1, 2).reshape(batch, length, width))
@@ -212,11 +247,21 @@ class Torch(nn.Module):
     """torch.nn.MultiheadAttention, called with itself as query, key and value."""
 
     def __init__(
-        self, d_model: int, heads: int, *, bias: bool = True, add_bias_kv: bool = False, apart: bool = False
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        apart: bool = False,
     ) -> None:
         super().__init__()
-        self.inner = nn.MultiheadAttention(d_model, heads, bias=bias, add_bias_kv=add_bias_kv, batch_first=True)
-        if apart:  # the module keeps the projections apart where the widths differ; here they do not
+        self.inner = nn.MultiheadAttention(
+            d_model, heads, bias=bias, add_bias_kv=add_bias_kv, batch_first=True
+        )
+        if (
+            apart
+        ):  # the module keeps the projections apart where the widths differ; here they do not
             whole = self.inner.in_proj_weight
             self.inner.in_proj_weight = None
             self.inner._qkv_same_embed_dim = False

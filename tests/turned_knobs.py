@@ -13,7 +13,10 @@ from attncli.models.config import with_global_tokens
 
 def attention(spec: Spec, **changed: object) -> Spec:
     return replace(
-        spec, blocks=tuple(replace(block, attention=replace(block.attention, **changed)) for block in spec.blocks)
+        spec,
+        blocks=tuple(
+            replace(block, attention=replace(block.attention, **changed)) for block in spec.blocks
+        ),
     )
 
 
@@ -32,14 +35,21 @@ def placed(spec: Spec, **changed: object) -> Spec:
 def ungrouped(block: Block) -> Block:
     if not isinstance(block.mlp, Experts):
         return block
-    return replace(block, mlp=replace(block.mlp, routing=replace(block.mlp.routing, groups=1, groups_chosen=1)))
+    return replace(
+        block, mlp=replace(block.mlp, routing=replace(block.mlp.routing, groups=1, groups_chosen=1))
+    )
 
 
 def rope(spec: Spec, **changed: object) -> Spec:
     def turned(block: Block) -> Block:
         if not isinstance(block.attention.position, Rope):
             return block
-        return replace(block, attention=replace(block.attention, position=replace(block.attention.position, **changed)))
+        return replace(
+            block,
+            attention=replace(
+                block.attention, position=replace(block.attention.position, **changed)
+            ),
+        )
 
     return blocks(spec, turned)
 
@@ -52,14 +62,19 @@ def uncorrected(part: Mlp | Experts | None) -> Mlp | Experts | None:
 
 def mixers(spec: Spec, **changed: object) -> Spec:
     return blocks(
-        spec, lambda block: block if block.mixer is None else replace(block, mixer=replace(block.mixer, **changed))
+        spec,
+        lambda block: (
+            block if block.mixer is None else replace(block, mixer=replace(block.mixer, **changed))
+        ),
     )
 
 
 def norms(spec: Spec, **changed: object) -> Spec:
     return blocks(
         spec,
-        lambda block: replace(block, norms={place: replace(norm, **changed) for place, norm in block.norms.items()}),
+        lambda block: replace(
+            block, norms={place: replace(norm, **changed) for place, norm in block.norms.items()}
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""Whether a document is what its schema says; that schemas are schemas is tested once, in draw/test_schema."""
+"""Whether a document is what its schema says; that schemas are schemas is tested once, in
+draw/test_schema.
+"""
 
 from __future__ import annotations
 

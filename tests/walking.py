@@ -31,7 +31,9 @@ def seeded() -> Model:
 
 def other(name: str) -> Model:
     """The models that may be switched to."""
-    return load(seed=0, d_model=15 if name == "three heads" else 16, heads=3 if name == "three heads" else 8)
+    return load(
+        seed=0, d_model=15 if name == "three heads" else 16, heads=3 if name == "three heads" else 8
+    )
 
 
 def decoder() -> LiveSource:
@@ -50,12 +52,15 @@ def pressed(
 ) -> tuple[Explorer, list[str]]:
     """The application after these keys, and the lines of its screen.
 
-    A key `=text` is typed, `@x,y` is a click, `wheel` and `wheel-` turn the mouse's wheel, `wait` takes half a second,
+    A key `=text` is typed, `@x,y` is a click, `wheel` and `wheel-` turn the mouse's wheel, `wait`
+    takes half a second,
     `resize80,24` is another size. each: is called after every key, last: at the end.
     """
     how = View(width=size[0], color=True) if view is None else view
     found = LiveSource.of(seeded(), source) if isinstance(source, str) else source
-    app = Explorer(found, how, start=start, models=lambda: ["eight heads", "three heads"], load=other)
+    app = Explorer(
+        found, how, start=start, models=lambda: ["eight heads", "three heads"], load=other
+    )
 
     async def walk() -> list[str]:
         async with app.run_test(size=size) as pilot:
@@ -90,13 +95,17 @@ def pressed(
 
 
 def awaited(walk: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What it returns, in a loop of a thread's own: the browser of other tests keeps one in this thread."""
+    """What it returns, in a loop of a thread's own: the browser of other tests keeps one in this
+    thread.
+    """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(walk())).result()
 
 
 async def _a_turn(*_: float) -> None:
-    """Messages have their turn. Textual's Pilot waits till the processor idles: on a busy machine, a second a key."""
+    """Messages have their turn. Textual's Pilot waits till the processor idles: on a busy machine,
+    a second a key.
+    """
     await asyncio.sleep(0)
 
 

@@ -1,4 +1,5 @@
-"""The `Backend` protocol: about twenty operations, the same on NumPy and torch; and which layers or heads are meant.
+"""The `Backend` protocol: about twenty operations, the same on NumPy and torch; and which layers or
+heads are meant.
 
 Arithmetic operators, comparisons, slicing, `.shape`, `.ndim` and `.reshape` work alike
 on both kinds of array and are used directly; a method exists only where the two differ.
@@ -33,8 +34,8 @@ class Number(Protocol):
 class Array(Protocol):
     """A `numpy.ndarray` or a `torch.Tensor`: what both do alike. Also called tensor.
 
-    Arithmetic that either library would do with the other's arrays, or with what is no array, is for the tests to find:
-    the operands are of any type here, the results are arrays.
+    Arithmetic that either library would do with the other's arrays, or with what is no array, is
+    for the tests to find: the operands are of any type here, the results are arrays.
     """
 
     @property
@@ -117,7 +118,9 @@ SCORE_ITEM = {name: ITEM["float32" if name in LOW_PRECISION else name] for name 
 
 
 class Operations(Protocol[Kind]):
-    """The interface of a backend: array operations in one library, on one device, with one data type for floats."""
+    """The interface of a backend: array operations in one library, on one device, with one data
+    type for floats.
+    """
 
     name: str
     device: str
@@ -145,8 +148,8 @@ class Operations(Protocol[Kind]):
         """An array of one value."""
 
     def matmul(self, a: Kind, b: Kind, *, out: Kind | None = None) -> Kind:
-        """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape that may be used for
-        it."""
+        """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape
+        that may be used for it."""
 
     def transpose(self, array: Kind) -> Kind:
         """Swap the last two axes."""
@@ -201,26 +204,31 @@ class Operations(Protocol[Kind]):
         """x·Wᵀ + b. x: [row, in]; weight: [out, in]; bias: [out]."""
 
     def multiplier(self, weight: Kind) -> Callable[[Kind, Kind | None], Kind] | None:
-        """A faster form of `affine` for many products with this weight [out, in], called with x and bias, or None where
-        the library has none."""
+        """A faster form of `affine` for many products with this weight [out, in], called with x and
+        bias, or None where the library has none."""
 
     def layer_norm(self, x: Kind, eps: float, weight: Kind | None, bias: Kind | None) -> Kind:
-        """(x − mean) / √(variance + eps) · weight + bias over the last axis; weight and bias are [width]."""
+        """(x − mean) / √(variance + eps) · weight + bias over the last axis; weight and bias are
+        [width].
+        """
 
     def activation(self, kind: str, array: Kind) -> Kind | None:
-        """The activation function of this name (such as "gelu") in one step, as a new array; None where the library has
-        no such step."""
+        """The activation function of this name (such as "gelu") in one step, as a new array; None
+        where the library has no such step."""
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        """A context manager for computing in several threads: while it lasts they share the processor's cores; gives
-        how many threads are worth having, at most `most` (1 where another device computes)."""
+        """A context manager for computing in several threads: while it lasts they share the
+        processor's cores; gives how many threads are worth having, at most `most` (1 where another
+        device computes)."""
 
     def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""
 
 
 Backend: TypeAlias = Operations[Array]
-"""The operations of either library: a job makes all of its arrays with one backend, so their kinds never meet."""
+"""The operations of either library: a job makes all of its arrays with one backend, so their kinds
+never meet.
+"""
 
 
 # Torch repays its import (about 1.3 s) once a job has this many multiply-adds: NumPy on two
@@ -244,8 +252,12 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
     match name:
         case "numpy":
             if on_gpu:
-                what = message("the numpy backend runs on the cpu, not on {device}", device=repr(device))
-                raise UnsupportedError(what, hint=message("--backend torch --device {device}", device=device))
+                what = message(
+                    "the numpy backend runs on the cpu, not on {device}", device=repr(device)
+                )
+                raise UnsupportedError(
+                    what, hint=message("--backend torch --device {device}", device=device)
+                )
             return numpy_backend(dtype)
         case "torch":
             if not torch_is_installed():
@@ -283,7 +295,9 @@ def backend_of(*arrays: Array) -> Backend:
 
         devices = {str(getattr(array, "device", "")) for array in arrays}
         if len(devices) > 1:
-            raise UsageError("arrays on different devices: {devices}", devices=listing(sorted(devices)))
+            raise UsageError(
+                "arrays on different devices: {devices}", devices=listing(sorted(devices))
+            )
         return TorchBackend(str(arrays[0].dtype).removeprefix("torch."), devices.pop())
     if "torch" in kinds:
         raise UsageError("NumPy arrays and torch tensors mixed", expected="all of one kind")

@@ -1,10 +1,12 @@
-"""`GradientBackend`: a `Backend` over NumPy whose arrays remember how they came about, so that they have gradients.
+"""`GradientBackend`: a `Backend` over NumPy whose arrays remember how they came about, so that they
+have gradients.
 
-The forward pass that is trained is the one that every command runs, written with the Backend: nothing is written a
-second time for training. NumPy in place of torch's autograd because a small model learns within seconds, and torch's
-imports alone take as long: an induction circuit (300 steps of 32 texts of 24 tokens) takes 2.3 s from a cold start
-here, 4.5 s written plainly with torch, of which 2.4 s are imports (one idle core at 2.5 GHz). Its steps by themselves
-are faster there: 1.1 s, and 1.6 s here.
+The forward pass that is trained is the one that every command runs, written with the Backend:
+nothing is written a second time for training. NumPy in place of torch's autograd because a small
+model learns within seconds, and torch's imports alone take as long: an induction circuit (300 steps
+of 32 texts of 24 tokens) takes 2.3 s from a cold start here, 4.5 s written plainly with torch, of
+which 2.4 s are imports (one idle core at 2.5 GHz). Its steps by themselves are faster there: 1.1 s,
+and 1.6 s here.
 Source: Baydin et al., Automatic differentiation in machine learning, 2018, for the reverse mode.
 """
 
@@ -28,10 +30,11 @@ _order = count()
 
 
 class Variable:
-    """A node of reverse-mode differentiation: an array, the variables that it was computed from, and how their
-    gradients follow from its own.
+    """A node of reverse-mode differentiation: an array, the variables that it was computed from,
+    and how their gradients follow from its own.
 
-    What is compared or shown of it is its `value`. Operations never write into it: `x += y` makes a new one.
+    What is compared or shown of it is its `value`. Operations never write into it: `x += y` makes a
+    new one.
     """
 
     __slots__ = ("gradient", "number", "parents", "value")
@@ -65,10 +68,15 @@ class Variable:
         return Variable(self.value.reshape(shape), ((self, lambda g: g.reshape(before)),))
 
     def __getitem__(self, index: Any) -> Variable:
-        whole_array, part = self.value, self.value[index]
+        whole_array = self.value
+        part = self.value[index]
         basic = np.may_share_memory(part, whole_array)
         same = part.shape == whole_array.shape and part.strides == whole_array.strides
-        if basic and same and part.__array_interface__["data"] == whole_array.__array_interface__["data"]:
+        if (
+            basic
+            and same
+            and part.__array_interface__["data"] == whole_array.__array_interface__["data"]
+        ):
             return self  # a slice of everything
 
         def pull(g: NDArray) -> NDArray:
@@ -98,7 +106,8 @@ class Variable:
         return _variable_of(_value(operand) - self.value, (self, np.negative))
 
     def __mul__(self, operand: Any) -> Variable:
-        a, b = self.value, _value(operand)
+        a = self.value
+        b = _value(operand)
         return _variable_of(a * b, (self, lambda g: g * b), (operand, lambda g: g * a))
 
     def __rmul__(self, operand: Any) -> Variable:
@@ -149,20 +158,26 @@ def _identity(g: NDArray) -> NDArray:
 
 
 def _variable_of(value: Any, *operands: tuple[Any, Pull]) -> Variable:
-    """A variable with this value that remembers which operands are variables, each with the function that turns the
-    result's gradient into the operand's (in the operand's shape)."""
-    parents = (_summed_pull(operand, pull) for operand, pull in operands if isinstance(operand, Variable))
+    """A variable with this value that remembers which operands are variables, each with the
+    function that turns the result's gradient into the operand's (in the operand's shape)."""
+    parents = (
+        _summed_pull(operand, pull) for operand, pull in operands if isinstance(operand, Variable)
+    )
     return Variable(np.asarray(value), tuple(parents))
 
 
 def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
-    """A variable with this value where an operand is one; else the value itself. operands: each with the function for
-    its gradient."""
-    return _variable_of(value, *operands) if any(isinstance(operand, Variable) for operand, _ in operands) else value
+    """A variable with this value where an operand is one; else the value itself. operands: each
+    with the function for its gradient."""
+    if any(isinstance(operand, Variable) for operand, _ in operands):
+        return _variable_of(value, *operands)
+    return value
 
 
 def _summed_pull(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
-    """The operand with its gradient function, whose result is summed to the operand's shape where it was broadcast."""
+    """The operand with its gradient function, whose result is summed to the operand's shape where
+    it was broadcast.
+    """
     shape = operand.value.shape
     return operand, lambda g: _sum_to(pull(g), shape)
 
@@ -174,33 +189,42 @@ def _sum_to(g: NDArray, shape: tuple[int, ...]) -> NDArray:
     if g.ndim > len(shape):
         g = g.sum(tuple(range(g.ndim - len(shape))))
     axes = tuple(axis for axis, size in enumerate(shape) if size == 1 < g.shape[axis])
-    return g.sum(axes, keepdims=True) if axes else g
+    if axes:
+        return g.sum(axes, keepdims=True)
+    return g
 
 
 def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
-    """The gradient of a loss (an array of one number) with respect to each parameter, in its shape; 0 for one that it
-    does not depend on. The graph behind the loss is freed."""
+    """The gradient of a loss (an array of one number) with respect to each parameter, in its shape;
+    0 for one that it does not depend on. The graph behind the loss is freed."""
     result = cast("Variable", loss)
     result.gradient = np.ones_like(result.value)
     for variable in sorted(_ancestors(result), key=lambda node: -node.number):
-        gradient, variable.gradient = variable.gradient, None
+        gradient = variable.gradient
+        variable.gradient = None
         if gradient is None:
             continue
         for parent, pull in variable.parents:
             part = pull(gradient)
-            parent.gradient = part if parent.gradient is None else parent.gradient + part
+            if parent.gradient is None:
+                parent.gradient = part
+            else:
+                parent.gradient = parent.gradient + part
         variable.parents = ()
     kept = []
     for parameter in parameters:
-        kept.append(np.zeros_like(parameter.value) if parameter.gradient is None else parameter.gradient)
+        kept.append(
+            np.zeros_like(parameter.value) if parameter.gradient is None else parameter.gradient
+        )
         parameter.gradient = None
     return kept
 
 
 def _ancestors(result: Variable) -> Iterator[Variable]:
-    """The result and the variables that it was computed from, each once, without the parameters (variables without
-    parents)."""
-    numbers, waiting = {result.number}, [result]
+    """The result and the variables that it was computed from, each once, without the parameters
+    (variables without parents)."""
+    numbers = {result.number}
+    waiting = [result]
     while waiting:
         variable = waiting.pop()
         if variable.parents:
@@ -212,8 +236,8 @@ def _ancestors(result: Variable) -> Iterator[Variable]:
 
 
 class GradientBackend:
-    """A `Backend` over NumPy arrays on the CPU with reverse-mode gradients: operations on variables are recorded, all
-    others are NumPy's own."""
+    """A `Backend` over NumPy arrays on the CPU with reverse-mode gradients: operations on variables
+    are recorded, all others are NumPy's own."""
 
     name = "gradients"
     device = "cpu"
@@ -224,11 +248,15 @@ class GradientBackend:
 
     def array(self, values: Any) -> AnyArray:
         """Values as a NumPy array, floats in `dtype`; a variable as it is."""
-        return values if isinstance(values, Variable) else self._plain.array(values)
+        if isinstance(values, Variable):
+            return values
+        return self._plain.array(values)
 
     def keep(self, values: Any) -> AnyArray:
         """Values as a NumPy array in the data type they already have; a variable as it is."""
-        return values if isinstance(values, Variable) else self._plain.keep(values)
+        if isinstance(values, Variable):
+            return values
+        return self._plain.keep(values)
 
     def numpy(self, array: AnyArray) -> NDArray:
         """The numbers of an array or a variable."""
@@ -242,8 +270,12 @@ class GradientBackend:
         """The array in another data type; the gradient of a variable comes back in its own."""
         before = array.dtype
         if before.name == dtype or not isinstance(array, Variable):
-            return array if isinstance(array, Variable) else self._plain.cast(array, dtype)
-        return _variable_of(self._plain.cast(array.value, dtype), (array, lambda g: g.astype(before)))
+            if isinstance(array, Variable):
+                return array
+            return self._plain.cast(array, dtype)
+        return _variable_of(
+            self._plain.cast(array.value, dtype), (array, lambda g: g.astype(before))
+        )
 
     def arange(self, start: int, stop: int) -> NDArray:
         """The integers start..stop-1 as int64, which have no gradient."""
@@ -256,7 +288,8 @@ class GradientBackend:
     def matmul(self, a: AnyArray, b: AnyArray, *, out: AnyArray | None = None) -> AnyArray:
         """a·b over the last two axes; the gradient of a is g·bᵀ, that of b is aᵀ·g. out: not used."""
         del out
-        x, y = _value(a), _value(b)
+        x = _value(a)
+        y = _value(b)
         product = self._plain.matmul(x, y)
 
         def to_second(g: NDArray) -> NDArray:
@@ -289,7 +322,9 @@ class GradientBackend:
             place = (slice(None),) * axis + (slice(first, last),)
             return lambda g: g[place]
 
-        return _result(value, *((array, cut(ends[i], ends[i + 1])) for i, array in enumerate(arrays)))
+        return _result(
+            value, *((array, cut(ends[i], ends[i + 1])) for i, array in enumerate(arrays))
+        )
 
     def broadcast(self, array: AnyArray, shape: Sequence[int]) -> AnyArray:
         """A view of the array in a larger shape; the gradient is summed over the axes that grew."""
@@ -304,8 +339,8 @@ class GradientBackend:
         return _result(value, (array, lambda g: g.reshape(apart).sum(place + 1)))
 
     def take(self, array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
-        """The entries at `indices` (one axis) along an axis; the gradient of each entry is summed over the places that
-        it was taken to."""
+        """The entries at `indices` (one axis) along an axis; the gradient of each entry is summed
+        over the places that it was taken to."""
         places = _value(indices)
         value = self._plain.take(_value(array), places, axis)
         if not isinstance(array, Variable):
@@ -324,10 +359,14 @@ class GradientBackend:
         """a where the condition is true, else b; the gradient goes to the side that was selected."""
         mask = _value(condition)
         value = self._plain.where(mask, _value(a), _value(b))
-        return _result(value, (a, lambda g: np.where(mask, g, 0)), (b, lambda g: np.where(mask, 0, g)))
+        return _result(
+            value, (a, lambda g: np.where(mask, g, 0)), (b, lambda g: np.where(mask, 0, g))
+        )
 
     def hide(self, array: AnyArray, visible: AnyArray) -> AnyArray:
-        """The array with −inf where `visible` is false: a new variable, or the array itself where it is none."""
+        """The array with −inf where `visible` is false: a new variable, or the array itself where
+        it is none.
+        """
         if not isinstance(array, Variable):
             return self._plain.hide(array, _value(visible))
         return self.where(visible, array, -math.inf)
@@ -367,13 +406,14 @@ class GradientBackend:
         return self._plain.isfinite(_value(array))
 
     def max(self, array: AnyArray, axis: int) -> NDArray:
-        """Maximum along an axis as plain numbers without a gradient, enough for a softmax, which is the same whatever
-        is subtracted."""
+        """Maximum along an axis as plain numbers without a gradient, enough for a softmax, which is
+        the same whatever is subtracted."""
         return self._plain.max(_value(array), axis)
 
     def sum(self, array: AnyArray, axis: int) -> AnyArray:
         """Sum along an axis, which stays with size 1; every entry has the gradient of its sum."""
-        value, shape = self._plain.sum(_value(array), axis), array.shape
+        value = self._plain.sum(_value(array), axis)
+        shape = array.shape
         return _result(value, (array, lambda g: np.broadcast_to(g, shape)))
 
     def dot_over(self, a: AnyArray, b: AnyArray) -> AnyArray:
@@ -386,25 +426,48 @@ class GradientBackend:
 
     def affine(self, x: AnyArray, weight: AnyArray, bias: AnyArray | None) -> AnyArray:
         """x·Wᵀ + b, with gradients of all three. x: [row, in]; weight: [out, in]; bias: [out]."""
-        rows, matrix = _value(x), _value(weight)
+        rows = _value(x)
+        matrix = _value(weight)
         product = self._plain.affine(rows, matrix, None if bias is None else _value(bias))
-        return _result(product, (x, lambda g: g @ matrix), (weight, lambda g: g.T @ rows), (bias, lambda g: g.sum(0)))
+        return _result(
+            product,
+            (x, lambda g: g @ matrix),
+            (weight, lambda g: g.T @ rows),
+            (bias, lambda g: g.sum(0)),
+        )
 
     def multiplier(self, weight: AnyArray) -> None:
         """None: a weight that is trained changes with each step and is multiplied as it is."""
 
-    def layer_norm(self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None) -> AnyArray:
-        """(x − mean) / √(variance + eps) · weight + bias over the last axis, with gradients of x, weight and bias."""
-        wide, scale = _value(x), None if weight is None else _value(weight)
+    def layer_norm(
+        self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None
+    ) -> AnyArray:
+        """(x − mean) / √(variance + eps) · weight + bias over the last axis, with gradients of x,
+        weight and bias.
+        """
+        wide = _value(x)
+        if weight is None:
+            scale = None
+        else:
+            scale = _value(weight)
         centred = wide - wide.mean(-1, keepdims=True)
         deviation = np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
         normed = centred / deviation
-        value = normed if scale is None else normed * scale
-        value = value if bias is None else value + _value(bias)
+        if scale is None:
+            value = normed
+        else:
+            value = normed * scale
+        if bias is None:
+            value = value
+        else:
+            value = value + _value(bias)
 
         def pull(g: NDArray) -> NDArray:
             """The gradient of x from that of the result."""
-            inner = g if scale is None else g * scale
+            if scale is None:
+                inner = g
+            else:
+                inner = g * scale
             along = (inner * normed).mean(-1, keepdims=True)
             result: NDArray = (inner - inner.mean(-1, keepdims=True) - normed * along) / deviation
             return result
@@ -416,8 +479,8 @@ class GradientBackend:
         del kind, array
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        """While it lasts, threads share the cores as they do for NumPy; gives how many are worth having, at most
-        `most`."""
+        """While it lasts, threads share the cores as they do for NumPy; gives how many are worth
+        having, at most `most`."""
         return self._plain.shared_out(most)
 
     def entropy(self, array: AnyArray) -> AnyArray:

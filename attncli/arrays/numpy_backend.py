@@ -1,8 +1,9 @@
 """The NumPy backend: instant start, the reference the other one is held to, and seeded numbers.
 
-Small products are faster on one thread, so the command line tells BLAS to use one; the large ones are cut here. A
-thread takes some columns of the result, so that no number is summed in another order than alone. Random numbers come
-from named streams of a seed and are the same on every machine.
+Small products are faster on one thread, so the command line tells BLAS to use one; the large ones
+are cut here. A thread takes some columns of the result, so that no number is summed in another
+order than alone. Random numbers come from named streams of a seed and are the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ def integers(seed: int, name: str, count: int) -> np.ndarray[Any, np.dtype[np.ui
 
 
 def uniform(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) -> Floats:
-    """Pseudo-random numbers uniform in ±√3·scale (mean 0, standard deviation `scale`), float32 of this shape, the same
-    for the same seed and stream name.
+    """Pseudo-random numbers uniform in ±√3·scale (mean 0, standard deviation `scale`), float32 of
+    this shape, the same for the same seed and stream name.
 
-    Each 32-bit integer u of the stream becomes ((u + ½)/2³¹ − 1)·√3·scale in float64, rounded once to float32:
-    only additions and multiplications take part, so every machine gives the same bits. A longer shape begins
-    with the numbers of a shorter one; an axis of length 0 gives an empty array.
+    Each 32-bit integer u of the stream becomes ((u + ½)/2³¹ − 1)·√3·scale in float64, rounded once
+    to float32: only additions and multiplications take part, so every machine gives the same bits.
+    A longer shape begins with the numbers of a shorter one; an axis of length 0 gives an empty
+    array.
     """
     raw = integers(seed, name, int(np.prod(shape, dtype=np.int64)))
     wide = (raw.astype(np.float64) + 0.5) * 2.0**-31 - 1.0
@@ -53,35 +55,45 @@ def uniform(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) ->
 
 
 def normal(seed: int, name: str, shape: tuple[int, ...]) -> Floats:
-    """Pseudo-random standard normal numbers, float32 of this shape, the same for the same seed and stream name.
+    """Pseudo-random standard normal numbers, float32 of this shape, the same for the same seed and
+    stream name.
 
     Rounded to float32 from float64, so that the last bits of a machine's logarithm do not show.
     """
     count = int(np.prod(shape, dtype=np.int64))
     raw = integers(seed, name, 2 * count).astype(np.float64)
     radius = np.sqrt(-2.0 * np.log((raw[:count] + 0.5) * 2.0**-32))
-    return (radius * np.cos(2.0 * np.pi * (raw[count:] + 0.5) * 2.0**-32)).astype(np.float32).reshape(shape)
+    return (
+        (radius * np.cos(2.0 * np.pi * (raw[count:] + 0.5) * 2.0**-32))
+        .astype(np.float32)
+        .reshape(shape)
+    )
 
 
-# Seeded embeddings: a vector for every text, the same on every machine, backend and version; and seeds themselves.
+# Seeded embeddings: a vector for every text, the same on every machine, backend and version; and
+# seeds themselves.
 
 SEED_BYTES = 4
 
 
-def embedding(seed: int, texts: Sequence[str], d_model: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """A random embedding vector per token text, the same for the same text and seed: float32 [token, d_model], mean 0,
-    variance 1.
+def embedding(
+    seed: int, texts: Sequence[str], d_model: int
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """A random embedding vector per token text, the same for the same text and seed: float32
+    [token, d_model], mean 0, variance 1.
 
     A vector depends on the seed, the token's text and d_model's length only: equal texts get equal
     rows, in every sentence. No tokens give [0, d_model].
     """
     rows = {text: uniform(seed, f"embedding\0{text}", (d_model,)) for text in dict.fromkeys(texts)}
-    return np.stack([rows[text] for text in texts]) if rows else np.empty((0, d_model), np.float32)
+    if rows:
+        return np.stack([rows[text] for text in texts])
+    return np.empty((0, d_model), np.float32)
 
 
 def draw_seed() -> int:
-    """A seed from the operating system's randomness, 0 ≤ seed < 2³²; the caller prints it, so that the run can be
-    repeated."""
+    """A seed from the operating system's randomness, 0 ≤ seed < 2³²; the caller prints it, so that
+    the run can be repeated."""
     return int.from_bytes(os.urandom(SEED_BYTES), "little")
 
 
@@ -95,25 +107,30 @@ LARGE_PRODUCT = 50_000_000
 
 
 def cores() -> int:
-    """How many threads large products are cut for: the cores there are; 1 where BLAS has threads of its own."""
+    """How many threads large products are cut for: the cores there are; 1 where BLAS has threads of
+    its own.
+    """
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def in_parts(count: int, work: Callable[[slice], None]) -> None:
-    """Call `work` for slices that together cover 0..count-1, one for each core, in threads at the same time. Raises
-    what `work` raises."""
+    """Call `work` for slices that together cover 0..count-1, one for each core, in threads at the
+    same time. Raises what `work` raises."""
     parts = cores()
     ends = [count * part // parts for part in range(parts + 1)]
     at_once([partial(work, slice(*pair)) for pair in pairwise(ends)])
 
 
 def at_once(works: Sequence[Callable[[], None]]) -> None:
-    """Call these functions at the same time, the first in this thread and each other in its own. Raises what one of
-    them raises.
+    """Call these functions at the same time, the first in this thread and each other in its own.
+    Raises what one of them raises.
 
-    A thread is started in a twentieth of a millisecond; a pool of them would first have to be imported.
+    A thread is started in a twentieth of a millisecond; a pool of them would first have to be
+    imported.
     """
     errors: list[BaseException] = []
 
@@ -126,7 +143,8 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
 
     # in the context of this thread, which holds what NumPy warns of
     others = [
-        Thread(target=copy_context().run, args=(beside, work), name="attn-beside", daemon=True) for work in works[1:]
+        Thread(target=copy_context().run, args=(beside, work), name="attn-beside", daemon=True)
+        for work in works[1:]
     ]
     for thread in others:
         thread.start()
@@ -140,16 +158,22 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
 
 
 def in_order(
-    works: Sequence[Callable[[Place], Result]], take: Callable[[Result], None], places: Sequence[Place]
+    works: Sequence[Callable[[Place], Result]],
+    take: Callable[[Result], None],
+    places: Sequence[Place],
 ) -> None:
-    """Call these functions in threads at the same time, and `take` in this thread with each result, in the functions'
-    order. Raises what one of them raises.
+    """Call these functions in threads at the same time, and `take` in this thread with each result,
+    in the functions' order. Raises what one of them raises.
 
-    places: what works write in; one is a work's own from its start until what it gave has been taken. There is one
-    thread fewer than places, so that one can be taken from while every thread works; a single place makes one thread.
+    places: what works write in; one is a work's own from its start until what it gave has been
+    taken. There is one thread fewer than places, so that one can be taken from while every thread
+    works; a single place makes one thread.
     """
     line = _Line(works, places)
-    helpers = [Thread(target=line.help, name="attn-beside", daemon=True) for _ in places[2 : 1 + len(works)]]
+    helpers = [
+        Thread(target=line.help, name="attn-beside", daemon=True)
+        for _ in places[2 : 1 + len(works)]
+    ]
     for helper in helpers:
         helper.start()
     try:
@@ -161,8 +185,8 @@ def in_order(
 
 
 class _Line(Generic[Place, Result]):
-    """A queue of functions that are started in order by whichever thread is free, and whose results are taken in that
-    order."""
+    """A queue of functions that are started in order by whichever thread is free, and whose results
+    are taken in that order."""
 
     def __init__(self, works: Sequence[Callable[[Place], Result]], places: Sequence[Place]) -> None:
         self._works, self._free_places = works, list(places)
@@ -182,7 +206,9 @@ class _Line(Generic[Place, Result]):
                 self._change.notify_all()
 
     def take_all(self, take: Callable[[Result], None]) -> None:
-        """Call `take` with each result in order, as soon as it is there; run functions of the queue while waiting."""
+        """Call `take` with each result in order, as soon as it is there; run functions of the queue
+        while waiting.
+        """
         for due in range(len(self._works)):
             while (work := self._begin(partial(self._is_settled, due))) is not None:
                 self._do(*work)
@@ -205,10 +231,12 @@ class _Line(Generic[Place, Result]):
         return due in self._results or bool(self._errors)
 
     def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
-        """Wait for a free place (memory that a function writes in) and start the next function: its number and the
-        place; None as soon as `enough()` is true."""
+        """Wait for a free place (memory that a function writes in) and start the next function: its
+        number and the place; None as soon as `enough()` is true."""
         with self._change:
-            self._change.wait_for(lambda: enough() or (self._free_places and self._begun_count < len(self._works)))
+            self._change.wait_for(
+                lambda: enough() or (self._free_places and self._begun_count < len(self._works))
+            )
             if enough():
                 return None
             self._begun_count += 1
@@ -243,7 +271,9 @@ def float_dtype(array: Any) -> str:
 def _product(a: NDArray, b: NDArray) -> NDArray:
     """a·b of two arrays, by blocks of columns where that is faster."""
     block = block_rows(a, b)
-    return np.matmul(a, b) if block is None else product(a, b, block)
+    if block is None:
+        return np.matmul(a, b)
+    return product(a, b, block)
 
 
 def _threaded_product(a: NDArray, b: NDArray) -> NDArray:
@@ -285,7 +315,9 @@ class NumpyBackend:
 
     def numpy(self, array: NDArray) -> NDArray:
         """The array itself; bfloat16 widened to float32."""
-        return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+        if array.dtype.name == "bfloat16":
+            return array.astype(np.float32)
+        return array
 
     def dtype_of(self, array: NDArray) -> str:
         """The name of the array's data type, such as "float32"."""
@@ -304,10 +336,15 @@ class NumpyBackend:
         return np.full(tuple(shape), value, dtype_named(dtype))
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
-        """a·b over the last two axes: large ones by threads, low precision in float32 and rounded once. out: not
-        used."""
+        """a·b over the last two axes: large ones by threads, low precision in float32 and rounded
+        once. out: not used."""
         if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
-            if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= LARGE_PRODUCT and cores() > 1:
+            if (
+                b.ndim == 2
+                and a.dtype == b.dtype
+                and a.size * b.shape[1] >= LARGE_PRODUCT
+                and cores() > 1
+            ):
                 return _threaded_product(a, b)
             return _product(a, b)
         narrow = min(a.dtype, b.dtype, key=lambda dtype: dtype.itemsize)
@@ -342,7 +379,9 @@ class NumpyBackend:
         # Python scalars adapt to NumPy's own types by themselves, but not to bfloat16.
         sides = [side.dtype for side in (a, b) if isinstance(side, np.ndarray)]
         result = np.where(condition, a, b)
-        return result.astype(np.result_type(*sides), copy=False) if sides else result
+        if sides:
+            return result.astype(np.result_type(*sides), copy=False)
+        return result
 
     def hide(self, array: NDArray, visible: NDArray) -> NDArray:
         """The array itself with −inf written where `visible`, which broadcasts to it, is false."""
@@ -376,13 +415,17 @@ class NumpyBackend:
         return erf(array)
 
     def max(self, array: NDArray, axis: int) -> NDArray:
-        """Maximum along an axis, which stays with size 1. Raises UsageError for an axis without entries."""
+        """Maximum along an axis, which stays with size 1. Raises UsageError for an axis without
+        entries.
+        """
         if array.shape[axis] == 0:
             raise UsageError("there are no keys to take a maximum over")
         return array.max(axis, keepdims=True)
 
     def sum(self, array: NDArray, axis: int) -> NDArray:
-        """Sum along an axis, which stays with size 1; low precision is summed in float32 and rounded once."""
+        """Sum along an axis, which stays with size 1; low precision is summed in float32 and
+        rounded once.
+        """
         if array.dtype.itemsize < 4 and array.dtype.kind != "b":
             return array.sum(axis, keepdims=True, dtype=np.float32).astype(array.dtype)
         return array.sum(axis, keepdims=True)
@@ -406,7 +449,9 @@ class NumpyBackend:
     def multiplier(self, weight: NDArray) -> None:
         """None: NumPy multiplies a weight as it is."""
 
-    def layer_norm(self, x: NDArray, eps: float, weight: NDArray | None, bias: NDArray | None) -> NDArray:
+    def layer_norm(
+        self, x: NDArray, eps: float, weight: NDArray | None, bias: NDArray | None
+    ) -> NDArray:
         """(x − mean) / √(variance + eps) · weight + bias over the last axis, as a new array."""
         result = x - self.sum(x, -1) / x.shape[-1]
         result /= np.sqrt(self.sum(result * result, -1) / x.shape[-1] + eps)
@@ -421,7 +466,9 @@ class NumpyBackend:
         return None
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        """Gives how many threads are worth having, at most `most`: as many as large products are cut for."""
+        """Gives how many threads are worth having, at most `most`: as many as large products are
+        cut for.
+        """
         return nullcontext(min(cores(), most))
 
     def entropy(self, array: NDArray) -> NDArray:
@@ -430,7 +477,8 @@ class NumpyBackend:
         return -(array * np.log(np.where(array > 0, array, 1))).sum(-1)
 
 
-# The error function, which NumPy lacks: to the last bits of float64, and faster where float32 is wanted.
+# The error function, which NumPy lacks: to the last bits of float64, and faster where float32 is
+# wanted.
 
 # Cody's rational approximations of erf (|x| <= 0.46875) and erfc (up to 4, and beyond).
 _ERF_P = (
@@ -440,7 +488,13 @@ _ERF_P = (
     3.16112374387056560,
     1.85777706184603153e-1,
 )
-_ERF_Q = (2.84423683343917062e3, 1.28261652607737228e3, 2.44024637934444173e2, 2.36012909523441209e1, 1.0)
+_ERF_Q = (
+    2.84423683343917062e3,
+    1.28261652607737228e3,
+    2.44024637934444173e2,
+    2.36012909523441209e1,
+    1.0,
+)
 _MID_P = (
     1.23033935479799725e3, 2.05107837782607147e3, 1.71204761263407058e3, 8.81952221241769090e2,
     2.98635138197400131e2, 6.61191906371416295e1, 8.88314979438837594, 5.64188496988670089e-1, 2.15311535474403846e-8,
@@ -466,8 +520,8 @@ _FAR_Q = (
     1.0,
 )
 _INV_SQRT_PI = 0.56418958354775628695
-# erf(x) = x·P(x²)/Q(x²) to 2e-8 of itself up to where it is 1 in float32: fitted here, at 400 Chebyshev nodes, by least
-# squares whose weights grow with what is left over.
+# erf(x) = x·P(x²)/Q(x²) to 2e-8 of itself up to where it is 1 in float32: fitted here, at 400
+# Chebyshev nodes, by least squares whose weights grow with what is left over.
 _SINGLE_UP_TO = 3.92
 _SINGLE_P = (
     1.12837914642684, 0.1903882543960155, 0.05274599411377431, 0.0037647528384342275, 0.00028484975535466456,
@@ -481,13 +535,15 @@ _AT_ONCE = 2**13
 
 
 def erf(x: NDArray) -> NDArray:
-    """The error function, entrywise: accurate to 2e-16 in float64; to 5e-8 in narrower types, three times as fast.
+    """The error function, entrywise: accurate to 2e-16 in float64; to 5e-8 in narrower types, three
+    times as fast.
 
     Source: W. J. Cody, Rational Chebyshev approximation for the error function, 1969.
     """
     values = np.asarray(x)
     result = np.empty(values.shape, values.dtype)
-    flat, out = values.reshape(-1), result.reshape(-1)
+    flat = values.reshape(-1)
+    out = result.reshape(-1)
     compute = _erf_float64 if values.dtype == np.float64 else _erf_float32
     for start in range(0, flat.size, _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -506,14 +562,18 @@ def _erf_float64(wide: NDArray) -> NDArray:
     if far.any():  # few are, and often none
         last = size[far]
         inverse = 1 / (last * last)
-        rest[far] = np.exp(-last * last) * (_INV_SQRT_PI - inverse * _polynomial_ratio(inverse, _FAR_P, _FAR_Q)) / last
+        rest[far] = (
+            np.exp(-last * last)
+            * (_INV_SQRT_PI - inverse * _polynomial_ratio(inverse, _FAR_P, _FAR_Q))
+            / last
+        )
     result: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - rest, wide))
     return result
 
 
 def _erf_float32(wide: NDArray) -> NDArray:
-    """The error function, good for float32; computed wide, so that only the result is rounded. Overwrites its
-    argument."""
+    """The error function, good for float32; computed wide, so that only the result is rounded.
+    Overwrites its argument."""
     np.clip(wide, -_SINGLE_UP_TO, _SINGLE_UP_TO, out=wide)
     square = wide * wide
     wide *= _horner(square, _SINGLE_P)
@@ -527,8 +587,8 @@ def _polynomial_ratio(x: NDArray, above: Sequence[float], below: Sequence[float]
 
 
 def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
-    """The polynomial Σ c_k·x^k, entrywise, as a new array. `numpy.polynomial` would do, but importing it takes longer
-    than a whole MiniLM run's activations."""
+    """The polynomial Σ c_k·x^k, entrywise, as a new array. `numpy.polynomial` would do, but
+    importing it takes longer than a whole MiniLM run's activations."""
     value = np.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value *= x
@@ -538,10 +598,11 @@ def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
 
 # A few rows times a large matrix: the product of a short text with a weight.
 #
-# Such a product should take as long as reading the weight from memory. BLAS libraries repack the weight for it, which
-# is made for many rows and takes several times as long; on blocks small enough for their small-matrix kernels they do
-# not. Measured with OpenBLAS, [5, 4096] by [4096, 14336] in float32: 16 GB/s of weights in blocks and 4.4 whole on one
-# core with AVX-512, 7.7 and 6.2 with AVX2.
+# Such a product should take as long as reading the weight from memory. BLAS libraries repack the
+# weight for it, which is made for many rows and takes several times as long; on blocks small enough
+# for their small-matrix kernels they do not. Measured with OpenBLAS, [5, 4096] by [4096, 14336] in
+# float32: 16 GB/s of weights in blocks and 4.4 whole on one core with AVX-512, 7.7 and 6.2 with
+# AVX2.
 
 FEW_ROWS = 16
 LARGE_MATRIX = 2**22
@@ -554,23 +615,33 @@ FEW_CORES = 4
 
 
 def block_rows(a: NDArray, b: NDArray) -> int | None:
-    """How many columns of b to take at a time in a·b so that it is faster than the whole product; None where it is not.
+    """How many columns of b to take at a time in a·b so that it is faster than the whole product;
+    None where it is not.
 
     a: [rows, in]. b: [in, out], the transposed view of a weight [out, in] in row-major order.
     """
-    if a.ndim != 2 or b.ndim != 2 or not 1 < len(a) <= FEW_ROWS or b.size < LARGE_MATRIX or a.dtype != b.dtype:
+    if (
+        a.ndim != 2
+        or b.ndim != 2
+        or not 1 < len(a) <= FEW_ROWS
+        or b.size < LARGE_MATRIX
+        or a.dtype != b.dtype
+    ):
         return None
     if not b.T.flags.c_contiguous or (os.cpu_count() or 1) > FEW_CORES:
         return None
     block = block_of(a)
     while block is not None and b.shape[1] % block:
-        block = block // 2 if block > LEAST_BLOCK else None
+        if block > LEAST_BLOCK:
+            block = block // 2
+        else:
+            block = None
     return block
 
 
 def block_of(a: NDArray) -> int | None:
-    """The most columns of b for which a·b, with a [rows, in], counts as a small product; None where even the fewest do
-    not."""
+    """The most columns of b for which a·b, with a [rows, in], counts as a small product; None where
+    even the fewest do not."""
     block = LEAST_BLOCK
     while 2 * block * a.size <= SMALL_PRODUCT:
         block *= 2
@@ -590,12 +661,15 @@ def product_of_any(a: NDArray, b: NDArray, block: int) -> NDArray:
     if whole == b.shape[1]:
         return product(a, b, block)
     rest = np.matmul(a, b[:, whole:])
-    return rest if not whole else np.concatenate((product(a, b[:, :whole], block), rest), 1)
+    if not whole:
+        return rest
+    return np.concatenate((product(a, b[:, :whole], block), rest), 1)
 
 
 # Rows of large NumPy arrays in pieces that stay in the processor's cache, on all of its cores.
 #
-# A chain of operations on whole arrays reads and writes memory for each of them; on pieces it does so once.
+# A chain of operations on whole arrays reads and writes memory for each of them; on pieces it does
+# so once.
 
 PIECE = 2**16
 """Numbers in a piece: 256 kB of float32."""
@@ -604,18 +678,19 @@ LARGE_ARRAY = 2**19
 
 
 def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
-    """work(first, *others) computed in threads, pieces of rows at a time; each row of the result must depend on the
-    same row of the arrays alone.
+    """work(first, *others) computed in threads, pieces of rows at a time; each row of the result
+    must depend on the same row of the arrays alone.
 
-    All of them are [..., row, width], of one shape and type, and so is the result. Large ones are worked on piece by
-    piece, [row, width].
+    All of them are [..., row, width], of one shape and type, and so is the result. Large ones are
+    worked on piece by piece, [row, width].
     """
     if not isinstance(first, np.ndarray) or first.size < LARGE_ARRAY or first.dtype.itemsize < 4:
         return work(first, *others)
     arrays = [np.asarray(array) for array in (first, *others)]
     if not all(array.flags.c_contiguous for array in arrays):
         return work(first, *others)
-    count, width = prod(first.shape[:-1]), first.shape[-1]
+    count = prod(first.shape[:-1])
+    width = first.shape[-1]
     flat = [array.reshape(count, width) for array in arrays]
     result = np.empty_like(flat[0])
     step = max(PIECE // width, 1)

@@ -21,7 +21,9 @@ Tensor: TypeAlias = torch.Tensor
 LEAST_EXPONENT = {torch.float32: -87.0, torch.float64: -708.0}
 """Of what the exponential is just above the least normal number."""
 TYPICAL_ROWS = 640
-"""Rows of a product for which the library chooses the order of a weight: tokens of some twenty sentences."""
+"""Rows of a product for which the library chooses the order of a weight: tokens of some twenty
+sentences.
+"""
 FEW_TIMES = 4
 """How many times a mask is used over and over from which it repays writing it as numbers."""
 
@@ -44,11 +46,15 @@ class TorchBackend:
         self.device = device
 
     def array(self, values: Any) -> Tensor:
-        """Values as a tensor on the device: floats in `dtype`, integers as int64, booleans as they are."""
+        """Values as a tensor on the device: floats in `dtype`, integers as int64, booleans as they
+        are.
+        """
         tensor = self.keep(values)
         if tensor.dtype == torch.bool:
             return tensor
-        return tensor.to(_torch_dtype(self.dtype)) if tensor.is_floating_point() else tensor.long()
+        if tensor.is_floating_point():
+            return tensor.to(_torch_dtype(self.dtype))
+        return tensor.long()
 
     def keep(self, values: Any) -> Tensor:
         """Values as a tensor on the device, in the data type they already have, without gradients."""
@@ -56,13 +62,19 @@ class TorchBackend:
             return values.detach().to(self.device)
         array = np.asarray(values)
         if array.dtype.name == "bfloat16":
-            return torch.from_numpy(_shareable(array.view(np.uint16))).view(torch.bfloat16).to(self.device)
+            return (
+                torch.from_numpy(_shareable(array.view(np.uint16)))
+                .view(torch.bfloat16)
+                .to(self.device)
+            )
         return torch.from_numpy(_shareable(array)).to(self.device)
 
     def numpy(self, array: Tensor) -> np.ndarray[Any, Any]:
         """The tensor as a NumPy array on the CPU; bfloat16 widened to float32."""
         on_cpu = array.detach().cpu()
-        result: np.ndarray[Any, Any] = (on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu).numpy()
+        result: np.ndarray[Any, Any] = (
+            on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu
+        ).numpy()
         return result
 
     def dtype_of(self, array: Tensor) -> str:
@@ -117,7 +129,9 @@ class TorchBackend:
         """The tensor itself with −inf written where `visible`, which broadcasts to it, is false."""
         if array.is_cpu and visible.numel() * FEW_TIMES <= array.numel():
             # a third of the time of masked_fill_; what is NaN in a hidden place shows in the sum
-            torch.minimum(array, torch.where(visible, float("inf"), -float("inf")).to(array.dtype), out=array)
+            torch.minimum(
+                array, torch.where(visible, float("inf"), -float("inf")).to(array.dtype), out=array
+            )
             if not bool(array.sum().isnan()):
                 return array
         return array.masked_fill_(~visible, -float("inf"))
@@ -128,7 +142,9 @@ class TorchBackend:
 
     def exp_over(self, array: Tensor) -> Tensor:
         """The tensor itself with every entry overwritten by its exponential."""
-        return _exponential(array) if array.is_cpu and array.dtype in LEAST_EXPONENT else array.exp_()
+        if array.is_cpu and array.dtype in LEAST_EXPONENT:
+            return _exponential(array)
+        return array.exp_()
 
     def exp(self, array: Tensor, *, out: Tensor | None = None) -> Tensor:
         return torch.exp(array, out=out)
@@ -149,7 +165,9 @@ class TorchBackend:
         return torch.isfinite(array)
 
     def max(self, array: Tensor, axis: int) -> Tensor:
-        """Maximum along an axis, which stays with size 1. Raises UsageError for an axis without entries."""
+        """Maximum along an axis, which stays with size 1. Raises UsageError for an axis without
+        entries.
+        """
         if array.shape[axis] == 0:
             raise UsageError("there are no keys to take a maximum over")
         return array.amax(axis, keepdim=True)
@@ -171,8 +189,8 @@ class TorchBackend:
         return functional.linear(x, weight, bias)
 
     def multiplier(self, weight: Tensor) -> Callable[[Tensor, Tensor | None], Tensor] | None:
-        """`affine` of this weight [out, in], packed for oneDNN or laid out by columns; None off the CPU and for low
-        precision."""
+        """`affine` of this weight [out, in], packed for oneDNN or laid out by columns; None off the
+        CPU and for low precision."""
         if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
             return None
         # a row has the same bits beside any others, alone perhaps not
@@ -183,7 +201,9 @@ class TorchBackend:
         columns = weight.t().contiguous().t()
         return lambda x, bias: functional.linear(x, columns, bias)
 
-    def layer_norm(self, x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    def layer_norm(
+        self, x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None
+    ) -> Tensor:
         """(x − mean) / √(variance + eps) · weight + bias over the last axis."""
         return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
@@ -201,10 +221,13 @@ class TorchBackend:
 
     @contextmanager
     def shared_out(self, most: int) -> Iterator[int]:
-        """While it lasts, torch's threads are divided among callers; gives how many callers, at most `most`, one off
-        the CPU."""
+        """While it lasts, torch's threads are divided among callers; gives how many callers, at
+        most `most`, one off the CPU."""
         count = torch.get_num_threads()
-        threads = min(count, most) if self.device == "cpu" else 1
+        if self.device == "cpu":
+            threads = min(count, most)
+        else:
+            threads = 1
         torch.set_num_threads(count // threads)
         try:
             yield threads
@@ -213,18 +236,21 @@ class TorchBackend:
 
     def entropy(self, array: Tensor) -> Tensor:
         """−Σ x ln x over the last axis, which is dropped; an entry of 0 adds nothing."""
-        # torch.special.entr is twice as slow; below the least normal number x ln x is 0 to the last bit of a sum
+        # torch.special.entr is twice as slow; below the least normal number x ln x is 0 to the last
+        # bit of a sum
         logs = array.clamp_min(torch.finfo(array.dtype).tiny).log_()
         logs *= array
         return -logs.sum(-1)
 
 
 def _can_pack() -> bool:
-    """Whether this torch can pack weights for oneDNN (its library for CPU products), by functions that torch's own
-    layers do not offer. Products of two threads, 640 × 384 by 384 × 1536, give 175 GFLOP/s so and 105 by
-    `functional.linear` (AMD)."""
+    """Whether this torch can pack weights for oneDNN (its library for CPU products), by functions
+    that torch's own layers do not offer. Products of two threads, 640 × 384 by 384 × 1536, give 175
+    GFLOP/s so and 105 by `functional.linear` (AMD)."""
     names = ("_reorder_linear_weight", "_linear_pointwise")
-    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in names)
+    return torch.backends.mkldnn.is_available() and all(
+        hasattr(torch.ops.mkldnn, name) for name in names
+    )
 
 
 def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
@@ -234,29 +260,39 @@ def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _exponential(array: Tensor) -> Tensor:
-    """The array itself overwritten by its exponentials, 0 where they would be subnormal: the library for the CPU takes
-    five times as long for −∞, and fifty times for a subnormal result."""
+    """The array itself overwritten by its exponentials, 0 where they would be subnormal: the
+    library for the CPU takes five times as long for −∞, and fifty times for a subnormal result."""
     least = LEAST_EXPONENT[array.dtype]
-    return functional.threshold(array.clamp_min_(least).exp_(), math.exp(least) * 1.001, 0.0, inplace=True)
+    return functional.threshold(
+        array.clamp_min_(least).exp_(), math.exp(least) * 1.001, 0.0, inplace=True
+    )
 
 
 def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a torch file by name as NumPy arrays, memory-mapped where the file's format allows it.
+    """The tensors of a torch file by name as NumPy arrays, memory-mapped where the file's format
+    allows it.
 
     bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
     """
     with open(path, "rb") as stream:  # noqa: PTH123 - a few bytes
         is_zip = stream.read(2) == b"PK"
-    return {name: _map_tensor(name, tensor, path) for name, tensor in _load_state_dict(path, mmap=is_zip).items()}
+    return {
+        name: _map_tensor(name, tensor, path)
+        for name, tensor in _load_state_dict(path, mmap=is_zip).items()
+    }
 
 
 def _map_tensor(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
-    """The tensor of this name as a NumPy array over the same memory where it can be, bfloat16 as NumPy's own."""
+    """The tensor of this name as a NumPy array over the same memory where it can be, bfloat16 as
+    NumPy's own.
+    """
     if tensor.dtype != torch.bfloat16 or tensor.layout != torch.strided:
         return _dense_array(name, tensor, path)
     from ml_dtypes import bfloat16
 
-    array: np.ndarray[Any, Any] = tensor.detach().contiguous().view(torch.int16).numpy().view(bfloat16)
+    array: np.ndarray[Any, Any] = (
+        tensor.detach().contiguous().view(torch.int16).numpy().view(bfloat16)
+    )
     return array
 
 
@@ -264,9 +300,9 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     """The tensors of a torch `state_dict` file (.pt, .pth), as NumPy arrays by name.
 
     Read with `weights_only=True`: torch's restricted unpickler rebuilds tensors and plain
-    containers and calls nothing the file names. Raises InputError for any other content, UnsupportedError for
-    data types that are not plain numbers, LimitError for tensors of more than `limit` bytes in all (a small file
-    can repeat one number without end).
+    containers and calls nothing the file names. Raises InputError for any other content,
+    UnsupportedError for data types that are not plain numbers, LimitError for tensors of more than
+    `limit` bytes in all (a small file can repeat one number without end).
     """
     tensors = _load_state_dict(path)
     total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
@@ -285,12 +321,15 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
     except Exception as error:  # torch raises many kinds for damaged or hostile files
         match = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise InputError(
-            message(
-                "this torch file names {match}, which is not run: tensors and plain containers alone are read",
-                match=repr(match[1]),
-            )
-            if match
-            else "this file is not a plain torch state_dict",
+            (
+                message(
+                    "this torch file names {match}, which is not run: tensors and plain containers"
+                    " alone are read",
+                    match=repr(match[1]),
+                )
+                if match
+                else "this file is not a plain torch state_dict"
+            ),
             where=path,
             expected="a file written by torch.save(module.state_dict(), path)",
             hint="torch.save(module.state_dict(), 'weights.pt')",
@@ -304,27 +343,41 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
 
 
 def _dense_array(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
-    """The tensor of this name as a NumPy array, bfloat16 as float32. Raises InputError and UnsupportedError."""
+    """The tensor of this name as a NumPy array, bfloat16 as float32. Raises InputError and
+    UnsupportedError.
+    """
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
         raise InputError(
-            "tensor {name} is sparse, quantised or complex", where=path, expected="dense float tensors", name=repr(name)
+            "tensor {name} is sparse, quantised or complex",
+            where=path,
+            expected="dense float tensors",
+            name=repr(name),
         )
-    plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        plain = tensor.detach().float()
+    else:
+        plain = tensor.detach()
     try:
         array: np.ndarray[Any, Any] = plain.contiguous().numpy()
     except TypeError as error:  # float8 and other data types that NumPy does not have
         what = message(
-            "tensor {name} has the data type {dtype}", name=repr(name), dtype=str(tensor.dtype).removeprefix("torch.")
+            "tensor {name} has the data type {dtype}",
+            name=repr(name),
+            dtype=str(tensor.dtype).removeprefix("torch."),
         )
         raise UnsupportedError(what, where=path) from error
     return array
 
 
-def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = False) -> Tensor:
-    """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares times with, nothing
-    else."""
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = False
+) -> Tensor:
+    """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares
+    times with, nothing else."""
     # the fast kernels exist only for a batch
-    return functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=scale)[0]
+    return functional.scaled_dot_product_attention(
+        q[None], k[None], v[None], is_causal=causal, scale=scale
+    )[0]
 
 
 def _torch_dtype(dtype: str) -> torch.dtype:
@@ -334,17 +387,19 @@ def _torch_dtype(dtype: str) -> torch.dtype:
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself, or a copy where torch cannot share its memory (read-only, reversed or of foreign byte
-    order)."""
+    """The array itself, or a copy where torch cannot share its memory (read-only, reversed or of
+    foreign byte order)."""
     # torch shares NumPy's memory: it warns about read-only arrays (nothing here writes into
     # them) and refuses reversed views and foreign byte order.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return native if native.flags.writeable and all(stride >= 0 for stride in native.strides) else native.copy()
+    if native.flags.writeable and all(stride >= 0 for stride in native.strides):
+        return native
+    return native.copy()
 
 
 def capability() -> str:
-    """The instruction set of torch's CPU kernels and torch's version, as a text; where these differ, numbers may differ
-    in their last bits."""
+    """The instruction set of torch's CPU kernels and torch's version, as a text; where these
+    differ, numbers may differ in their last bits."""
     return f"{torch.backends.cpu.get_cpu_capability()} · torch {torch.__version__}"
 
 

@@ -1,5 +1,5 @@
-"""What all commands have in common: options in `declarations`, what they ask for in `request`, the answer in `output`,
-exit codes in `border`."""
+"""What all commands have in common: options in `declarations`, what they ask for in `request`, the
+answer in `output`, exit codes in `border`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
 
     if environment is not None:
         return run_guarded(words, environment)
-    # what is imported stays: looking for garbage among it all along takes a twentieth of a small run
+    # what is imported stays: looking for garbage among it all along takes a twentieth of a small
+    # run
     gc.set_threshold(100_000)
-    # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has threads of its
-    # own; in small ones a second BLAS thread waits for a busy core longer than it computes.
+    # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has
+    # threads of its own; in small ones a second BLAS thread waits for a busy core longer than it
+    # computes.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # torch's threads wait for each other thousands of times: spinning, they take the processor from whom they wait for
+    # torch's threads wait for each other thousands of times: spinning, they take the processor from
+    # whom they wait for
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if not sys.warnoptions and not os.environ.get("ATTN_DEBUG"):
         import warnings
@@ -46,13 +49,15 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
     from attncli.cli.border import handle_signals
 
     exit_code = run_guarded(words, Environment.of_process(), handle_signals)
-    # the process ends here: looking for garbage in all that was imported would cost a tenth of its time
+    # the process ends here: looking for garbage in all that was imported would cost a tenth of its
+    # time
     gc.freeze()
     return exit_code
 
 
 def _print_version() -> bool:
-    """Print the version before Typer is imported, for speed; returns whether it could be written. A failure says
+    """Print the version before Typer is imported, for speed; returns whether it could be written. A
+    failure says
     nothing here: the usual way, which is gone next, meets it again and reports it."""
     from attncli.version import __version__
 

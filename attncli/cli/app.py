@@ -77,10 +77,14 @@ class LazyGroup(PlainParameters, TyperGroup):
         return list(COMMANDS)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments as Typer does; `attn` alone, a request for help or one about shell completion is answered
-        here, and ends the command (Typer's Exit)."""
+        """Parse the arguments as Typer does; `attn` alone, a request for help or one about shell
+        completion is answered here, and ends the command (Typer's Exit)."""
         bare = [word for word in args if word != "-h"]
-        alone = not bare or (bare[0] == "--lang" and len(bare) == 2) or (len(bare) == 1 and bare[0][:7] == "--lang=")
+        alone = (
+            not bare
+            or (bare[0] == "--lang" and len(bare) == 2)
+            or (len(bare) == 1 and bare[0][:7] == "--lang=")
+        )
         if alone and not ctx.resilient_parsing:
             _check_language(ctx, bare)
             typer.echo(short_page(_language(ctx)))
@@ -92,13 +96,15 @@ class LazyGroup(PlainParameters, TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, as Typer finds it. Raises UsageError for any other, with similar
-        names."""
+        """The command that the first argument names, as Typer finds it. Raises UsageError for any
+        other, with similar names."""
         check_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
     def help_entry(self, ctx: Any, name: str) -> tuple[str, str]:
-        """A command's line in the help: the group it is listed in, and what it does; nothing is imported for it."""
+        """A command's line in the help: the group it is listed in, and what it does; nothing is
+        imported for it.
+        """
         del ctx
         return group_of(name), COMMANDS[name]
 
@@ -113,13 +119,16 @@ def group_of(name: str) -> str:
 
 
 def short_page(lang: str = "en") -> str:
-    """The page of `attn` without a command: subcommands by group, and examples, on less than a screen."""
+    """The page of `attn` without a command: subcommands by group, and examples, on less than a
+    screen.
+    """
     groups: dict[str, list[str]] = {}
     for name in COMMANDS:
         groups.setdefault(translate(group_of(name), lang), []).append(name)
     width = max(map(_text_cells, groups))
     group_lines = "\n".join(
-        f"  {group}{' ' * (width - _text_cells(group))}  {' '.join(names)}" for group, names in groups.items()
+        f"  {group}{' ' * (width - _text_cells(group))}  {' '.join(names)}"
+        for group, names in groups.items()
     )
     examples = translate(TRY, lang)
     margin = " " * _text_cells(examples.partition("attn")[0])
@@ -134,13 +143,18 @@ def _language(ctx: Any) -> str:
 
 def _check_language(ctx: Any, args: list[str]) -> None:
     """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
-    language = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
+    if args:
+        language = args[-1].removeprefix("--lang=")
+    else:
+        language = ctx.obj.variables.get("ATTN_LANG") or "en"
     if language not in languages():
         raise refused_value("--lang" if args else "ATTN_LANG", language, listing(languages()))
 
 
 def _text_cells(text: str) -> int:
-    """How many terminal cells one of the program's own texts takes; ideographs and full-width signs take two each."""
+    """How many terminal cells one of the program's own texts takes; ideographs and full-width signs
+    take two each.
+    """
     return sum(1 + (ord(char) > 0x2E7F) for char in text)
 
 
@@ -155,7 +169,10 @@ def _print_version(is_set: bool) -> None:
 
 def attn(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Inspect attention on text, step by step.
@@ -182,21 +199,28 @@ def command() -> TyperGroup:
 
 
 def app_of(name: str) -> typer.Typer:
-    """The Typer app of a subcommand: `<name>_app` in `command.py` of its feature's folder, which is imported here."""
-    folder = name if name in OUTGROWN else f"features.{SHARED_FOLDERS.get(name, name)}"
+    """The Typer app of a subcommand: `<name>_app` in `command.py` of its feature's folder, which is
+    imported here.
+    """
+    if name in OUTGROWN:
+        folder = name
+    else:
+        folder = f"features.{SHARED_FOLDERS.get(name, name)}"
     app: typer.Typer = getattr(import_module(f"attncli.{folder}.command"), f"{name}_app")
     return app
 
 
-# Commands by name, of which each is made when it is first asked for: Typer takes some five milliseconds for one.
+# Commands by name, of which each is made when it is first asked for: Typer takes some five
+# milliseconds for one.
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """Commands by name, each made when it is first looked up. names: in the order of the help page. make: gives the
-    command of a name."""
+    """Commands by name, each made when it is first looked up. names: in the order of the help page.
+    make: gives the command of a name."""
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
-        self._names, self._make = names, make
+        self._names = names
+        self._make = make
         self._commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:

@@ -1,5 +1,5 @@
-"""The border: every way in which a command can end, by itself or by a signal, becomes an exit code, and every failure
-is told once.
+"""The border: every way in which a command can end, by itself or by a signal, becomes an exit code,
+and every failure is told once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from difflib import get_close_matches
 from io import StringIO
 from types import FrameType
@@ -33,8 +39,8 @@ def run_guarded(
 ) -> int:
     """Run a command and turn every way it can end into an exit code.
 
-    signal_handler: a block in which signals are raised; without one, the process's own stay as they are.
-    Raises KeyboardInterrupt once more where a library kept a signal's for itself.
+    signal_handler: a block in which signals are raised; without one, the process's own stay as they
+    are. Raises KeyboardInterrupt once more where a library kept a signal's for itself.
     """
     from attncli.inputs.files import together
 
@@ -42,7 +48,11 @@ def run_guarded(
     environment.debug = environment.debug or "--debug" in arguments
     environment.lang = _language(arguments, environment)
     try:
-        with nullcontext() if signal_handler is None else signal_handler(environment), together(), environment.endings:
+        with (
+            nullcontext() if signal_handler is None else signal_handler(environment),
+            together(),
+            environment.endings,
+        ):
             exit_code = _answer(arguments, environment)
             if environment.stop_signal is not None:  # a library took what was raised for its own
                 raise KeyboardInterrupt
@@ -66,13 +76,16 @@ def run_guarded(
 
 
 def _language(arguments: Sequence[str], environment: Environment) -> str:
-    """The language to speak, also where the command line cannot be read: `--lang`, else `ATTN_LANG`, else what the
-    settings file says, else English."""
+    """The language to speak, also where the command line cannot be read: `--lang`, else
+    `ATTN_LANG`, else what the settings file says, else English."""
     language = environment.variables.get("ATTN_LANG", "")
     if not language:
         with suppress(AttnError):  # told by the command, which reads them too
             setting = environment.settings.get("lang")
-            language = "" if setting is None else str(setting.value)
+            if setting is None:
+                language = ""
+            else:
+                language = str(setting.value)
     for place, argument in enumerate(arguments):
         if argument == "--lang" and place + 1 < len(arguments):
             language = arguments[place + 1]
@@ -82,26 +95,38 @@ def _language(arguments: Sequence[str], environment: Environment) -> str:
 
 
 def _attn_error(error: Exception) -> AttnError:
-    """The error as an AttnError: one of ours as it is, MemoryError as a LimitError, any other as unexpected."""
+    """The error as an AttnError: one of ours as it is, MemoryError as a LimitError, any other as
+    unexpected.
+    """
     if isinstance(error, AttnError):
         return error
     if isinstance(error, MemoryError):
-        return LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top")
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return LimitError(
+            "there is not enough memory for this", hint="a shorter text, --layer, --head or --top"
+        )
+    if str(error):
+        what = f"{type(error).__name__}: {error}"
+    else:
+        what = type(error).__name__
     return AttnError(
-        "something unexpected happened: {what}", hint="the same command with --debug, and report it", what=what
+        "something unexpected happened: {what}",
+        hint="the same command with --debug, and report it",
+        what=what,
     )
 
 
 def _answer(arguments: Sequence[str], environment: Environment) -> int:
-    """Run the command that the arguments name, and write what Typer itself prints (help, completions). Returns its exit
-    code."""
+    """Run the command that the arguments name, and write what Typer itself prints (help,
+    completions). Returns its exit code."""
     from typer.exceptions import Abort, Exit, TyperException
 
     from attncli.cli.app import command
     from attncli.cli.completion import check_request
 
-    words = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
+    if list(arguments[:1]) == ["help"]:
+        words = [*arguments[1:], "--help"]
+    else:
+        words = list(arguments)
     stdout = StringIO()
     result: object = None
     try:
@@ -125,7 +150,9 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         raise usage_error(error) from error
     finally:
         if text := stdout.getvalue():
-            environment.write(text.encode("utf-8", "surrogateescape"))  # names of files are completed
+            environment.write(
+                text.encode("utf-8", "surrogateescape")
+            )  # names of files are completed
     if environment.verbose:
         from attncli.cli.progress import effort
 
@@ -142,47 +169,72 @@ NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|flo
 
 
 def usage_error(error: TyperException) -> UsageError:
-    """The UsageError for what Typer found wrong; an option that does not exist brings the nearest one that does."""
+    """The UsageError for what Typer found wrong; an option that does not exist brings the nearest
+    one that does.
+    """
     context = getattr(error, "ctx", None)
-    path = "attn" if context is None else context.command_path.rstrip()
+    if context is None:
+        path = "attn"
+    else:
+        path = context.command_path.rstrip()
     name = getattr(error, "option_name", None)
     parameter = getattr(error, "param", None)
-    if (match := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(parameter, "opts", None):
+    if (match := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(
+        parameter, "opts", None
+    ):
         from attncli.cli.option import no_number
 
-        return no_number(context, parameter, match["given"], float if match["kind"] == "float" else int)
+        return no_number(
+            context, parameter, match["given"], float if match["kind"] == "float" else int
+        )
     if type(error).__name__ == "MissingParameter" and parameter is not None:
         is_argument = parameter.param_type_name == "argument"
         return UsageError(
             "Missing argument {name}" if is_argument else "Missing option {name}",
             hint=f"{path} --help",
-            name=repr(parameter.metavar or (parameter.name or "").upper() if is_argument else parameter.opts[0]),
+            name=repr(
+                parameter.metavar or (parameter.name or "").upper()
+                if is_argument
+                else parameter.opts[0]
+            ),
         )
     if name is None or context is None or type(error).__name__ != "NoSuchOption":
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)
 
 
-RENAMED = {"--bias": "--score-bias", "--rows": "--block-rows", "--target": "--decoder-text", "-t": "--temperature"}
+RENAMED = {
+    "--bias": "--score-bias",
+    "--rows": "--block-rows",
+    "--target": "--decoder-text",
+    "-t": "--temperature",
+}
 """What is meant by a spelling that a command had until it meant something else in another."""
 
 
 def no_option(context: Any, name: str) -> UsageError:
     """The UsageError for an option that the command of this context does not have."""
     path = context.command_path.rstrip()
-    spellings = (spelling for parameter in context.command.get_params(context) for spelling in parameter.opts)
+    spellings = (
+        spelling for parameter in context.command.get_params(context) for spelling in parameter.opts
+    )
     option_names = [spelling for spelling in spellings if spelling.startswith("--")]
-    close = [RENAMED[name]] if RENAMED.get(name) in option_names else get_close_matches(name, option_names, 1, 0.75)
-    hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
+    if RENAMED.get(name) in option_names:
+        close = [RENAMED[name]]
+    else:
+        close = get_close_matches(name, option_names, 1, 0.75)
+    hint = (message("did you mean {close}?", close=close[0])) if (close) else (f"{path} --help")
     if context.parent is None and not close:
         expected = message("options after the command: attn run TEXT {name}", name=name)
-        return UsageError("attn itself has no option {name}", expected=expected, hint=hint, name=name)
+        return UsageError(
+            "attn itself has no option {name}", expected=expected, hint=hint, name=name
+        )
     return UsageError("{path} has no option {name}", hint=hint, path=path, name=name)
 
 
 def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
-    """The UsageError for arguments that are left over; mostly a text without its quotes. values: the parameters read,
-    by name."""
+    """The UsageError for arguments that are left over; mostly a text without its quotes. values:
+    the parameters read, by name."""
     import shlex
 
     path = path.rstrip()
@@ -191,15 +243,20 @@ def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
         many = message("one argument too many")
     text = values.get("text")
     if not isinstance(text, str):
-        return UsageError("{many}: {extra}", hint=f"{path} --help", many=many, extra=" ".join(extra))
+        return UsageError(
+            "{many}: {extra}", hint=f"{path} --help", many=many, extra=" ".join(extra)
+        )
     second_argument = values.get("other")
     words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)
     whole = shlex.quote(" ".join(words))
-    what = message("{many} after the text {text}: {extra}", many=many, text=repr(text), extra=" ".join(extra))
+    what = message(
+        "{many} after the text {text}: {extra}", many=many, text=repr(text), extra=" ".join(extra)
+    )
     return UsageError(what, expected="the text in quotes", hint=f"{path} {whole}")
 
 
-# What ends a command from outside: Ctrl-C, SIGTERM, SIGHUP. Each puts away what was begun, and has its exit code.
+# What ends a command from outside: Ctrl-C, SIGTERM, SIGHUP. Each puts away what was begun, and has
+# its exit code.
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -210,16 +267,19 @@ class ProcessStopped(BaseException):
 
 @contextmanager
 def handle_signals(environment: Environment) -> Iterator[None]:
-    """Context manager in which SIGINT raises KeyboardInterrupt and the other signals that stop a process raise
-    ProcessStopped; `environment.stop_signal` is then the signal's number.
+    """Context manager in which SIGINT raises KeyboardInterrupt and the other signals that stop a
+    process raise ProcessStopped; `environment.stop_signal` is then the signal's number.
 
-    What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
-    does one that comes while a module is imported or in a destructor, and also then no half-written file is left.
+    What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at
+    once, as does one that comes while a module is imported or in a destructor, and also then no
+    half-written file is left.
     """
     handlers_before: dict[int, Any] = {}
 
     def at_once(number: int, frame: FrameType | None) -> None:
-        """End the process without leaving half-written files, with exit code 128 + the signal's number."""
+        """End the process without leaving half-written files, with exit code 128 + the signal's
+        number.
+        """
         from attncli.inputs.files import discard_all
 
         discard_all()
@@ -228,19 +288,25 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         os._exit(128 + number)
 
     def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for an exception in a destructor: ends the process where it is one of a stop signal, which cannot be
-        raised on from there; any other is dropped."""
+        """Hook for an exception in a destructor: ends the process where it is one of a stop signal,
+        which cannot be raised on from there; any other is dropped."""
         # what else is said while all ends is for nobody
-        if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | ProcessStopped):
+        if environment.stop_signal is not None and issubclass(
+            unraisable.exc_type, KeyboardInterrupt | ProcessStopped
+        ):
             at_once(environment.stop_signal, None)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """End the process, at once where nothing may be raised. Raises KeyboardInterrupt, ProcessStopped."""
+        """End the process, at once where nothing may be raised. Raises KeyboardInterrupt,
+        ProcessStopped.
+        """
         environment.stop_signal = number
         for signal_number in handlers_before:
             signal.signal(signal_number, at_once)
         sys.unraisablehook = on_unraisable
-        if _is_importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
+        if _is_importing(
+            frame
+        ):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else ProcessStopped
 
@@ -250,16 +316,18 @@ def handle_signals(environment: Environment) -> Iterator[None]:
 
 @contextmanager
 def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
-    """Context manager in which a stop signal only calls `leave` with its number: a full screen must be put away
-    first."""
+    """Context manager in which a stop signal only calls `leave` with its number: a full screen must
+    be put away first."""
     with _handle_signals(lambda number, frame: leave(number), {}):
         yield
 
 
 @contextmanager
-def _handle_signals(handler: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
-    """Context manager in which `handler` gets the signals that stop a process, but for those that the caller has
-    ignored.
+def _handle_signals(
+    handler: Callable[[int, FrameType | None], None], before: dict[int, Any]
+) -> Iterator[None]:
+    """Context manager in which `handler` gets the signals that stop a process, but for those that
+    the caller has ignored.
 
     before: is filled with the handler that each had until then, by number.
     """

@@ -1,5 +1,5 @@
-"""What a shell may offer for the beginning of a value, each list made when a shell asks for it; and how a shell comes
-to ask."""
+"""What a shell may offer for the beginning of a value, each list made when a shell asks for it; and
+how a shell comes to ask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SET_UPS = ("--show-completion", "--install-completion")
-"""The options of `attn` itself that set completion up; the shell may follow, else it is the one that runs."""
+"""The options of `attn` itself that set completion up; the shell may follow, else it is the one
+that runs.
+"""
 
 Complete = Callable[[typer.Context, str], Iterable[str]]
 
@@ -29,13 +31,15 @@ def words(*candidates: str) -> Complete:
 
 
 def comma_list(*candidates: str) -> Complete:
-    """A completion function for a list apart by commas: it offers those of these words that are not in it yet."""
+    """A completion function for a list apart by commas: it offers those of these words that are not
+    in it yet.
+    """
     return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 
 def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
-    """The callback that Typer calls for completions: of the candidates of `complete`, those that begin as the typed
-    word."""
+    """The callback that Typer calls for completions: of the candidates of `complete`, those that
+    begin as the typed word."""
 
     def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
         """The candidates that begin as the word that is typed."""
@@ -56,7 +60,9 @@ def orders(_context: typer.Context, incomplete: str) -> list[str]:
     from attncli.measure.metric import METRICS
 
     name, colon, _ = incomplete.partition(":")
-    return [f"{name}:asc", f"{name}:desc"] if colon else list(METRICS)
+    if colon:
+        return [f"{name}:asc", f"{name}:desc"]
+    return list(METRICS)
 
 
 def metric(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -65,12 +71,15 @@ def metric(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def heads(_context: typer.Context, incomplete: str) -> list[str]:
-    """Completion candidates: heads by number (3) or with their layer (L5H3), as many as small models have; the model
-    itself is not read."""
+    """Completion candidates: heads by number (3) or with their layer (L5H3), as many as small
+    models have; the model itself is not read."""
     prefix, comma, last = incomplete.rpartition(",")
     layer = last[1:].partition("H")[0]
     layers = [f"L{number}H" for number in range(MOST_OFFERED)]
-    candidates = layers if last[:1] == "L" else [*map(str, range(MOST_OFFERED)), *layers]
+    if last[:1] == "L":
+        candidates = layers
+    else:
+        candidates = [*map(str, range(MOST_OFFERED)), *layers]
     if last[:1] == "L" and ("H" in last or layer.isdigit()):
         candidates = [f"L{layer}H{number}" for number in range(MOST_OFFERED)]
     return [f"{prefix}{comma}{candidate}" for candidate in candidates]
@@ -78,7 +87,9 @@ def heads(_context: typer.Context, incomplete: str) -> list[str]:
 
 def styles(_context: typer.Context, incomplete: str) -> list[str]:
     """The words of a figure's style, the last of several apart by commas."""
-    return _after_comma(incomplete, ("light", "dark", "85mm", "174mm", "150dpi", "300dpi", "600dpi"))
+    return _after_comma(
+        incomplete, ("light", "dark", "85mm", "174mm", "150dpi", "300dpi", "600dpi")
+    )
 
 
 def tokenizers(_context: typer.Context, incomplete: str) -> list[str]:
@@ -87,8 +98,8 @@ def tokenizers(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def masks(_context: typer.Context, incomplete: str) -> list[str]:
-    """Completion candidates: the kinds of mask, with a colon where numbers follow; also after a `|` that unites
-    masks."""
+    """Completion candidates: the kinds of mask, with a colon where numbers follow; also after a `|`
+    that unites masks."""
     from attncli.mechanism.mask import KINDS
 
     prefix, bar, _ = incomplete.rpartition("|")
@@ -115,15 +126,17 @@ def metrics(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The parts of this command's screen, the last of several apart by commas; none where a saved document has its
-    own."""
+    """The parts of this command's screen, the last of several apart by commas; none where a saved
+    document has its own."""
     from attncli.draw.view import part_names
 
     words = ctx.command_path.split()
     folder = str(getattr(ctx.command.callback, "__module__", "")).rpartition(".")[0]
     # a command of a group has the screen of the group, one of effects that of its own name
     names = next((names for word in reversed(words) if (names := part_names(word, folder))), ())
-    return _after_comma(incomplete, [*names, "all"]) if names else []
+    if names:
+        return _after_comma(incomplete, [*names, "all"])
+    return []
 
 
 def schemas(_context: typer.Context, _incomplete: str) -> list[str]:
@@ -134,14 +147,21 @@ def schemas(_context: typer.Context, _incomplete: str) -> list[str]:
 
 
 def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
-    """The beginnings, up to a full stop, of the names of the tensors in the file that was named before."""
+    """The beginnings, up to a full stop, of the names of the tensors in the file that was named
+    before.
+    """
     from attncli.inputs.tensors import tensor_file
 
     # an option that still lacks its value keeps Typer from reading the arguments before it
     words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
-    file = next((word for word in words if word.endswith(TENSOR_FILES) and Path(word).is_file()), None)
+    file = next(
+        (word for word in words if word.endswith(TENSOR_FILES) and Path(word).is_file()), None
+    )
     try:
-        names = [] if file is None else [info.name for info in tensor_file(Path(file)).summaries]
+        if file is None:
+            names = []
+        else:
+            names = [info.name for info in tensor_file(Path(file)).summaries]
     except AttnError:
         return []
     start = len(incomplete)
@@ -150,7 +170,9 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
-    """The candidates that what is typed does not hold yet, each behind all that stands before the last comma."""
+    """The candidates that what is typed does not hold yet, each behind all that stands before the
+    last comma.
+    """
     prefix, comma, _ = incomplete.rpartition(",")
     chosen_words = prefix.split(",")
     return [f"{prefix}{comma}{name}" for name in candidates if name not in chosen_words]
@@ -161,13 +183,16 @@ def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
     folder = incomplete[: len(incomplete) - len(os.path.basename(incomplete))]  # noqa: PTH119 - `./` stays as it is typed
     try:
         inside = sorted(Path(folder or ".").iterdir())
-        return [f"{folder}{path.name}" for path in inside if path.suffix in endings or path.is_dir()]
+        return [
+            f"{folder}{path.name}" for path in inside if path.suffix in endings or path.is_dir()
+        ]
     except (OSError, ValueError):
         return []
 
 
 def check_request(variables: Mapping[str, str], name: str) -> None:
-    """Raise UsageError where the variables that a shell sets to ask for completions are not as its script sets them.
+    """Raise UsageError where the variables that a shell sets to ask for completions are not as its
+    script sets them.
 
     name: the variable that says what is asked for.
     """
@@ -181,14 +206,17 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
     from attncli.cli.option import parse_whole_number
 
     if "COMP_WORDS" not in variables:
-        raise UsageError("COMP_WORDS is not set", expected="the words of the command line", hint=hint)
+        raise UsageError(
+            "COMP_WORDS is not set", expected="the words of the command line", hint=hint
+        )
     if parse_whole_number(place := variables.get("COMP_CWORD", "")) is None:
         raise refused_value("COMP_CWORD", place, "which of the words is completed", hint=hint)
 
 
-# What each shell runs. All ask as fish does, for one value a line with what it means behind a tab, and say where no
-# blank follows: behind the colon of `window:` and the H of `L5H`. Typer's own scripts lose what stands before a colon
-# in bash and zsh, and what stands before the `=` of `--mask=` in zsh and fish.
+# What each shell runs. All ask as fish does, for one value a line with what it means behind a tab,
+# and say where no blank follows: behind the colon of `window:` and the H of `L5H`. Typer's own
+# scripts lose what stands before a colon in bash and zsh, and what stands before the `=` of
+# `--mask=` in zsh and fish.
 
 
 def _script(shell: str) -> str:
@@ -202,24 +230,37 @@ def _script(shell: str) -> str:
 
 
 def set_up(args: list[str], lang: str) -> str:
-    """Carry out `--show-completion` or `--install-completion`: returns the shell's completion script, or installs it
-    and returns a message that says where.
+    """Carry out `--show-completion` or `--install-completion`: returns the shell's completion
+    script, or installs it and returns a message that says where.
 
-    args: `--show-completion` or `--install-completion`, and the shell, where it is not the one that runs.
-    Raises UsageError for a shell that is not known, AttnError where its files cannot be written.
+    args: `--show-completion` or `--install-completion`, and the shell, where it is not the one that
+    runs. Raises UsageError for a shell that is not known, AttnError where its files cannot be
+    written.
     """
     from typer._completion_shared import _get_shell_name, install
 
     name, equals, value = args[0].partition("=")
-    shell_names = [value] if equals else args[1:]
+    if equals:
+        shell_names = [value]
+    else:
+        shell_names = args[1:]
     if len(shell_names) > 1:
-        raise UsageError("{name} takes one shell", expected=listing(SHELLS), hint=f"attn {name} bash", name=name)
-    shell = shell_names[0] if shell_names else _get_shell_name()
+        raise UsageError(
+            "{name} takes one shell", expected=listing(SHELLS), hint=f"attn {name} bash", name=name
+        )
+    shell = (shell_names[0]) if (shell_names) else (_get_shell_name())
     if shell is None:
-        raise UsageError("which shell this is cannot be found out", expected=listing(SHELLS), hint=f"attn {name} bash")
+        raise UsageError(
+            "which shell this is cannot be found out",
+            expected=listing(SHELLS),
+            hint=f"attn {name} bash",
+        )
     if shell not in SHELLS:
         raise UsageError(
-            "no completion is known for {shell}", expected=listing(SHELLS), hint=f"attn {name} bash", shell=repr(shell)
+            "no completion is known for {shell}",
+            expected=listing(SHELLS),
+            hint=f"attn {name} bash",
+            shell=repr(shell),
         )
     if name == "--show-completion":
         return _script(shell)
@@ -231,11 +272,18 @@ def set_up(args: list[str], lang: str) -> str:
         _, path = install(shell=shell, prog_name="attn")
         if shell in ("bash", "zsh", "fish"):  # of the others it is a file that holds more
             Path(path).write_text(f"{_script(shell)}\n", "utf-8", newline="\n")
-    except (OSError, ValueError, RuntimeError, SubprocessError) as error:  # of a file, its letters, HOME, PowerShell
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+        SubprocessError,
+    ) as error:  # of a file, its letters, HOME, PowerShell
         reason = term(getattr(error, "strerror", None) or str(error))
         what = message("cannot install the completion: {reason}", reason=reason)
         raise AttnError(
-            what, where=str(getattr(error, "filename", None) or ""), hint=f"attn --show-completion {shell}"
+            what,
+            where=str(getattr(error, "filename", None) or ""),
+            hint=f"attn --show-completion {shell}",
         ) from error
     return "\n".join(
         translate(line, lang)

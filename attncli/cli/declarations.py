@@ -1,8 +1,9 @@
 """Every shared option, declared once: its names, its words, its values or range, its group.
 
-A command's parameter names its declaration: `seed: Annotated[str | None, SEED]`, or a list of it where it is repeated.
-What a command means by it in particular it says with `redeclare`. Below stand the groups of options that commands
-share: a command takes those it needs, and `option.flat` spreads them out.
+A command's parameter names its declaration: `seed: Annotated[str | None, SEED]`, or a list of it
+where it is repeated. What a command means by it in particular it says with `redeclare`. Below stand
+the groups of options that commands share: a command takes those it needs, and `option.flat` spreads
+them out.
 """
 
 from __future__ import annotations
@@ -57,14 +58,23 @@ drawing_option = partial(option, panel=OUTPUT, about=DRAWING)
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 TEXT_ARGUMENT = argument("The text; - for standard input; none for a sample sentence.", "TEXT")
-FILE = text_option("--file", "-f", help="Read the text from a file; - is standard input.", metavar="FILE")
+FILE = text_option(
+    "--file", "-f", help="Read the text from a file; - is standard input.", metavar="FILE"
+)
 LINES = text_option(help="Every line is a text of its own.")
 CHAT = text_option(
-    help="Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard input.",
+    help=(
+        "Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard"
+        " input."
+    ),
     metavar="FILE",
 )
 CHATS = redeclare(
-    CHAT, help="Messages as JSON in the checkpoint's chat template, as a text; again for a second; - is standard input."
+    CHAT,
+    help=(
+        "Messages as JSON in the checkpoint's chat template, as a text; again for a second; - is"
+        " standard input."
+    ),
 )
 CHAT_TEMPLATE = text_option(
     help="With --chat: a Jinja template in place of the checkpoint's.", metavar="FILE", rare=True
@@ -76,7 +86,10 @@ GENERATION_PROMPT = text_option(
 )
 IDS = text_option(help='Token ids in place of a text: "1 5 7".', metavar="IDS")
 REGION = text_option(
-    help="A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B, tokens:A-B, json:$.KEY. Repeatable.",
+    help=(
+        "A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B, tokens:A-B,"
+        " json:$.KEY. Repeatable."
+    ),
     metavar="NAME=SPEC",
 )
 REGIONS = text_option(help="The same from a JSON object.", metavar="FILE", rare=True)
@@ -87,21 +100,33 @@ TOKENIZER = text_option(
 )
 WORDS = text_option(help="Merge the pieces of a word: sum to it, mean from it.")
 
-QUERY = subject_option(help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", metavar="TOK")
-FROM = subject_option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", metavar="TOK")
+QUERY = subject_option(
+    help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", metavar="TOK"
+)
+FROM = subject_option(
+    "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", metavar="TOK"
+)
 TO = subject_option("--to", help="The token that is looked at.", metavar="TOK")
 SPLIT = analysis_option(
     "--by",
-    help="Split by part of the stream, by token as well, by rotary frequency, or by entry of q and k.",
+    help=(
+        "Split by part of the stream, by token as well, by rotary frequency, or by entry of q"
+        " and k."
+    ),
     metavar="part|token|frequency|dimension",
     complete=completion.words("part", "token", "frequency", "dimension"),
 )
 CROSS = subject_option(help="The link is to the text that --source gives: --to is a token of that.")
 TARGET = subject_option(
-    help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
+    help=(
+        "The next token that is measured: one vocabulary entry, or id:N. [default: the model's"
+        " first choice]"
+    ),
     metavar="TOK",
 )
-UNKNOWN = subject_option(help="Also take tokens that the model does not know: to it all of these are one.", rare=True)
+UNKNOWN = subject_option(
+    help="Also take tokens that the model does not know: to it all of these are one.", rare=True
+)
 TOKEN_COUNT = attention_number("-n", "--tokens", "--positions", help="Tokens of the text.")
 LAYER = subject_option(help="Layers to show, counted from 0: 5, 0,3 or 2-5.", metavar="L")
 HEAD = subject_option(
@@ -109,7 +134,9 @@ HEAD = subject_option(
     metavar="H",
     complete=completion.heads,
 )
-ONE_LAYER = subject_number("--layer", help="The layer, in a file that --save wrote.", metavar="L", least=0)
+ONE_LAYER = subject_number(
+    "--layer", help="The layer, in a file that --save wrote.", metavar="L", least=0
+)
 ONE_HEAD = attention_number("--head", help="The head whose bias is drawn.", metavar="H", least=0)
 
 MODEL_ARGUMENT = argument("A folder, hub id or alias.", "NAME|DIR", completion.models)
@@ -124,27 +151,44 @@ IGNORE_CONFIG = checkpoint_option(
     help="Run although this key of config.json is not implemented.", metavar="KEY", rare=True
 )
 ADAPTER = checkpoint_option(
-    help="A PEFT adapter merged into the checkpoint: its folder, perhaps with a weight; again for several.",
+    help=(
+        "A PEFT adapter merged into the checkpoint: its folder, perhaps with a weight; again for"
+        " several."
+    ),
     metavar="DIR[:W]",
     rare=True,
 )
 SOURCE = checkpoint_option(
-    help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.", metavar="TEXT", rare=True
+    help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
+    metavar="TEXT",
+    rare=True,
 )
 SOURCE_STATES = checkpoint_option(
-    help="The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.",
+    help=(
+        "The same over captured states of the encoder, [token, width], as Whisper's decoder needs"
+        " them."
+    ),
     metavar="FILE",
     rare=True,
 )
 GLOBAL_TOKENS = checkpoint_option(
-    help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.", metavar="I,J", rare=True
+    help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
+    metavar="I,J",
+    rare=True,
 )
 WEIGHTS = weights_option(
-    "--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", metavar="FILE"
+    "--weights",
+    "-w",
+    help="Weights of one attention layer: .safetensors, .npz, .pt.",
+    metavar="FILE",
 )
-EMBEDDINGS = weights_option(help="The input vectors, a [tokens, d_model] matrix.", metavar="FILE", rare=True)
+EMBEDDINGS = weights_option(
+    help="The input vectors, a [tokens, d_model] matrix.", metavar="FILE", rare=True
+)
 SEED = weights_option(help="Seed of the weights, or 'random'. [default: 0]", metavar="INT|random")
-SEED_NUMBER = model_number("--seed", help="Seed of draws and intervals.", metavar="INT", least=0, most=LARGEST_SEED)
+SEED_NUMBER = model_number(
+    "--seed", help="Seed of draws and intervals.", metavar="INT", least=0, most=LARGEST_SEED
+)
 D_MODEL = weights_number(help="Width of the token vectors. [default: 64]")
 NUM_HEADS = weights_number(help="Number of heads. [default: 1]")
 EIGHT = 8
@@ -154,14 +198,18 @@ D_K = weights_number(help="Width of a query and key. [default: d_model/heads]")
 D_V = weights_number(help="Width of a value. [default: d_model/heads]")
 BIAS = weights_option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]")
 OUTPUT_PROJECTION = after_heads_option(
-    "--output-projection/--no-output-projection", help="W_O after the heads. [default: with several heads]", rare=True
+    "--output-projection/--no-output-projection",
+    help="W_O after the heads. [default: with several heads]",
+    rare=True,
 )
 RESIDUAL = after_heads_option(help="Add the input to the output.")
 LAYER_NORM = after_heads_option(help="Layer normalization at the end.")
 
 MASK = attention_option(
-    help="causal, window:W, window:L,R, prefix:P, … or a file (0 = hidden). Repeat to intersect, in compare to "
-    "compare; A&B intersects. 'attn mask' explains.",
+    help=(
+        "causal, window:W, window:L,R, prefix:P, … or a file (0 = hidden). Repeat to intersect, in"
+        " compare to compare; A&B intersects. 'attn mask' explains."
+    ),
     metavar="SPEC|FILE",
     complete=completion.masks,
 )
@@ -170,7 +218,9 @@ SCALE = attention_option(
     metavar="SCALE",
     complete=completion.words("sqrt-dk", "sqrt-dmodel", "none"),
 )
-SOFTCAP = attention_number(help="Bound the scores: X·tanh(score/X).", metavar="X", least=1e-30, most=1e30)
+SOFTCAP = attention_number(
+    help="Bound the scores: X·tanh(score/X).", metavar="X", least=1e-30, most=1e30
+)
 POSITION = attention_option(
     help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]",
     metavar="NAME",
@@ -191,9 +241,14 @@ DEVICE = compute_option(
     rare=True,
 )
 DTYPE = compute_option(
-    help="Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round.", values=DTYPES
+    help=(
+        "Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round."
+    ),
+    values=DTYPES,
 )
-MAX_MEMORY = compute_option(help="Refuse work above this. [default: what is free]", metavar="SIZE", rare=True)
+MAX_MEMORY = compute_option(
+    help="Refuse work above this. [default: what is free]", metavar="SIZE", rare=True
+)
 
 JSON = delivery_option(help="One JSON document.")
 NDJSON = delivery_option(help="One JSON document a line, one line a text.")
@@ -202,29 +257,51 @@ CSV = delivery_option(help="Also write the table, with commas: what --plain show
 OUTPUT_FILE = delivery_option(
     "--output", "-o", help="Write the answer to a file; - is standard output.", metavar="FILE"
 )
-FIGURE = delivery_option("--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", metavar="FILE")
+FIGURE = delivery_option(
+    "--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", metavar="FILE"
+)
 FIGURE_STYLE = delivery_option(
     help="Of the figure: light or dark, 85mm, 300dpi.", metavar="WORDS", complete=completion.styles
 )
 SHOW = screen_option(
-    help="Parts of the screen to show, with commas between.", metavar="PARTS", complete=completion.parts
+    help="Parts of the screen to show, with commas between.",
+    metavar="PARTS",
+    complete=completion.parts,
 )
-CODE = drawing_option(help="Each step's line of code beside its formula.", values=("numpy", "torch"))
+CODE = drawing_option(
+    help="Each step's line of code beside its formula.", values=("numpy", "torch")
+)
 BRIEF = drawing_option(help="Show the answer alone.")
 STEP = delivery_option(help="Wait for a key after each step.")
 FULL = screen_option(help="Show every row, column and dimension.")
 PRECISION = number(
-    help="Digits after the point; percentages keep their own.", panel=OUTPUT, about=SCREEN, least=0, most=17
+    help="Digits after the point; percentages keep their own.",
+    panel=OUTPUT,
+    about=SCREEN,
+    least=0,
+    most=17,
 )
 TOP = number(help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
-COLOR = delivery_option("--color", "--colour", help="Whether to use colour.", values=("auto", "always", "never"))
+COLOR = delivery_option(
+    "--color", "--colour", help="Whether to use colour.", values=("auto", "always", "never")
+)
 ASCII = drawing_option(help="Draw and write in ASCII only.")
 LANGUAGES = [*languages()]
 """A list: a test adds a language."""
 LANG = delivery_option(help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES)
-SCALE_COLORS = screen_option(help="How weights become shades.", values=("linear", "log", "row"), rare=True)
-MAX_OUTPUT = option(help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True)
-STAGES = option(help="'all' adds every stage to the JSON.", panel=OUTPUT, about=DOCUMENT, values=("all",), rare=True)
+SCALE_COLORS = screen_option(
+    help="How weights become shades.", values=("linear", "log", "row"), rare=True
+)
+MAX_OUTPUT = option(
+    help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True
+)
+STAGES = option(
+    help="'all' adds every stage to the JSON.",
+    panel=OUTPUT,
+    about=DOCUMENT,
+    values=("all",),
+    rare=True,
+)
 METRIC = analysis_option(
     help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
     complete=completion.metrics,
@@ -242,7 +319,11 @@ PAGE_WHY = option(
     metavar="HEADS",
 )
 ALL_LINKS = analysis_option(
-    help="Also the links that say little: of special tokens, to itself, to neighbours, to the first token.", rare=True
+    help=(
+        "Also the links that say little: of special tokens, to itself, to neighbours, to the first"
+        " token."
+    ),
+    rare=True,
 )
 QUIET = delivery_option("--quiet", "-q", help="No notes on standard error.")
 VERBOSE = delivery_option("--verbose", "-v", help="Say on standard error what was read and used.")
@@ -330,7 +411,9 @@ class ComputeOptions:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """What a text runs through: the weights, what happens between queries and keys, and where it is computed."""
+    """What a text runs through: the weights, what happens between queries and keys, and where it is
+    computed.
+    """
 
     model: ModelOptions = ModelOptions()
     attention: AttentionOptions = AttentionOptions()
@@ -369,7 +452,9 @@ class OutputOptions:
 
     @property
     def table(self) -> Path | None:
-        """The file that the table goes to besides the answer; None without one, and where it is the answer."""
+        """The file that the table goes to besides the answer; None without one, and where it is the
+        answer.
+        """
         return None if self.is_table else self.csv
 
     @property
@@ -395,7 +480,20 @@ class PagedOutput(OutputOptions):
         return self.html
 
 
-_TABLE = ("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug")
+_TABLE = (
+    "json",
+    "ndjson",
+    "plain",
+    "csv",
+    "output",
+    "brief",
+    "color",
+    "ascii",
+    "lang",
+    "quiet",
+    "verbose",
+    "debug",
+)
 TableOutput = Annotated[OutputOptions, only(*_TABLE)]
 """The output options of a command whose screen is one table, shown whole, or its answer alone."""
 LongTableOutput = Annotated[OutputOptions, only(*_TABLE, "full")]

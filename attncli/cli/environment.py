@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
 
 SIXTEEN_COLORS = ("linux", "ansi", "cygwin", "vt100", "vt220")
-"""Values of `TERM` for terminals that have sixteen colours; those with more are not all told apart by it."""
+"""Values of `TERM` for terminals that have sixteen colours; those with more are not all told apart
+by it.
+"""
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
@@ -41,8 +43,8 @@ class Environment:
     """Everything of the outside world that a command may touch, in one object.
 
     A test makes one with its own streams and runs the whole command line in process.
-    width: columns of the terminal, None if unknown. keys: waits for a key at the terminal and returns it; None where
-    there is no terminal.
+    width: columns of the terminal, None if unknown. keys: waits for a key at the terminal and
+    returns it; None where there is no terminal.
     """
 
     stdin: BinaryIO
@@ -60,14 +62,22 @@ class Environment:
     lang: str = "en"
     machine: bool = False  # a machine reads the answer: errors are told as JSON
     origins: list[str] = field(default_factory=list)  # where values came from, for --verbose
-    explicit_options: frozenset[str] = frozenset()  # the parameters that stand on the command line itself
-    subjects: Mapping[str, About] = field(default_factory=dict)  # what each option of the command is about, by name
-    spellings: Mapping[str, str] = field(default_factory=dict)  # how each is spelled on a command line
+    explicit_options: frozenset[str] = (
+        frozenset()
+    )  # the parameters that stand on the command line itself
+    subjects: Mapping[str, About] = field(
+        default_factory=dict
+    )  # what each option of the command is about, by name
+    spellings: Mapping[str, str] = field(
+        default_factory=dict
+    )  # how each is spelled on a command line
     stop_signal: int | None = None  # the signal that ended the command
     start_time: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
     keys: Callable[[], str] | None = None
-    endings: ExitStack = field(default_factory=ExitStack)  # what ends with the command, whatever happens
+    endings: ExitStack = field(
+        default_factory=ExitStack
+    )  # what ends with the command, whatever happens
     layers: Callable[[float], None] | None = None  # told how far a run is through its layers
 
     @classmethod
@@ -76,10 +86,18 @@ class Environment:
         # a stream that the caller closed (`>&-`) is None here
         out_is_terminal = sys.stdout is not None and sys.stdout.isatty()
         width, height = _terminal_size() if out_is_terminal else (None, None)
+        if sys.stdin is not None:
+            stdin: BinaryIO = sys.stdin.buffer
+        else:
+            stdin = open(os.devnull, "rb")  # noqa: PTH123, SIM115
+        if sys.stderr is not None:
+            stderr = cast(IO[str], UnfailingStderr(sys.stderr))
+        else:
+            stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
         return cls(
-            stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: PTH123
+            stdin=stdin,
             stdout=standard_output(),
-            stderr=cast(IO[str], UnfailingStderr(sys.stderr)) if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
+            stderr=stderr,
             variables=os.environ,
             stdin_is_terminal=sys.stdin is None or sys.stdin.isatty() or _is_null_device(sys.stdin),
             stdout_is_terminal=out_is_terminal,
@@ -98,23 +116,31 @@ class Environment:
         return settings(self.variables)
 
     def options_without(self, forms: About, *, besides: About | None = None) -> list[str]:
-        """The options on the command line that change nothing in these forms of the answer (such as `About.JSON`),
-        spelled as there, in the order in which the command declares them. besides: if given, only those that change
-        something in these."""
+        """The options on the command line that change nothing in these forms of the answer (such as
+        `About.JSON`), spelled as there, in the order in which the command declares them. besides:
+        if given, only those that change something in these."""
         from attncli.cli.option import DELIVERY
 
         return [
             self.spellings[name]
             for name, about in self.subjects.items()
-            if name in self.explicit_options and not about & (forms | DELIVERY) and (besides is None or about & besides)
+            if name in self.explicit_options
+            and not about & (forms | DELIVERY)
+            and (besides is None or about & besides)
         ]
 
     def options_about(self, group: Any, subject: About) -> list[str]:
-        """The options of a group whose values are not the defaults and that concern this subject, each as `--name`, in
-        the order of the group."""
-        names = [item.name for item in fields(group) if getattr(group, item.name) not in (item.default, [])]
+        """The options of a group whose values are not the defaults and that concern this subject,
+        each as `--name`, in the order of the group."""
+        names = [
+            item.name
+            for item in fields(group)
+            if getattr(group, item.name) not in (item.default, [])
+        ]
         return [
-            f"--{name.replace('_', '-')}" for name in names if name in self.subjects and self.subjects[name] & subject
+            f"--{name.replace('_', '-')}"
+            for name in names
+            if name in self.subjects and self.subjects[name] & subject
         ]
 
     @property
@@ -137,8 +163,8 @@ class Environment:
 
     @property
     def colors(self) -> str:
-        """How many colours the terminal has: "truecolor" if `COLORTERM` says so, or where a file or a pipe takes what
-        is written, "16" if `TERM` names one that has no more, else "256"."""
+        """How many colours the terminal has: "truecolor" if `COLORTERM` says so, or where a file or
+        a pipe takes what is written, "16" if `TERM` names one that has no more, else "256"."""
         if self.variables.get("COLORTERM") in ("truecolor", "24bit") or not self.stdout_is_terminal:
             return "truecolor"
         terminal = self.variables.get("TERM", "")
@@ -146,8 +172,10 @@ class Environment:
 
     @property
     def light(self) -> bool:
-        """Whether the terminal has dark text on a light ground: as `ATTN_THEME` says, else the setting `palette`, else
-        the terminal's own `COLORFGBG`. Raises UsageError for an `ATTN_THEME` that is neither light nor dark."""
+        """Whether the terminal has dark text on a light ground: as `ATTN_THEME` says, else the
+        setting `palette`, else the terminal's own `COLORFGBG`. Raises UsageError for an
+        `ATTN_THEME` that is neither light nor dark.
+        """
         theme = self.variables.get("ATTN_THEME", "")
         if theme not in ("", "light", "dark"):
             raise refused_value("ATTN_THEME", theme, "light or dark")
@@ -160,20 +188,29 @@ class Environment:
     def wants_ascii(self) -> bool:
         """Whether the locale cannot show more than ASCII.
 
-        Under `LANG=C` Python itself sets `LC_CTYPE=C.UTF-8` (PEP 538), which says nothing about the terminal.
+        Under `LANG=C` Python itself sets `LC_CTYPE=C.UTF-8` (PEP 538), which says nothing about the
+        terminal.
         """
-        names = ("LC_ALL", "LANG") if self.variables.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
+        names = (
+            ("LC_ALL", "LANG")
+            if (self.variables.get("LC_CTYPE") == "C.UTF-8")
+            else ("LC_ALL", "LC_CTYPE", "LANG")
+        )
         locale_name = next((self.variables[name] for name in names if self.variables.get(name)), "")
-        return locale_name in ("C", "POSIX") or (locale_name != "" and "utf" not in locale_name.lower())
+        return locale_name in ("C", "POSIX") or (
+            locale_name != "" and "utf" not in locale_name.lower()
+        )
 
     @property
     def notice_language(self) -> str:
-        """The language of standard error: the one asked for, English where its encoding or the locale lacks characters
-        of that."""
+        """The language of standard error: the one asked for, English where its encoding or the
+        locale lacks characters of that."""
         return self.lang if self._encodes("\u9519") and not self.wants_ascii() else "en"
 
     def _encodes(self, text: str) -> bool:
-        """Whether standard error can write a text as it is; what a test passes in its place has no encoding."""
+        """Whether standard error can write a text as it is; what a test passes in its place has no
+        encoding.
+        """
         try:
             text.encode(getattr(self.stderr, "encoding", None) or "utf-8")
         except (UnicodeEncodeError, LookupError):
@@ -183,19 +220,24 @@ class Environment:
     def writes_to(self, path: Path) -> bool:
         """Whether standard output is this file: what is written to one of them would be lost."""
         try:
-            stdout_stat, path_stat = os.fstat(self.stdout.fileno()), path.stat()
+            stdout_stat = os.fstat(self.stdout.fileno())
+            path_stat = path.stat()
         except (OSError, ValueError):  # a terminal's, a test's
             return False
         return stat.S_ISREG(stdout_stat.st_mode) and os.path.samestat(stdout_stat, path_stat)
 
     def write(self, data: bytes) -> None:
-        """Write bytes to standard output at once. Raises AttnError where it is closed or its disk is full."""
+        """Write bytes to standard output at once. Raises AttnError where it is closed or its disk
+        is full.
+        """
         try:
             write_all(self.stdout, data)
         except BrokenPipeError:
             raise
         except OSError as error:
-            what = message("cannot write the answer: {strerror}", strerror=term(error.strerror or str(error)))
+            what = message(
+                "cannot write the answer: {strerror}", strerror=term(error.strerror or str(error))
+            )
             raise AttnError(what, where=message("standard output")) from error
 
     @property
@@ -204,7 +246,9 @@ class Environment:
         return None if self.quiet else self.note
 
     def note(self, message: str) -> None:
-        """Write a line for a person to standard error, which is no part of the answer; nothing with `--quiet`."""
+        """Write a line for a person to standard error, which is no part of the answer; nothing with
+        `--quiet`.
+        """
         if not self.quiet:
             from attncli.draw.lines import note_line
 
@@ -220,8 +264,12 @@ class Environment:
 
             from attncli.draw.encoding import ndjson_line
 
-            message = "; ".join(part for part in (what, where, expected and f"expected {expected}") if part)
-            document = {"error": {"code": int(error.exit_code), "message": message, "hint": hint or None}}
+            message = "; ".join(
+                part for part in (what, where, expected and f"expected {expected}") if part
+            )
+            document = {
+                "error": {"code": int(error.exit_code), "message": message, "hint": hint or None}
+            }
             line = ndjson_line(document).decode()
             # an encoding without a character would write an escape that JSON does not know
             self.stderr.write(line if self._encodes(line) else f"{dumps(document)}\n")
@@ -233,12 +281,19 @@ class Environment:
             self._print_lines(error_lines(parts, self._stderr_view()))
 
     def _stderr_view(self) -> View:
-        """How to show what is said on standard error: a file's lines have any length, a terminal's its width."""
+        """How to show what is said on standard error: a file's lines have any length, a terminal's
+        its width.
+        """
         from attncli.draw.view import View
 
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         width = self.columns if self.stderr_is_terminal else MOST_TOLD
-        return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.notice_language, colors="256")
+        return View(
+            width=width,
+            color=self.stderr_is_terminal and not plain,
+            lang=self.notice_language,
+            colors="256",
+        )
 
     def _print_lines(self, lines: Lines) -> None:
         """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""
@@ -254,11 +309,15 @@ class Environment:
 def _shorten(text: str) -> str:
     """The text without the middle of what is too long to be read."""
     half = MOST_TOLD // 2
-    return text if len(text) <= MOST_TOLD else f"{text[:half]} … {text[-half:]}"
+    if len(text) <= MOST_TOLD:
+        return text
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def _is_null_device(stream: TextIO) -> bool:
-    """Whether this is what `os.devnull` names: programs are started with it where nobody types anything."""
+    """Whether this is what `os.devnull` names: programs are started with it where nobody types
+    anything.
+    """
     try:
         stream_stat, null = os.fstat(stream.fileno()), os.stat(os.devnull)  # noqa: PTH116
     except (OSError, ValueError):
@@ -275,9 +334,11 @@ def _terminal_size() -> tuple[int | None, int | None]:
     return (size.columns or None), (size.lines or None)
 
 
-# The process's own standard streams, written past Python's buffers: what fails does so at once, and once.
+# The process's own standard streams, written past Python's buffers: what fails does so at once, and
+# once.
 #
-# With buffers, a closed pipe or a full disk would be found again when Python ends, and told by Python.
+# With buffers, a closed pipe or a full disk would be found again when Python ends, and told by
+# Python.
 
 
 class ClosedOutput(RawIOBase):
@@ -323,11 +384,15 @@ def unbuffered_stream(stream: TextIO) -> BinaryIO:
 
 def standard_output() -> BinaryIO:
     """What standard output writes to. A stream that the caller closed (`>&-`) is None in `sys`."""
-    return cast(BinaryIO, ClosedOutput()) if sys.stdout is None else unbuffered_stream(sys.stdout)
+    if sys.stdout is None:
+        return cast(BinaryIO, ClosedOutput())
+    return unbuffered_stream(sys.stdout)
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write all of the bytes, however many pieces it takes: a raw stream writes what it can. Raises OSError."""
+    """Write all of the bytes, however many pieces it takes: a raw stream writes what it can. Raises
+    OSError.
+    """
     remaining = memoryview(data)
     while remaining:
         count = stream.write(remaining)
@@ -341,8 +406,8 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
 
 
 def read_key() -> str:
-    """Wait for a key at the terminal and return its character; "" at the end of the input. Where the terminal cannot
-    give single keys, a line is read."""
+    """Wait for a key at the terminal and return its character; "" at the end of the input. Where
+    the terminal cannot give single keys, a line is read."""
     try:
         import termios
         import tty

@@ -1,4 +1,6 @@
-"""A command of `attn`: what is left over or empty is refused, and its help page lists the options by group."""
+"""A command of `attn`: what is left over or empty is refused, and its help page lists the options
+by group.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attncli.cli.environment import Environment
-from attncli.cli.help_page import HELP, check_command, group_order, group_title, show_help, whole_page
+from attncli.cli.help_page import (
+    HELP,
+    check_command,
+    group_order,
+    group_title,
+    show_help,
+    whole_page,
+)
 from attncli.cli.option import PlainParameters, flat
 from attncli.errors import UsageError
 from attncli.language import message
@@ -27,8 +36,10 @@ class GroupedCommand(PlainParameters, TyperCommand):
     essentials: tuple[str, ...] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments as Typer does, with the settings filled in; answers a request for help and ends. Raises
-        UsageError for options without their values, arguments left over, and a file that is both read and written."""
+        """Parse the arguments as Typer does, with the settings filled in; answers a request for
+        help and ends. Raises UsageError for options without their values, arguments left over, and
+        a file that is both read and written.
+        """
         show_help(self, ctx, args)
         if not ctx.resilient_parsing:
             self._refuse_values(ctx, args)
@@ -47,12 +58,15 @@ class GroupedCommand(PlainParameters, TyperCommand):
         return extra
 
     def _refuse_values(self, ctx: Any, args: list[str]) -> None:
-        """Raise UsageError for an option given without a value (`--seed=`): it would mean something else each time;
-        for one whose value is an option of the command (`--csv --json`): a file of that name is not what is meant; and
-        for one that takes one value and is given two: one of them would be dropped."""
+        """Raise UsageError for an option given without a value (`--seed=`): it would mean something
+        else each time; for one whose value is an option of the command (`--csv --json`): a file of
+        that name is not what is meant; and for one that takes one value and is given two: one of
+        them would be dropped."""
         parser = self.make_parser(ctx)
         for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
-            spelled.action = {"store": "append", "store_const": "append_const"}.get(spelled.action, spelled.action)
+            spelled.action = {"store": "append", "store_const": "append_const"}.get(
+                spelled.action, spelled.action
+            )
         try:
             values_by_option, _, _ = parser.parse_args(args=list(args))
         except TyperException as error:  # an option without its value tells no context of its own
@@ -62,22 +76,36 @@ class GroupedCommand(PlainParameters, TyperCommand):
         for parameter in self.params:
             if parameter.param_type_name != "option":
                 continue
-            name, values = parameter.opts[0], list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
+            name = parameter.opts[0]
+            values = list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
             for value in values:
-                if value in parser._long_opt and {(option, value) for option in parameter.opts} & neighbours:
+                if (
+                    value in parser._long_opt
+                    and {(option, value) for option in parameter.opts} & neighbours
+                ):
                     raise UsageError(
                         "{name} takes a value, and {value} is an option",
-                        expected=message("{name} {metavar}", name=name, metavar=parameter.metavar or "VALUE"),
+                        expected=message(
+                            "{name} {metavar}", name=name, metavar=parameter.metavar or "VALUE"
+                        ),
                         hint=f"{name}={value}",
                         name=name,
                         value=value,
                     )
             if "" in values:
-                expected = message("{name} {metavar}, or without it", name=name, metavar=parameter.metavar or "VALUE")
+                expected = message(
+                    "{name} {metavar}, or without it",
+                    name=name,
+                    metavar=parameter.metavar or "VALUE",
+                )
                 raise UsageError("{name} is given no value", expected=expected, name=name)
             if len(values) > 1 and not parameter.multiple:
                 value_texts = [
-                    (name if value else parameter.secondary_opts[0]) if isinstance(value, bool) else repr(value)
+                    (
+                        (name if value else parameter.secondary_opts[0])
+                        if isinstance(value, bool)
+                        else repr(value)
+                    )
                     for value in values
                 ]
                 raise UsageError(
@@ -89,22 +117,31 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 )
 
     def _take_settings(self, ctx: Any) -> None:
-        """Let variables and the settings file stand in for options that the command line does not hold."""
+        """Let variables and the settings file stand in for options that the command line does not
+        hold.
+        """
         if ctx.obj is not None:
-            # a model that does not go with the other options is left out in silence, by who reads those
-            ctx.default_map = {name: setting.value for name, setting in ctx.obj.settings.items() if name != "model"}
+            # a model that does not go with the other options is left out in silence, by who reads
+            # those
+            ctx.default_map = {
+                name: setting.value for name, setting in ctx.obj.settings.items() if name != "model"
+            }
 
     def _tell_origins(self, ctx: Any) -> None:
-        """Note in the environment which options the command line holds and, for `--verbose`, whether the command line,
-        a variable or the settings file gave each value that settings may hold."""
+        """Note in the environment which options the command line holds and, for `--verbose`,
+        whether the command line, a variable or the settings file gave each value that settings may
+        hold."""
         environment: Environment = ctx.obj
         environment.lang = ctx.params.get("lang") or environment.lang
         environment.subjects = getattr(self.callback, "subjects", {})
-        environment.spellings = {parameter.name or "": parameter.opts[0] for parameter in self.params}
+        environment.spellings = {
+            parameter.name or "": parameter.opts[0] for parameter in self.params
+        }
         environment.explicit_options = frozenset(
             name
             for name in ctx.params
-            if (source := ctx.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+            if (source := ctx.get_parameter_source(name)) is not None
+            and source.name == "COMMANDLINE"
         )
         for parameter in self.params:
             setting = environment.settings.get(parameter.name or "")
@@ -112,22 +149,34 @@ class GroupedCommand(PlainParameters, TyperCommand):
             if setting is not None and source is not None:
                 on_command_line = source.name == "COMMANDLINE"
                 if parameter.name == "model" and not on_command_line:
-                    continue  # whether it is used is found out, and said, by who reads the model's options
-                origin = message("the command line") if on_command_line else setting.origin
-                value = ctx.params[parameter.name] if on_command_line else setting.value
+                    # whether it is used is found out, and said, by who reads the model's options
+                    continue
+                origin = (message("the command line")) if (on_command_line) else (setting.origin)
+                if on_command_line:
+                    value = ctx.params[parameter.name]
+                else:
+                    value = setting.value
                 setting_text = f"{parameter.opts[0]} {value}"
-                environment.origins.append(message("{setting}: from {origin}", setting=setting_text, origin=origin))
+                environment.origins.append(
+                    message("{setting}: from {origin}", setting=setting_text, origin=origin)
+                )
         if (palette := environment.settings.get("palette")) is not None:
             setting_text = f"palette {palette.value}"
-            environment.origins.append(message("{setting}: from {origin}", setting=setting_text, origin=palette.origin))
+            environment.origins.append(
+                message("{setting}: from {origin}", setting=setting_text, origin=palette.origin)
+            )
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, those of one group together, in the order of the help page."""
-        return sorted(super().get_params(ctx), key=lambda parameter: group_order(group_title(parameter)))
+        return sorted(
+            super().get_params(ctx), key=lambda parameter: group_order(group_title(parameter))
+        )
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The completions of an incomplete word; rare options too, which Typer knows as hidden."""
-        rare = [parameter for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)]
+        rare = [
+            parameter for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)
+        ]
         for parameter in rare:
             parameter.hidden = False
         try:
@@ -146,7 +195,9 @@ class CommandGroup(PlainParameters, TyperGroup):
     """A command that stands for several: its page is written as theirs are."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments as Typer does; answers a request for help on the group itself, and ends."""
+        """Parse the arguments as Typer does; answers a request for help on the group itself, and
+        ends.
+        """
         show_help(self, ctx, args[:1] if args[:1] and args[0] in HELP else [])
         return list(super().parse_args(ctx, args))
 
@@ -155,8 +206,8 @@ class CommandGroup(PlainParameters, TyperGroup):
         return "Commands", inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, as Typer finds it. Raises UsageError for any other, with similar
-        names."""
+        """The command that the first argument names, as Typer finds it. Raises UsageError for any
+        other, with similar names."""
         check_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
@@ -166,12 +217,14 @@ class CommandGroup(PlainParameters, TyperGroup):
 
 
 def command_app(
-    *functions: Callable[..., Any], help: str | None = None, essentials: str | Mapping[str, str] = ""
+    *functions: Callable[..., Any],
+    help: str | None = None,
+    essentials: str | Mapping[str, str] = "",
 ) -> typer.Typer:
     """The Typer app of one command, or of a group of subcommands when several functions are given.
 
-    essentials: the options of the page of one screen (`-h`), ten at most, with blanks between; of several commands, by
-    the name of each.
+    essentials: the options of the page of one screen (`-h`), ten at most, with blanks between; of
+    several commands, by the name of each.
     """
     app = typer.Typer(
         cls=CommandGroup,
@@ -185,7 +238,10 @@ def command_app(
     for function in functions:
         # what is left over is refused by GroupedCommand, which knows what it probably is
         settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
-        names = essentials.get(function.__name__, "") if isinstance(essentials, Mapping) else essentials
+        if isinstance(essentials, Mapping):
+            names = essentials.get(function.__name__, "")
+        else:
+            names = essentials
         kind = type("GroupedCommand", (GroupedCommand,), {"essentials": tuple(names.split())})
         app.command(cls=kind, context_settings=settings)(flat(function))
     return app

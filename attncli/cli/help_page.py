@@ -1,7 +1,8 @@
-"""Help pages, of one screen (`-h`) or whole (`--help`), in the language and with the colour that is asked for.
+"""Help pages, of one screen (`-h`) or whole (`--help`), in the language and with the colour that is
+asked for.
 
-They are written here and not by Typer, whose page for a terminal ends long lines of Chinese in "…" and takes Rich, as
-long to import as all the rest of the answer.
+They are written here and not by Typer, whose page for a terminal ends long lines of Chinese in "…"
+and takes Rich, as long to import as all the rest of the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ COLOR = ("--color", "--colour")
 ARGUMENTS = "Arguments"
 """The group of what is given without a name, which comes first."""
 ROWS = 24
-"""Lines of a terminal as it opens, and of `-h`: with the command above it and the prompt below, 22 are the page's."""
+"""Lines of a terminal as it opens, and of `-h`: with the command above it and the prompt below, 22
+are the page's.
+"""
 PAGE_ROWS = ROWS - 2
 MOST_OPTIONS = 10
 """Options on a page of one screen."""
@@ -38,15 +41,26 @@ TAIL = re.compile(rf"(?:{BRACKETS.pattern})+$")
 UNBOUNDED = re.compile(rf"\s*\[[01] to {LARGEST:,}\]")
 """Ends that nobody meets: they are checked, and not worth a word on a page."""
 HEADING, TYPED, ASIDE, PLAIN = "1", "36", "2", ""
-"""How a page is coloured, as numbers of SGR: groups bold, what is typed cyan, what stands behind a sentence dim."""
+"""How a page is coloured, as numbers of SGR: groups bold, what is typed cyan, what stands behind a
+sentence dim.
+"""
 
 Row = tuple[str, str]
 
 
 def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
-    """Print the help and end the command where `-h` (one screen) or `--help` (everything) is among `args`."""
-    words = args[: args.index("--")] if "--" in args else args
-    pages = [word for number, word in enumerate(words) if word in HELP and not _is_value(command, words, number)]
+    """Print the help and end the command where `-h` (one screen) or `--help` (everything) is among
+    `args`.
+    """
+    if "--" in args:
+        words = args[: args.index("--")]
+    else:
+        words = args
+    pages = [
+        word
+        for number, word in enumerate(words)
+        if word in HELP and not _is_value(command, words, number)
+    ]
     if not pages or ctx.resilient_parsing:
         return
     color = "auto"
@@ -55,15 +69,24 @@ def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
             color = words[number + 1]
         elif word.partition("=")[0] in COLOR and "=" in word:
             color = word.partition("=")[2]
-    if color == "auto" and ctx.obj is not None and (setting := ctx.obj.settings.get("color")) is not None:
+    if (
+        color == "auto"
+        and ctx.obj is not None
+        and (setting := ctx.obj.settings.get("color")) is not None
+    ):
         color = str(setting.value)
     typer.echo((short_page if pages[0] == "-h" else whole_page)(command, ctx, color), color=True)
     ctx.exit()
 
 
 def _is_value(command: Any, words: Sequence[str], number: int) -> bool:
-    """Whether `words[number]` is the value of the option that stands before it, and not an option itself."""
-    before = words[number - 1] if number else ""
+    """Whether `words[number]` is the value of the option that stands before it, and not an option
+    itself.
+    """
+    if number:
+        before = words[number - 1]
+    else:
+        before = ""
     return any(
         before in parameter.opts and not getattr(parameter, "is_flag", False)
         for parameter in command.params
@@ -80,16 +103,23 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
     _write_subcommands(command, ctx, page)
     groups: dict[str, list[Any]] = {}
     parameters = _listed_parameters(command, ctx)
-    for parameter in sorted(parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))):
+    for parameter in sorted(
+        parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))
+    ):
         groups.setdefault(group_title(parameter), []).append(parameter)
     for title in sorted(groups, key=group_order):
-        rows = [(spelling_of(parameter), _parameter_sentence(parameter, ctx)) for parameter in groups[title]]
+        rows = [
+            (spelling_of(parameter), _parameter_sentence(parameter, ctx))
+            for parameter in groups[title]
+        ]
         page.section(title, rows)
     return page.text
 
 
 def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
-    """What a command does, an example, the options that matter and where the others are: one screen of 80 columns."""
+    """What a command does, an example, the options that matter and where the others are: one screen
+    of 80 columns.
+    """
     page = _Page(ctx, color)
     page.usage(command)
     about, *others = _help_paragraphs(command.help) or [""]
@@ -107,8 +137,12 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
         for parameter in _essential_options(command, options)
     ]
     path = ctx.command_path.rstrip()
-    closing = page.say(message("{command} --help has all {options} options.", command=path, options=len(options)))
-    room = PAGE_ROWS - page.height - len(page.wrap_text(closing)) - 2  # and an empty line above each
+    closing = page.say(
+        message("{command} --help has all {options} options.", command=path, options=len(options))
+    )
+    room = (
+        PAGE_ROWS - page.height - len(page.wrap_text(closing)) - 2
+    )  # and an empty line above each
     left = _left_width(rows)
     while rows and sum(len(page.row(row, left)) for row in rows) > room:
         rows.pop()
@@ -119,8 +153,8 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
 
 
 def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
-    """The options shown on a help page of one screen: those that the command names as essential, else its first common
-    ones."""
+    """The options shown on a help page of one screen: those that the command names as essential,
+    else its first common ones."""
     by_name = {spelled: parameter for parameter in options for spelled in parameter.opts}
     essential = [by_name[name] for name in getattr(command, "essentials", ()) if name in by_name]
     common = [
@@ -152,19 +186,27 @@ def _listed_parameters(command: Any, ctx: Any) -> list[Any]:
 
 
 def check_command(group: Any, context: Any, arguments: Sequence[str]) -> None:
-    """Raise UsageError where the first argument names no command of this group, with those of nearly this name; and
-    with the command that runs a text, where what is typed after `attn` is one."""
+    """Raise UsageError where the first argument names no command of this group, with those of
+    nearly this name; and with the command that runs a text, where what is typed after `attn` is
+    one."""
     name = arguments[0]
-    if context.resilient_parsing or name.startswith("-") or group.get_command(context, name) is not None:
+    if (
+        context.resilient_parsing
+        or name.startswith("-")
+        or group.get_command(context, name) is not None
+    ):
         return
     from difflib import get_close_matches
 
     matches = get_close_matches(name, list(group.commands))
-    text = (
-        message("No such command {name}. Did you mean {matches}?", name=repr(name), matches=listing(map(repr, matches)))
-        if matches
-        else message("No such command {name}", name=repr(name))
-    )
+    if matches:
+        text = message(
+            "No such command {name}. Did you mean {matches}?",
+            name=repr(name),
+            matches=listing(map(repr, matches)),
+        )
+    else:
+        text = message("No such command {name}", name=repr(name))
     hint = f"{context.command_path.rstrip()} --help"
     if context.parent is None and not matches:
         hint = _command_of_text(arguments) or hint
@@ -176,8 +218,8 @@ LONGEST_TEXT = 60
 
 
 def _command_of_text(arguments: Sequence[str]) -> str:
-    """The command that runs what was typed as a text: words with blanks or of another script in one argument, or
-    several words in a row. "" where it does not look like a text."""
+    """The command that runs what was typed as a text: words with blanks or of another script in one
+    argument, or several words in a row. "" where it does not look like a text."""
     import shlex
     from itertools import takewhile
 
@@ -186,35 +228,48 @@ def _command_of_text(arguments: Sequence[str]) -> str:
     if not is_text and (len(words) < 2 or any(char.isspace() for word in words for char in word)):
         return ""
     text = " ".join(words[:1] if is_text else words)
-    return f"attn run {shlex.quote(text)}" if len(text) <= LONGEST_TEXT else 'attn run "…"'
+    if len(text) <= LONGEST_TEXT:
+        return f"attn run {shlex.quote(text)}"
+    return 'attn run "…"'
 
 
 def group_title(parameter: Any) -> str:
     """The group that a parameter is listed in, in English."""
     if parameter.param_type_name == "argument":
         return ARGUMENTS
-    return OUTPUT if parameter.name == "help" else getattr(parameter, "rich_help_panel", None) or "Options"
+    if parameter.name == "help":
+        return OUTPUT
+    return getattr(parameter, "rich_help_panel", None) or "Options"
 
 
 def group_order(title: str) -> int:
-    """The sort key of a help group's title: arguments, then the command's own options, then the shared groups in order
-    of use."""
-    return -2 if title == ARGUMENTS else PANELS.index(title) if title in PANELS else -1
+    """The sort key of a help group's title: arguments, then the command's own options, then the
+    shared groups in order of use."""
+    if title == ARGUMENTS:
+        return -2
+    if title in PANELS:
+        return PANELS.index(title)
+    return -1
 
 
 def spelling_of(parameter: Any) -> str:
-    """What is typed for a parameter: `-m, --model NAME|DIR`, `--bias / --no-bias`, `TEXT`. Spellings that are only kept
-    for who knows them are left out."""
+    """What is typed for a parameter: `-m, --model NAME|DIR`, `--bias / --no-bias`, `TEXT`.
+    Spellings that are only kept for who knows them are left out."""
     metavar = parameter.metavar or (parameter.name or "").upper().replace("_", "-")
     if parameter.param_type_name == "argument":
         return f"{metavar}{'...' if parameter.nargs == -1 and not metavar.endswith('...') else ''}"
     kept = OLD_SPELLINGS.get(parameter.opts[0], ())
-    names = sorted((name for name in parameter.opts if name not in kept), key=lambda name: name.startswith("--"))
+    names = sorted(
+        (name for name in parameter.opts if name not in kept),
+        key=lambda name: name.startswith("--"),
+    )
     spelled = ", ".join(names)
     if parameter.secondary_opts:
         spelled += f" / {', '.join(parameter.secondary_opts)}"
     is_flag = getattr(parameter, "is_flag", False) or parameter.name == "help"
-    return spelled if is_flag or getattr(parameter, "count", False) else f"{spelled} {metavar}"
+    if is_flag or getattr(parameter, "count", False):
+        return spelled
+    return f"{spelled} {metavar}"
 
 
 def _parameter_sentence(parameter: Any, ctx: Any) -> str:
@@ -222,7 +277,10 @@ def _parameter_sentence(parameter: Any, ctx: Any) -> str:
     text = UNBOUNDED.sub("", parameter.help or "")
     if parameter.name == "help":
         return "-h shows one screen, --help everything."
-    part_names = parts(ctx, "") if parameter.name == "show" else []
+    if parameter.name == "show":
+        part_names = parts(ctx, "")
+    else:
+        part_names = []
     if part_names:
         text += f" [{', '.join(part_names)}]"
     default = parameter.default
@@ -230,7 +288,12 @@ def _parameter_sentence(parameter: Any, ctx: Any) -> str:
         return f"{text} [required]"
     if parameter.secondary_opts and default is True:
         default = parameter.opts[0].lstrip("-")
-    if not isinstance(default, str | int | float) or isinstance(default, bool) or default == "" or "[default:" in text:
+    if (
+        not isinstance(default, str | int | float)
+        or isinstance(default, bool)
+        or default == ""
+        or "[default:" in text
+    ):
         return text
     return f"{text} [default: {default}]"
 
@@ -242,13 +305,19 @@ def _first_sentence(text: str, lang: str) -> str:
 
 
 def _left_width(rows: Iterable[Row]) -> int:
-    """Characters of a help page's left column, which holds what is typed; longer entries than `LEFT` do not count."""
+    """Characters of a help page's left column, which holds what is typed; longer entries than
+    `LEFT` do not count.
+    """
     return max((len(left) for left, _ in rows if len(left) <= LEFT), default=0)
 
 
 def _help_paragraphs(text: str | None) -> list[str]:
     """The paragraphs of a command's help, each on one line."""
-    return [re.sub(r"\s+", " ", part).strip() for part in re.split(r"\n\s*\n", inspect.cleandoc(text or "")) if part]
+    return [
+        re.sub(r"\s+", " ", part).strip()
+        for part in re.split(r"\n\s*\n", inspect.cleandoc(text or ""))
+        if part
+    ]
 
 
 class _Page:
@@ -260,14 +329,19 @@ class _Page:
         self.lang = "en" if environment is None else environment.lang
         self._is_ascii = environment is not None and environment.wants_ascii()
         self._is_colored = environment is not None and environment.wants_color(color)
-        self._width = 80 if environment is None else min(environment.columns, 100)
+        if environment is None:
+            self._width = 80
+        else:
+            self._width = min(environment.columns, 100)
         self._lines: list[str] = []
 
     @property
     def text(self) -> str:
         """The page, without the line break at its end."""
         text = "\n".join(self._lines)
-        return text.replace("…", "...").encode("ascii", "replace").decode() if self._is_ascii else text
+        if self._is_ascii:
+            return text.replace("…", "...").encode("ascii", "replace").decode()
+        return text
 
     @property
     def height(self) -> int:
@@ -282,11 +356,15 @@ class _Page:
         """Write how the command is called."""
         pieces = " ".join(command.collect_usage_pieces(self._path))
         word = self.say(message("Usage: "))
-        for index, line in enumerate(self.wrap_text(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)):
+        for index, line in enumerate(
+            self.wrap_text(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)
+        ):
             self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
 
     def paragraph(self, text: str) -> None:
-        """Write a paragraph below an empty line; one that is a command to type stays as it is, and looks like it."""
+        """Write a paragraph below an empty line; one that is a command to type stays as it is, and
+        looks like it.
+        """
         is_example = text.startswith("attn ")
         first, *others = self.wrap_text(self.say(text), 6 if is_example else 2) or [""]
         style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
@@ -300,7 +378,10 @@ class _Page:
         """Write a group: its title, and what is typed beside what it does."""
         heading = self.say(contextual("heading", "{title}:", title=term(title)))
         self._lines += ["", self._paint(heading, HEADING)]
-        width = _left_width(rows) if left is None else left
+        if left is None:
+            width = _left_width(rows)
+        else:
+            width = left
         for typed_text, text in rows:
             self._lines += self.row((typed_text, option_help(text, self.lang)), width)
 
@@ -330,15 +411,20 @@ class _Page:
 
     def _paint(self, text: str, style: str) -> str:
         """The text in a terminal's style, plain on a page without colours."""
-        return f"\x1b[{style}m{text}\x1b[0m" if self._is_colored and style and text else text
+        if self._is_colored and style and text:
+            return f"\x1b[{style}m{text}\x1b[0m"
+        return text
 
 
 def _dim_brackets(line: str, paint: Any) -> str:
-    """The line with what stands in brackets dim; a bracket that goes on in the next line stays as it is."""
+    """The line with what stands in brackets dim; a bracket that goes on in the next line stays as
+    it is.
+    """
     return re.sub(r"\[[^\[\]]*\]", lambda match: paint(match[0], ASIDE), line)
 
 
-# Help in the language asked for: sentences, and what stands in brackets behind them, each on its own.
+# Help in the language asked for: sentences, and what stands in brackets behind them, each on its
+# own.
 
 
 def option_help(text: str, lang: str) -> str:
@@ -347,7 +433,10 @@ def option_help(text: str, lang: str) -> str:
         return text
     match = TAIL.search(text)
     sentence, behind = (text, "") if match is None else (text[: match.start()], match[0])
-    brackets = [f" [{_translate_bracket(bracket.strip()[1:-1], lang)}]" for bracket in BRACKETS.findall(behind)]
+    brackets = [
+        f" [{_translate_bracket(bracket.strip()[1:-1], lang)}]"
+        for bracket in BRACKETS.findall(behind)
+    ]
     return translate(sentence, lang) + "".join(brackets)
 
 
@@ -355,8 +444,14 @@ def _translate_bracket(text: str, lang: str) -> str:
     """What stands in brackets behind an option's sentence, such as "default: 64", in this language."""
     if (ends := RANGE.fullmatch(text)) is not None:
         limits = {"least": ends[2], "most": ends[3]}
-        return translate(message("above {least} to {most}" if ends[1] else "from {least} to {most}", **limits), lang)
+        return translate(
+            message("above {least} to {most}" if ends[1] else "from {least} to {most}", **limits),
+            lang,
+        )
     name, _, value = text.partition(": ")
     if not value:
         return translate(text, lang)
-    return translate(message("default: {value}" if name == "default" else "env: {value}", value=term(value)), lang)
+    return translate(
+        message("default: {value}" if name == "default" else "env: {value}", value=term(value)),
+        lang,
+    )

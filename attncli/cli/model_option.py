@@ -1,4 +1,6 @@
-"""The model that the options describe: a checkpoint, seeded weights or a weight file; under hash attention."""
+"""The model that the options describe: a checkpoint, seeded weights or a weight file; under hash
+attention.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,23 @@ SOURCE_EXCERPT = 200
 """Characters of the text after `--source` that are told in every document."""
 
 
-def default_checkpoint(environment: Environment, setup: RunSetup, tokenizer: str | None) -> str | None:
-    """The name of the checkpoint that `ATTN_MODEL` or the settings give where `--model` does not; None where none is
-    set, and where an option describes another model. A note for `--verbose` says which."""
+def default_checkpoint(
+    environment: Environment, setup: RunSetup, tokenizer: str | None
+) -> str | None:
+    """The name of the checkpoint that `ATTN_MODEL` or the settings give where `--model` does not;
+    None where none is set, and where an option describes another model. A note for `--verbose` says
+    which."""
     setting = environment.settings.get("model")
     if setting is None:
         return None
-    contrary = [*environment.options_about(setup.model, About.ONE_LAYER), *["--tokenizer"] * (tokenizer is not None)]
+    contrary = [
+        *environment.options_about(setup.model, About.ONE_LAYER),
+        *["--tokenizer"] * (tokenizer is not None),
+    ]
     contrary += ["--position"] * (setup.attention.position not in (None, "none"))
-    origin = message("{setting}: from {origin}", setting=f"--model {setting.value}", origin=setting.origin)
+    origin = message(
+        "{setting}: from {origin}", setting=f"--model {setting.value}", origin=setting.origin
+    )
     if contrary:
         origin = message(
             "{origin} names the model {setting}, which {contrary} leaves out",
@@ -42,16 +52,25 @@ def default_checkpoint(environment: Environment, setup: RunSetup, tokenizer: str
         )
     if origin not in environment.origins:  # a comparison asks once for each side
         environment.origins.append(origin)
-    return None if contrary else str(setting.value)
+    if contrary:
+        return None
+    return str(setting.value)
 
 
 def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
-    """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
+    """The checkpoint of this name under the options given. Raises UsageError for those that it does
+    not take.
+    """
     from attncli.cli.progress import layers_told
 
-    options, attention = setup.model, setup.attention
+    options = setup.model
+    attention = setup.attention
     if flags := " ".join(environment.options_about(options, About.ONE_LAYER)):
-        what = message("{flags} describes seeded weights, and --model {name} brings its own", flags=flags, name=name)
+        what = message(
+            "{flags} describes seeded weights, and --model {name} brings its own",
+            flags=flags,
+            name=name,
+        )
         raise UsageError(what, expected="one or the other")
     if attention.position not in (None, "none"):
         raise UsageError(
@@ -59,8 +78,11 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
             expected="the checkpoint's own positions",
             position=attention.position,
         )
-    ignore, adapters = tuple(options.ignore_config or ()), tuple(options.adapter or ())
-    loaded_model = load_checkpoint(environment, name, setup.compute, ignore=ignore, adapters=adapters)
+    ignore = tuple(options.ignore_config or ())
+    adapters = tuple(options.adapter or ())
+    loaded_model = load_checkpoint(
+        environment, name, setup.compute, ignore=ignore, adapters=adapters
+    )
     model = layers_told(environment, loaded_model)
     if options.global_tokens is not None:
         from attncli.models.config import with_global_tokens
@@ -69,7 +91,10 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
         model = replace(model, spec=with_global_tokens(model.spec, tokens))
     if options.source is not None:
         model = model.decoder(options.source)
-        excerpt = options.source if len(options.source) <= SOURCE_EXCERPT else options.source[:SOURCE_EXCERPT] + "…"
+        if len(options.source) <= SOURCE_EXCERPT:
+            excerpt = options.source
+        else:
+            excerpt = options.source[:SOURCE_EXCERPT] + "…"
         note = message(
             "this is the decoder, which reads the text one token late, after its start token; its "
             "encoder read: {excerpt}",
@@ -78,7 +103,9 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
         model = replace(model, warnings=(*model.warnings, note))
     if options.source_states is not None:
         if options.source is not None:
-            raise UsageError("--source and --source-states name two sources", expected="one or the other")
+            raise UsageError(
+                "--source and --source-states name two sources", expected="one or the other"
+            )
         from attncli.inputs.tensors import read_matrix
 
         states = read_matrix(options.source_states, "states")
@@ -119,7 +146,9 @@ def load_checkpoint(
 
 
 def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
-    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
+    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a
+    what-if.
+    """
     if not attention.mask and attention.scale is None and attention.softcap is None:
         return spec
     from attncli.mechanism.mask import intersection
@@ -129,10 +158,18 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     blocks = []
     for block in spec.blocks:
         layer = block.attention
-        scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
+        if attention.scale is None:
+            scale = layer.scale
+        else:
+            scale = scale_number(attention.scale, layer.head_dim, spec.d_model)
         softcap = layer.softcap if attention.softcap is None else attention.softcap
         blocks.append(
-            replace(block, attention=replace(layer, mask=intersection(layer.mask, extra), scale=scale, softcap=softcap))
+            replace(
+                block,
+                attention=replace(
+                    layer, mask=intersection(layer.mask, extra), scale=scale, softcap=softcap
+                ),
+            )
         )
     return replace(spec, blocks=tuple(blocks))
 
@@ -143,7 +180,8 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
 def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, heads: int) -> Model:
     """The one-layer model with seeded weights. heads: how many where `--num-heads` does not say.
 
-    Raises UsageError for sizes that do not fit together, LimitError for weights that memory does not hold.
+    Raises UsageError for sizes that do not fit together, LimitError for weights that memory does
+    not hold.
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
@@ -154,12 +192,17 @@ def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, hea
     refuse_sizes(settings, setup.compute)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
     embedding = request.embeddings(setup.model)
-    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embedding)
+    return seeded_model(
+        settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embedding
+    )
 
 
-def one_layer_settings(options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
-    """The settings (sizes, mask, positions, scale) of the one-layer model with seeded weights, from the options. heads:
-    how many where `--num-heads` does not say. seed: of the random parts of masks."""
+def one_layer_settings(
+    options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1
+) -> Settings:
+    """The settings (sizes, mask, positions, scale) of the one-layer model with seeded weights, from
+    the options. heads: how many where `--num-heads` does not say. seed: of the random parts of
+    masks."""
     from attncli.models.one_layer import Settings
 
     return Settings(
@@ -179,7 +222,9 @@ def one_layer_settings(options: ModelOptions, attention: AttentionOptions, seed:
 
 
 def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
-    """Raise UsageError for sizes that do not fit together, LimitError for weights that memory does not hold."""
+    """Raise UsageError for sizes that do not fit together, LimitError for weights that memory does
+    not hold.
+    """
     from attncli.models.one_layer import drawing_bytes, spec_of
 
     spec_of(settings)
@@ -190,9 +235,11 @@ def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
 
 
 def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer: str) -> Model:
-    """The model in a weight file. Embeddings that it does not hold come from the seed asked for, else from the file's.
+    """The model in a weight file. Embeddings that it does not hold come from the seed asked for,
+    else from the file's.
 
-    Raises InputError for a file that cannot be understood, UsageError where an option contradicts it.
+    Raises InputError for a file that cannot be understood, UsageError where an option contradicts
+    it.
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
@@ -200,19 +247,32 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
     from attncli.models.weight_file import model_of, read_weight_file
 
     options = setup.model
-    weight_file = read_weight_file(path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v))
-    seed = request.seed_of(options, environment)[0] if options.seed is not None else weight_file.seed or 0
+    weight_file = read_weight_file(
+        path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v)
+    )
+    if options.seed is not None:
+        seed = request.seed_of(options, environment)[0]
+    else:
+        seed = weight_file.seed or 0
     settings = one_layer_settings(options, setup.attention, seed)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
     embedding = request.embeddings(options)
     return model_of(
-        weight_file, path.name, tokenizer_named(tokenizer), backend, settings, seed=seed, embedding=embedding
+        weight_file,
+        path.name,
+        tokenizer_named(tokenizer),
+        backend,
+        settings,
+        seed=seed,
+        embedding=embedding,
     )
 
 
 # `--attention`: dense, or Reformer's hash attention.
 
-HASHING_FORM = message("dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK")
+HASHING_FORM = message(
+    "dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK"
+)
 LARGEST_HASHING = 10**6
 HASHING_NOTE = message(
     "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within "
@@ -221,29 +281,42 @@ HASHING_NOTE = message(
 
 
 def parse_hashing(kind: str, seed: int) -> Reformer | None:
-    """The hash attention that a value of `--attention` such as "reformer:8,4" names; None for "dense". seed: of the
-    hash directions. Raises UsageError."""
+    """The hash attention that a value of `--attention` such as "reformer:8,4" names; None for
+    "dense". seed: of the hash directions. Raises UsageError."""
     from attncli.mechanism.reformer import Reformer
 
     if kind == "dense":
         return None
     name, colon, rest = kind.partition(":")
-    numbers = rest.split(",") if colon else []
-    if name != "reformer" or len(numbers) > 3 or not all(parse_whole_number(text, LARGEST_HASHING) for text in numbers):
+    if colon:
+        numbers = rest.split(",")
+    else:
+        numbers = []
+    if (
+        name != "reformer"
+        or len(numbers) > 3
+        or not all(parse_whole_number(text, LARGEST_HASHING) for text in numbers)
+    ):
         raise refused_value("--attention", kind, HASHING_FORM)
     counts = zip(("buckets", "rounds", "chunk"), map(int, numbers), strict=False)
     settings = replace(Reformer(seed=seed), **dict(counts))
     if settings.buckets % 2:
-        what = message("hash attention needs an even number of buckets, not {buckets}", buckets=settings.buckets)
-        raise UsageError(what, expected=message("such as reformer:{number}", number=settings.buckets + 1))
+        what = message(
+            "hash attention needs an even number of buckets, not {buckets}",
+            buckets=settings.buckets,
+        )
+        raise UsageError(
+            what, expected=message("such as reformer:{number}", number=settings.buckets + 1)
+        )
     return settings
 
 
 def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> Model:
-    """The model with the attention that `kind`, a value of `--attention`, names: itself for "dense", else with hash
-    attention (Reformer) in every layer.
+    """The model with the attention that `kind`, a value of `--attention`, names: itself for
+    "dense", else with hash attention (Reformer) in every layer.
 
-    Raises UnsupportedError for a checkpoint, whose keys were trained as a projection of their own, and for what hash
+    Raises UnsupportedError for a checkpoint, whose keys were trained as a projection of their own,
+    and for what hash
     attention does not have: another scale, soft caps, ALiBi, several query heads for one key head.
     """
     rule = parse_hashing(kind, model.identity.seed or 0)
@@ -252,7 +325,8 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
     first = model.spec.blocks[0].attention
     if model.identity.source == "checkpoint":
         raise UnsupportedError(
-            "hash attention has one projection for queries and keys, and this checkpoint was trained with two",
+            "hash attention has one projection for queries and keys, and this checkpoint was"
+            " trained with two",
             expected="--attention dense",
         )
     for what, present in (
@@ -262,7 +336,9 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
     ):
         if present:
             raise UnsupportedError(
-                "hash attention has no {what}", expected="--attention dense, or without it", what=what
+                "hash attention has no {what}",
+                expected="--attention dense, or without it",
+                what=what,
             )
     if first.kv_heads != first.heads:
         raise UnsupportedError(
@@ -272,6 +348,9 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
             kv_heads=first.kv_heads,
         )
     blocks = tuple(
-        replace(block, attention=replace(block.attention, hashing=rule, scale=1.0)) for block in model.spec.blocks
+        replace(block, attention=replace(block.attention, hashing=rule, scale=1.0))
+        for block in model.spec.blocks
     )
-    return replace(model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, HASHING_NOTE))
+    return replace(
+        model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, HASHING_NOTE)
+    )

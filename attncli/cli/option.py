@@ -1,5 +1,5 @@
-"""What an option is: names, words, group on the help page, and the values that it takes; and how groups of options are
-spread out for Typer.
+"""What an option is: names, words, group on the help page, and the values that it takes; and how
+groups of options are spread out for Typer.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ PANELS = (SUBJECT, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
 
 
 class About(Flag):
-    """What an option has an effect on, as flags: the forms of the answer (JSON, table, screen) or the kinds of model.
+    """What an option has an effect on, as flags: the forms of the answer (JSON, table, screen) or
+    the kinds of model.
 
-    From this one declaration follow what contradicts `--json`, `--plain` and `--brief`, and what a saved document or
-    `--generate` leaves nothing to change of.
+    From this one declaration follow what contradicts `--json`, `--plain` and `--brief`, and what a
+    saved document or `--generate` leaves nothing to change of.
     """
 
     DELIVERY = auto()
@@ -94,22 +95,33 @@ def option(
     rare: bool = False,
     complete: Complete | None = None,
 ) -> Any:
-    """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
+    """A Typer option of one of the groups on the help page. Whether a file can be read is for its
+    reader to find out.
 
-    names: its flags; none for the parameter's own name. about: which forms of the answer it changes. values: the words
-    that it takes, if those are all. with_number: each also with a number after a colon. rare: the help page has it at
-    the end of its group.
+    names: its flags; none for the parameter's own name. about: which forms of the answer it
+    changes. values: the words that it takes, if those are all. with_number: each also with a number
+    after a colon. rare: the help page has it at the end of its group.
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
-        """The argument of an option, each of whose values must be one of `values`. Raises UsageError for any other."""
+        """The argument of an option, each of whose values must be one of `values`. Raises
+        UsageError for any other.
+        """
         for value in _as_list(argument):
             word, colon, count = str(value).partition(":")
-            if (word if with_number and (not colon or parse_whole_number(count) is not None) else value) not in values:
+            if (
+                word
+                if with_number and (not colon or parse_whole_number(count) is not None)
+                else value
+            ) not in values:
                 from difflib import get_close_matches
 
-                name, close = parameter.opts[0], get_close_matches(str(value), values, 1)
-                hint = f"{name} {close[0]}" if close else ""
+                name = parameter.opts[0]
+                close = get_close_matches(str(value), values, 1)
+                if close:
+                    hint = f"{name} {close[0]}"
+                else:
+                    hint = ""
                 raise refused_value(name, str(value), listing(values), hint=hint)
         return argument
 
@@ -147,7 +159,10 @@ class Within(Struct, frozen=True):
         """The argument of an option. Raises UsageError for any number outside."""
         for value in _as_list(argument):
             # written so that nan is refused, too
-            if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
+            if (
+                not (self.least < value if self.above else self.least <= value)
+                or not value <= self.most
+            ):
                 raise refused_value(parameter.opts[0], value, self.description)
         return argument
 
@@ -163,8 +178,8 @@ def number(
     metavar: str = "N",
     rare: bool = False,
 ) -> Any:
-    """An option that takes a number from `least` to `most`, which its help states. above: `least` itself is too
-    small."""
+    """An option that takes a number from `least` to `most`, which its help states. above: `least`
+    itself is too small."""
     within = Within(least, most, above)
     declaration = typer.Option(
         *names,
@@ -179,21 +194,37 @@ def number(
 
 
 text_option = partial(option, panel=TEXT, about=RUN)
-subject_option, subject_number = partial(option, panel=SUBJECT, about=RUN), partial(number, panel=SUBJECT, about=RUN)
-model_option, model_number = partial(option, panel=MODEL, about=RUN), partial(number, panel=MODEL, about=RUN)
+subject_option, subject_number = (
+    partial(option, panel=SUBJECT, about=RUN),
+    partial(number, panel=SUBJECT, about=RUN),
+)
+model_option, model_number = (
+    partial(option, panel=MODEL, about=RUN),
+    partial(number, panel=MODEL, about=RUN),
+)
 attention_option = partial(option, panel=ATTENTION, about=RUN)
 attention_number = partial(number, panel=ATTENTION, about=RUN)
 analysis_option = partial(option, panel=ANALYSIS, about=RUN)
-compute_option, compute_number = partial(option, panel=COMPUTE, about=RUN), partial(number, panel=COMPUTE, about=RUN)
+compute_option, compute_number = (
+    partial(option, panel=COMPUTE, about=RUN),
+    partial(number, panel=COMPUTE, about=RUN),
+)
 answer_option = partial(option, panel=OUTPUT, about=RUN)
 delivery_option = partial(option, panel=OUTPUT, about=DELIVERY)
 delivery_number = partial(number, panel=OUTPUT, about=DELIVERY)
 
 
 def argument(help: str, metavar: str, complete: Complete | None = None) -> Any:
-    """A Typer argument, which is told by its place. Whether a file can be read is for its reader to find out."""
-    completion = None if complete is None else offer(complete)
-    return typer.Argument(help=help, metavar=metavar, show_default=False, readable=False, autocompletion=completion)
+    """A Typer argument, which is told by its place. Whether a file can be read is for its reader to
+    find out.
+    """
+    if complete is None:
+        completion = None
+    else:
+        completion = offer(complete)
+    return typer.Argument(
+        help=help, metavar=metavar, show_default=False, readable=False, autocompletion=completion
+    )
 
 
 def no_number(context: Any, parameter: Any, text: str, kind: type) -> UsageError:
@@ -208,18 +239,25 @@ def no_number(context: Any, parameter: Any, text: str, kind: type) -> UsageError
 
 
 class PlainValue:
-    """Reads the values of one parameter in place of Typer's own reader, which from 0.29 on imports pydantic: that takes
-    60 to 100 ms, a third of a small command."""
+    """Reads the values of one parameter in place of Typer's own reader, which from 0.29 on imports
+    pydantic: that takes 60 to 100 ms, a third of a small command."""
 
     def __init__(self, annotation: Any) -> None:
-        self.kind = annotation.__args__[0] if getattr(annotation, "__origin__", None) is list else annotation
+        if getattr(annotation, "__origin__", None) is list:
+            self.kind = annotation.__args__[0]
+        else:
+            self.kind = annotation
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value, or each of several, as what the parameter is annotated with. Raises UsageError."""
+        """The value, or each of several, as what the parameter is annotated with. Raises
+        UsageError.
+        """
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
-        return [self._read(part, param, ctx) for part in value] if several else self._read(value, param, ctx)
+        if several:
+            return [self._read(part, param, ctx) for part in value]
+        return self._read(value, param, ctx)
 
     def _read(self, value: Any, param: Any, ctx: Any) -> Any:
         """One value converted to the parameter's type. Raises UsageError."""
@@ -230,8 +268,8 @@ class PlainValue:
 
 
 class PlainParameters:
-    """A command or group whose values `PlainValue` reads, those of the options that Typer adds for help and completion
-    too."""
+    """A command or group whose values `PlainValue` reads, those of the options that Typer adds for
+    help and completion too."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters as Typer has them, each with a `PlainValue` to read its values."""
@@ -253,9 +291,10 @@ def redeclare(
     most: float | None = None,
     common: bool = False,
 ) -> Any:
-    """A copy of a declared option for one command, with a help sentence, group, placeholder, bounds or `About` of
-    its own where these are given. common: whether it is listed among the common options though it is a rare one
-    elsewhere."""
+    """A copy of a declared option for one command, with a help sentence, group, placeholder, bounds
+    or `About` of
+    its own where these are given. common: whether it is listed among the common options though it
+    is a rare one elsewhere."""
     own = copy(declared)
     own.rich_help_panel = panel or declared.rich_help_panel
     own.about = about or declared.about
@@ -263,8 +302,14 @@ def redeclare(
     own.metavar = metavar or declared.metavar
     own.help = help or declared.help
     if isinstance(ends := getattr(declared.callback, "__self__", None), Within):
-        within = replace(ends, least=ends.least if least is None else least, most=ends.most if most is None else most)
-        own.help = f"{help or declared.help.removesuffix(f' [{ends.description}]')} [{within.description}]"
+        within = replace(
+            ends,
+            least=ends.least if least is None else least,
+            most=ends.most if most is None else most,
+        )
+        own.help = (
+            f"{help or declared.help.removesuffix(f' [{ends.description}]')} [{within.description}]"
+        )
         own.callback = within.check
     return own
 
@@ -287,22 +332,29 @@ def parse_size(text: str, option: str) -> int:
 
 def _as_list(value: Any) -> list[Any]:
     """The values of an option, given once or several times; none of None."""
-    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+    if value is None:
+        return []
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [value]
 
 
 def _number_text(end: float) -> str:
     """A bound as help states it: "1,000", or "1e30" where it is large."""
-    return f"{end:,}" if isinstance(end, int) and abs(end) <= LARGEST else f"{end:.0e}".replace("e+", "e")
+    if isinstance(end, int) and abs(end) <= LARGEST:
+        return f"{end:,}"
+    return f"{end:.0e}".replace("e+", "e")
 
 
-# Option groups of which some options may be given several times, once for each side of a comparison.
+# Option groups of which some options may be given several times, once for each side of a
+# comparison.
 
 Group = TypeVar("Group")
 
 
 class RepeatedNames(Struct, frozen=True):
-    """Annotation beside `Repeated` in a command's signature: the options of the group that may be given once for each
-    side of a comparison."""
+    """Annotation beside `Repeated` in a command's signature: the options of the group that may be
+    given once for each side of a comparison."""
 
     names: tuple[str, ...]
 
@@ -313,8 +365,9 @@ def repeat(*names: str) -> RepeatedNames:
 
 
 class Repeated(Struct, Generic[Group], frozen=True):
-    """An option group of which some options may be given once for each side of a comparison. base: the values of all
-    others; values: those of each such option, in order, empty where it is not given."""
+    """An option group of which some options may be given once for each side of a comparison. base:
+    the values of all others; values: those of each such option, in order, empty where it is not
+    given."""
 
     group: type[Group]
     base: Mapping[str, Any]
@@ -325,52 +378,82 @@ class Repeated(Struct, Generic[Group], frozen=True):
         return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
     def side(self, index: int) -> Group:
-        """The option group for side `index` of a comparison; an option that is given once holds for every side."""
-        lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(without_none(hint)) is list}
-        side_values = {name: values[index if len(values) > 1 else 0] for name, values in self.values.items() if values}
+        """The option group for side `index` of a comparison; an option that is given once holds for
+        every side.
+        """
+        lists = {
+            name
+            for name, hint in get_type_hints(self.group).items()
+            if get_origin(without_none(hint)) is list
+        }
+        side_values = {
+            name: values[index if len(values) > 1 else 0]
+            for name, values in self.values.items()
+            if values
+        }
         return self.group(
-            **self.base, **{name: [value] if name in lists else value for name, value in side_values.items()}
+            **self.base,
+            **{name: [value] if name in lists else value for name, value in side_values.items()},
         )
 
 
 def group_of(hint: Any) -> Any:
     """The option group in `Repeated[Group]`; any other type itself."""
-    return get_args(hint)[0] if get_origin(hint) is Repeated else hint
+    if get_origin(hint) is Repeated:
+        return get_args(hint)[0]
+    return hint
 
 
 def without_none(hint: Any) -> Any:
     """The type of a value that is given: without the None that stands for none."""
-    return next((part for part in get_args(hint) if part is not NoneType), hint) if NoneType in get_args(hint) else hint
+    if NoneType in get_args(hint):
+        return next((part for part in get_args(hint) if part is not NoneType), hint)
+    return hint
 
 
 def repeated_names(hint: Any) -> tuple[str, ...]:
     """The options that an annotation lets repeat."""
-    return next((part.names for part in getattr(hint, "__metadata__", ()) if isinstance(part, RepeatedNames)), ())
+    return next(
+        (
+            part.names
+            for part in getattr(hint, "__metadata__", ())
+            if isinstance(part, RepeatedNames)
+        ),
+        (),
+    )
 
 
 def repeatable(hint: Any) -> Any:
     """The annotation of an option that may be repeated, from that of the same option given once."""
     declaration, *about = get_args(hint)
     value: Any = without_none(declaration)
-    values: Any = value if get_origin(value) is list else list[value]
+    if get_origin(value) is list:
+        values: Any = value
+    else:
+        values = list[value]
     return Annotated[values | None, *about]
 
 
 def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The argument of a command's parameter that is an option group: the group, or a `Repeated` that keeps the values
+    """The argument of a command's parameter that is an option group: the group, or a `Repeated`
+    that keeps the values
     of `names` apart. hint: the parameter's type. values: of all options, by name."""
     if get_origin(hint) is not Repeated:
         return build_group(group, values)
-    repeated_values = {name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names}
-    return Repeated(group, {name: value for name, value in values.items() if name not in names}, repeated_values)
+    repeated_values = {
+        name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names
+    }
+    return Repeated(
+        group, {name: value for name, value in values.items() if name not in names}, repeated_values
+    )
 
 
 # Which options of a group a command has, and the groups spread out for Typer.
 
 
 class Offer(Struct, frozen=True):
-    """Beside an option group in a command's annotation: which of its options the command has; the others keep their
-    defaults.
+    """Beside an option group in a command's annotation: which of its options the command has; the
+    others keep their defaults.
 
     An option that a command would ignore is not offered by it.
     """
@@ -390,12 +473,16 @@ def without(*names: str) -> Offer:
 
 
 class Meaning(Struct, frozen=True):
-    """Beside an option group in a command's annotation: options of it that this command declares in another way."""
+    """Beside an option group in a command's annotation: options of it that this command declares in
+    another way.
+    """
 
     options: Mapping[str, Any]
 
     def declare(self, name: str, hint: Any) -> Any:
-        """The type and declaration (`Annotated`) of an option as this command declares it. hint: those of the group."""
+        """The type and declaration (`Annotated`) of an option as this command declares it. hint:
+        those of the group.
+        """
         declaration = self.options[name]
         if isinstance(declaration, About):
             (shared,) = hint.__metadata__
@@ -404,22 +491,28 @@ class Meaning(Struct, frozen=True):
 
 
 def meaning(**declarations: Any) -> Meaning:
-    """An annotation beside an option group: how this command declares some of its options, by name: a declaration as of
-    `redeclare`, or the `About` alone."""
+    """An annotation beside an option group: how this command declares some of its options, by name:
+    a declaration as of `redeclare`, or the `About` alone."""
     return Meaning(declarations)
 
 
 def _offers(hint: Any, name: str) -> bool:
     """Whether a command whose parameter has this annotation has the option of this name."""
     return all(
-        (name in part.names) != part.others for part in getattr(hint, "__metadata__", ()) if isinstance(part, Offer)
+        (name in part.names) != part.others
+        for part in getattr(hint, "__metadata__", ())
+        if isinstance(part, Offer)
     )
 
 
 def _with_flag(hint: Any, name: str) -> Any:
-    """The annotation of a parameter; an option that declares no flag gets `--` and the parameter's name."""
+    """The annotation of a parameter; an option that declares no flag gets `--` and the parameter's
+    name.
+    """
     for declaration in getattr(hint, "__metadata__", ()):
-        if isinstance(declaration, OptionInfo) and declaration.default is ...:  # where Typer has an option's first flag
+        if (
+            isinstance(declaration, OptionInfo) and declaration.default is ...
+        ):  # where Typer has an option's first flag
             own = copy(declaration)
             own.default = f"--{name.replace('_', '-')}"
             return Annotated[hint.__origin__, own]
@@ -427,22 +520,27 @@ def _with_flag(hint: Any, name: str) -> Any:
 
 
 def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a command by name, its option groups (parameters that are dataclasses, with an `Offer` or not)
-    spread into single options."""
+    """The parameters of a command by name, its option groups (parameters that are dataclasses, with
+    an `Offer` or not) spread into single options."""
     hints = get_type_hints(function, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         group = group_of(_without_annotations(hints[name]))
         if not _is_group(group):
-            parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name))
+            parameters[name] = parameter.replace(
+                kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name)
+            )
             continue
         details = {item.name: hint for item, hint in _all_fields(group)}
         for part in getattr(hints[name], "__metadata__", ()):
             if isinstance(part, Meaning):
-                details |= {option: part.declare(option, details[option]) for option in part.options}
+                details |= {
+                    option: part.declare(option, details[option]) for option in part.options
+                }
         repeatable_names = repeated_names(hints[name])
         for item in offered_fields(hints[name], group):
-            is_repeatable, hint = item.name in repeatable_names, _with_flag(details[item.name], item.name)
+            is_repeatable = item.name in repeatable_names
+            hint = _with_flag(details[item.name], item.name)
             parameters[item.name] = inspect.Parameter(
                 item.name,
                 parameter.KEYWORD_ONLY,
@@ -458,19 +556,22 @@ def subjects_of(*groups: Any) -> dict[str, About]:
         item.name: hint.__metadata__[0].about
         for group in groups
         for item, hint in _all_fields(_without_annotations(group))
-        if _offers(group, item.name) and hasattr(hint.__metadata__[0], "about")  # an argument has none
+        if _offers(group, item.name)
+        and hasattr(hint.__metadata__[0], "about")  # an argument has none
     }
 
 
 def subjects(function: Callable[..., Any]) -> dict[str, About]:
-    """What each option of a command has an effect on (see `About`), by the name of its parameter; read before every
-    command starts. Raises TypeError for an option that does not declare it."""
+    """What each option of a command has an effect on (see `About`), by the name of its parameter;
+    read before every command starts. Raises TypeError for an option that does not declare it."""
     about = {}
     for name, parameter in spread(function).items():
         for declaration in getattr(parameter.annotation, "__metadata__", ()):
             if isinstance(declaration, OptionInfo):
                 if not isinstance(subject := getattr(declaration, "about", None), About):
-                    raise TypeError(f"{function.__name__}: the option {name} does not declare what it is about")
+                    raise TypeError(
+                        f"{function.__name__}: the option {name} does not declare what it is about"
+                    )
                 about[name] = subject
     return about
 
@@ -492,7 +593,9 @@ def _annotations(group: type) -> dict[str, Any]:
 
 
 def _all_fields(group: Any) -> Iterator[tuple[Field[Any], Any]]:
-    """The fields of a group that are options, each with its annotation; those of the groups in it among them."""
+    """The fields of a group that are options, each with its annotation; those of the groups in it
+    among them.
+    """
     for item in fields(group):
         hint = _annotations(group)[item.name]
         yield from _all_fields(hint) if _is_group(hint) else [(item, hint)]
@@ -504,15 +607,20 @@ def offered_fields(hint: Any, group: Any) -> list[Field[Any]]:
 
 
 def build_group(group: Any, values: Mapping[str, Any]) -> Any:
-    """A group, and the groups in it, from the values of options by name; options without one keep their defaults."""
+    """A group, and the groups in it, from the values of options by name; options without one keep
+    their defaults.
+    """
     hints = {item.name: _annotations(group)[item.name] for item in fields(group)}
     # a group may be called as an option is: the options of a model, and --model
-    inner_groups = {name: build_group(hint, values) for name, hint in hints.items() if _is_group(hint)}
+    inner_groups = {
+        name: build_group(hint, values) for name, hint in hints.items() if _is_group(hint)
+    }
     return group(**({name: values[name] for name in hints if name in values} | inner_groups))
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with its option groups spread out, as Typer reads it; the call puts the groups together again.
+    """A command with its option groups spread out, as Typer reads it; the call puts the groups
+    together again.
 
     `subjects` of what is returned says what each option is about.
     """
@@ -525,12 +633,18 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, called with its option groups built from the values of single options."""
         groups_built = {}
         for name, group in groups.items():
-            group_values = {item.name: values.pop(item.name) for item in offered_fields(hints[name], group)}
-            groups_built[name] = build_parameter(plain[name], group, group_values, repeated_names(hints[name]))
+            group_values = {
+                item.name: values.pop(item.name) for item in offered_fields(hints[name], group)
+            }
+            groups_built[name] = build_parameter(
+                plain[name], group, group_values, repeated_names(hints[name])
+            )
         return function(**groups_built, **values)
 
     command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-    command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
+    command.__name__ = function.__name__
+    command.__doc__ = function.__doc__
+    command.__module__ = function.__module__
     command.subjects = subjects(function)  # type: ignore[attr-defined]
     return command

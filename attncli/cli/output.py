@@ -1,4 +1,6 @@
-"""From a document to the answer: JSON, tab-separated lines or a screen; and the figure and the page beside it."""
+"""From a document to the answer: JSON, tab-separated lines or a screen; and the figure and the page
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,12 @@ def validate_options(
     *,
     files: Mapping[str, Path | None] | None = None,
 ) -> View:
-    """Check the output options before any work, and return the view: language, width, colours and parts of a screen for
-    this caller. Raises UsageError, and AttnError for a file that cannot be written.
+    """Check the output options before any work, and return the view: language, width, colours and
+    parts of a screen for this caller. Raises UsageError, and AttnError for a file that cannot be
+    written.
 
-    screen: the name of the one whose parts `--show` may name; "" for one without. files: files of the command's own
-    options.
+    screen: the name of the one whose parts `--show` may name; "" for one without. files: files of
+    the command's own options.
     """
     files = {"--html": options.page, **(files or {})}
     output_conflicts.refuse_contradictions(
@@ -64,24 +67,34 @@ def validate_options(
 
         if options.svg is None:
             raise UsageError(
-                "--figure-style is about a figure, and none is asked for", expected="--figure FILE as well"
+                "--figure-style is about a figure, and none is asked for",
+                expected="--figure FILE as well",
             )
         style_of(options.figure_style)
     parse_size(options.max_output, "--max-output")
-    parts = None if options.show is None else _parts_to_show(options.show, screen)
+    if options.show is None:
+        parts = None
+    else:
+        parts = _parts_to_show(options.show, screen)
     if options.lang not in (None, "en") and options.ascii:
-        raise UsageError("--lang {lang} cannot be written with --ascii", expected="one or the other", lang=options.lang)
+        raise UsageError(
+            "--lang {lang} cannot be written with --ascii",
+            expected="one or the other",
+            lang=options.lang,
+        )
     if environment.variables.get("ATTN_LANG", "") not in ("", *languages()):
         raise refused_value("ATTN_LANG", environment.variables["ATTN_LANG"], choice(languages()))
     if options.quiet and options.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
-    environment.quiet, environment.verbose = options.quiet, options.verbose
+    environment.quiet = options.quiet
+    environment.verbose = options.verbose
     output_conflicts.check_files(options, environment, files)
     from attncli.draw.view import View
 
     return View(
         width=environment.columns,
-        color=environment.wants_color(options.color) and (options.file is None or options.color == "always"),
+        color=environment.wants_color(options.color)
+        and (options.file is None or options.color == "always"),
         ascii=options.ascii or environment.wants_ascii(),
         precision=options.precision,
         scale_colors=options.scale_colors,
@@ -102,7 +115,10 @@ def _parts_to_show(show: str, screen: str) -> frozenset[str]:
     from attncli.documents import folder_of
     from attncli.draw.view import part_names
 
-    parts = part_names(screen, folder_of(screen)) if screen else ()
+    if screen:
+        parts = part_names(screen, folder_of(screen))
+    else:
+        parts = ()
     names = [part.strip() for part in show.split(",") if part.strip()]
     if names == ["all"]:
         return frozenset(parts)
@@ -113,20 +129,29 @@ def _parts_to_show(show: str, screen: str) -> frozenset[str]:
     if wrong or not names:
         from difflib import get_close_matches
 
-        close = get_close_matches(wrong[0], parts, 1) if wrong else []
-        what = (
-            message("--show {wrong} is no part of this screen", wrong=repr(wrong[0]))
-            if wrong
-            else message("--show names no parts")
+        if wrong:
+            close = get_close_matches(wrong[0], parts, 1)
+        else:
+            close = []
+        if wrong:
+            what = message("--show {wrong} is no part of this screen", wrong=repr(wrong[0]))
+        else:
+            what = message("--show names no parts")
+        raise UsageError(
+            what, expected=listing((*parts, "all")), hint=f"--show {close[0]}" if close else ""
         )
-        raise UsageError(what, expected=listing((*parts, "all")), hint=f"--show {close[0]}" if close else "")
     return frozenset(names)
 
 
 def wants_all_stages(value: str | None, options: OutputOptions) -> bool:
-    """Whether `--stages` asks for every stage in the JSON. Raises UsageError where no JSON is asked for."""
+    """Whether `--stages` asks for every stage in the JSON. Raises UsageError where no JSON is asked
+    for.
+    """
     if value is not None and not (options.json or options.ndjson):
-        raise UsageError("--stages all adds to the JSON, and no JSON was asked for", expected="--json or --ndjson")
+        raise UsageError(
+            "--stages all adds to the JSON, and no JSON was asked for",
+            expected="--json or --ndjson",
+        )
     return value is not None
 
 
@@ -154,13 +179,14 @@ def write_documents(
     several: bool = False,
     screen: Callable[[Any, View], Lines] | None = None,
 ) -> None:
-    """Write the documents as JSON, as a table or as screens, as the options say, to standard output or `--output`; each
-    as soon as it is there.
+    """Write the documents as JSON, as a table or as screens, as the options say, to standard output
+    or `--output`; each as soon as it is there.
 
-    One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
-    `--csv -` is the table there, in place of the screen. A table in a file is whole also where the reader of the answer
-    has gone (BrokenPipeError).
-    several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
+    One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard
+    output. `--csv -` is the table there, in place of the screen. A table in a file is whole also
+    where the reader of the answer has gone (BrokenPipeError).
+    several: whether each document is one of many texts (`--lines`); a plain row then begins with
+        its text's number.
     screen: what draws them in place of their own.
     """
     with ExitStack() as files:
@@ -193,7 +219,9 @@ def _encoded_pieces(
     several: bool,
     screen: Callable[[Any, View], Lines] | None,
 ) -> Iterable[bytes]:
-    """What is written of the documents, piece by piece: JSON, lines, a table or screens, as the options say."""
+    """What is written of the documents, piece by piece: JSON, lines, a table or screens, as the
+    options say.
+    """
     from attncli.draw import encoding as records
     from attncli.draw.screen_header import screen_of
 
@@ -214,7 +242,9 @@ def _encoded_pieces(
 
             if view.full:
                 _refuse_lines(document)
-            screen_text = as_text((screen or screen_of(document.schema).screen)(document, view), view)
+            screen_text = as_text(
+                (screen or screen_of(document.schema).screen)(document, view), view
+            )
             if several:
                 from attncli.draw.screen_header import numbered_title
 
@@ -223,12 +253,18 @@ def _encoded_pieces(
 
 
 def _refuse_lines(document: Document) -> None:
-    """Raise LimitError where every row and column of a document would be more lines than a screen is drawn with."""
+    """Raise LimitError where every row and column of a document would be more lines than a screen
+    is drawn with.
+    """
     lines = _lines_of(document)
     if lines > MOST_LINES:
-        what = message("every row and column of this document is about {lines:,} lines", lines=lines)
+        what = message(
+            "every row and column of this document is about {lines:,} lines", lines=lines
+        )
         expected = message("at most {most_lines:,} lines", most_lines=MOST_LINES)
-        raise LimitError(what, expected=expected, hint="no --full; --plain or --json give every number")
+        raise LimitError(
+            what, expected=expected, hint="no --full; --plain or --json give every number"
+        )
 
 
 def _lines_of(value: Any) -> int:
@@ -239,11 +275,18 @@ def _lines_of(value: Any) -> int:
         return math.prod(value.shape[:-1]) + value.size // COLUMNS
     if isinstance(value, list | tuple):
         return len(value) + sum(map(_lines_of, value))
-    inner = value.values() if isinstance(value, dict) else ()
-    return sum(map(_lines_of, inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]))
+    inner = (value.values()) if (isinstance(value, dict)) else (())
+    return sum(
+        map(
+            _lines_of,
+            inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())],
+        )
+    )
 
 
-def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:
+def _write_table(
+    documents: Iterable[Document], table: BinaryIO, several: bool
+) -> Iterator[Document]:
     """Yield the documents, each after its table was written to the file of `--csv`."""
     from attncli.draw.encoding import comma_separated
 
@@ -254,9 +297,13 @@ def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) 
 
 
 def _table_pieces(
-    document: Document, place: int, several: bool, encode_rows: Callable[[Iterable[Sequence[object]]], str]
+    document: Document,
+    place: int,
+    several: bool,
+    encode_rows: Callable[[Iterable[Sequence[object]]], str],
 ) -> Iterator[bytes]:
-    """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
+    """A document's table in pieces; the first line names the columns, once for all documents.
+    place: which document it
     is, from 0. encode_rows: rows as lines."""
     from attncli.draw.screen_header import screen_of
 
@@ -268,19 +315,27 @@ def _table_pieces(
 
 
 def write_figure(document: Document, options: OutputOptions) -> None:
-    """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
+    """Draw a document to the file that `--figure` names. Raises InputError for one that holds
+    nothing to draw.
+    """
     from attncli.draw.figures import figure
     from attncli.draw.figures.drawing import style_of
 
     assert options.svg is not None
     style = style_of(options.figure_style)
-    drawing = figure(document, scale=options.scale_colors, theme=style.theme, lang=options.lang, room=style.room)
+    drawing = figure(
+        document, scale=options.scale_colors, theme=style.theme, lang=options.lang, room=style.room
+    )
     assert drawing is not None  # the commands that call this have a shape
     _write_drawing(drawing, document, style, options.svg, options.lang)
 
 
-def _write_drawing(drawing: Drawing, document: Document, style: Style, file: Path, lang: str) -> None:
-    """Write a drawing to a file, with a title and a description of the document for those who do not see it."""
+def _write_drawing(
+    drawing: Drawing, document: Document, style: Style, file: Path, lang: str
+) -> None:
+    """Write a drawing to a file, with a title and a description of the document for those who do
+    not see it.
+    """
     from attncli.draw.figures import title_and_description
     from attncli.draw.figures.drawing import figure_bytes
 
@@ -300,8 +355,10 @@ def write_with_figure(
     *,
     several: bool = False,
 ) -> None:
-    """Write the figure of the documents to `--figure` and the page of the only document to `--html`, where these are
-    given; then answer with the documents as `write_documents` does. For commands whose page shows no heads."""
+    """Write the figure of the documents to `--figure` and the page of the only document to
+    `--html`, where these are given; then answer with the documents as `write_documents` does. For
+    commands whose page shows no heads.
+    """
     if options.page is not None:
         from attncli.draw.page import any_page
 
@@ -315,15 +372,27 @@ def write_with_figure(
         from attncli.draw.screen_header import screen_of
 
         style = style_of(options.figure_style)
-        drawing = (
-            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=view.lang, room=style.room)
-            if len(all_documents) == 1
-            else None
-        )
+        if len(all_documents) == 1:
+            drawing = figure(
+                all_documents[0],
+                scale=options.scale_colors,
+                theme=style.theme,
+                lang=view.lang,
+                room=style.room,
+            )
+        else:
+            drawing = None
         if drawing is None:  # what is told in words and tables is drawn as it is told
-            figure_view = replace(view, color=True, light=style.theme is LIGHT, width=style.cells(view.width))
+            figure_view = replace(
+                view, color=True, light=style.theme is LIGHT, width=style.cells(view.width)
+            )
             drawing = draw_screen(
-                stack_spaced(*(screen_of(document.schema).screen(document, figure_view) for document in all_documents)),
+                stack_spaced(
+                    *(
+                        screen_of(document.schema).screen(document, figure_view)
+                        for document in all_documents
+                    )
+                ),
                 style.theme,
             )
         _write_drawing(drawing, all_documents[0], style, options.svg, view.lang)
@@ -334,31 +403,46 @@ def write_with_figure(
 
 
 class KeptRuns:
-    """Progress of long work that Ctrl-C may end: how many runs of how many are done, and the documents to show then."""
+    """Progress of long work that Ctrl-C may end: how many runs of how many are done, and the
+    documents to show then.
+    """
 
     def __init__(self) -> None:
-        self.done, self.runs = 0, 0
+        self.done = 0
+        self.runs = 0
         self.documents: list[Document] = []
 
     def count(self, done: int, runs: int) -> None:
         """Note how many of how many runs are done."""
-        self.done, self.runs = done, runs
+        self.done = done
+        self.runs = runs
 
 
 @contextmanager
-def keeping_runs(options: OutputOptions, environment: Environment, view: View) -> Iterator[KeptRuns]:
-    """Context manager for long work, which counts its runs in the `KeptRuns` that it yields: Ctrl-C draws the documents
-    known by then, and notes that the same command goes on from there. Only screens are shown in part: JSON, tables and
-    files are whole or not there."""
+def keeping_runs(
+    options: OutputOptions, environment: Environment, view: View
+) -> Iterator[KeptRuns]:
+    """Context manager for long work, which counts its runs in the `KeptRuns` that it yields: Ctrl-C
+    draws the documents known by then, and notes that the same command goes on from there. Only
+    screens are shown in part: JSON, tables and files are whole or not there."""
     kept_runs = KeptRuns()
     try:
         yield kept_runs
     except KeyboardInterrupt:
-        if not (options.json or options.ndjson or options.plain or options.is_table or options.file is not None):
+        if not (
+            options.json
+            or options.ndjson
+            or options.plain
+            or options.is_table
+            or options.file is not None
+        ):
             write_documents(kept_runs.documents, replace(options, csv=None), environment, view)
         counts = {"count": kept_runs.done, "runs": kept_runs.runs}
         if kept_runs.done:
-            kept = message("{count} of {runs} runs are done and kept: the same command goes on from there", **counts)
+            kept = message(
+                "{count} of {runs} runs are done and kept: the same command goes on from there",
+                **counts,
+            )
             environment.note(kept)
         raise
 
@@ -391,20 +475,32 @@ class PageOptions:
 def validate_page(
     page: PageOptions, *, lines: bool = False, why: Sequence[str] | None = None, words: bool = False
 ) -> None:
-    """Raise UsageError for options of a page that contradict each other or stand without `--html`, before any work.
-    lines: whether every line is a text of its own. why: the heads that the page explains, if any; words: whether tokens
-    are merged. Whether the file can be written is checked by `validate_options`."""
+    """Raise UsageError for options of a page that contradict each other or stand without `--html`,
+    before any work.
+    lines: whether every line is a text of its own. why: the heads that the page explains, if any;
+    words: whether tokens are merged. Whether the file can be written is checked by
+        `validate_options`."""
     if why and page.html is None:
-        raise UsageError("--why is about a page, and none is asked for", expected="--html FILE as well")
+        raise UsageError(
+            "--why is about a page, and none is asked for", expected="--html FILE as well"
+        )
     if why and words:
-        raise UsageError("--why takes links between tokens apart, and --words merges them", expected="one of them")
+        raise UsageError(
+            "--why takes links between tokens apart, and --words merges them",
+            expected="one of them",
+        )
     if page.html is None:
         if page.html_budget != PageOptions.html_budget:
-            raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
+            raise UsageError(
+                "--html-budget is about a page, and none is asked for",
+                expected="--html FILE as well",
+            )
         return
     check_page_suffix(page.html)
     if lines:
-        raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
+        raise UsageError(
+            "--html is one page of one text, and --lines gives several", expected="one or the other"
+        )
     _ = page.budget
 
 
@@ -417,13 +513,15 @@ def check_page_suffix(file: Path) -> None:
 def page_recording(
     page: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
 ) -> Recording | None:
-    """A recorder to pass to the command's own run, which keeps that run's heads for the page; None where no page is
-    asked for, or where the page needs a run of its own."""
+    """A recorder to pass to the command's own run, which keeps that run's heads for the page; None
+    where no page is asked for, or where the page needs a run of its own."""
     if page.html is None:
         return None
     from attncli.measure.run_record import Recording, recordable
 
-    return Recording(model, request.tokens_of(model, text), heads) if recordable(model, words=words) else None
+    if recordable(model, words=words):
+        return Recording(model, request.tokens_of(model, text), heads)
+    return None
 
 
 def page_record(
@@ -435,21 +533,27 @@ def page_record(
     words: bool = False,
     recording_of_run: Recording | None,
 ) -> RunRecord:
-    """The heads of a run as its page shows them: from `recording_of_run`, or from a run of its own where that is
-    None."""
+    """The heads of a run as its page shows them: from `recording_of_run`, or from a run of its own
+    where that is None."""
     from attncli.measure.run_record import recorded_run, run_record
 
     if recording_of_run is not None:
         return recorded_run(model, text.text, recording_of_run)
-    return run_record(model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words)
+    return run_record(
+        model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words
+    )
 
 
 def page_reasons(
-    environment: Environment, model: Model, text: Text, heads: Sequence[str] | None, compute: ComputeOptions
+    environment: Environment,
+    model: Model,
+    text: Text,
+    heads: Sequence[str] | None,
+    compute: ComputeOptions,
 ) -> list[WhyDocument]:
-    """For each of these heads, such as L5H11, the explanations of why it looks where it does (as of `attn why`), one of
-    the strongest link of each token; a note tells how many bytes they take. Empty without heads. Raises as `attn why`,
-    and for heads that are not there."""
+    """For each of these heads, such as L5H11, the explanations of why it looks where it does (as of
+    `attn why`), one of the strongest link of each token; a note tells how many bytes they take.
+    Empty without heads. Raises as `attn why`, and for heads that are not there."""
     if not heads:
         return []
     from attncli.cli.progress import progress
@@ -461,7 +565,12 @@ def page_reasons(
     memory = request.memory_limit(compute).bytes
     with progress(environment, "taking scores apart") as on_progress:
         documents = why_links(
-            model, text.text, request.tokens_of(model, text), pairs, memory=memory, progress=on_progress
+            model,
+            text.text,
+            request.tokens_of(model, text),
+            pairs,
+            memory=memory,
+            progress=on_progress,
         )
     environment.note(
         message(
@@ -485,14 +594,23 @@ def write_document_page(
 ) -> None:
     """Write the page of what a document says of a text, with every head of its run to look at.
 
-    alone: whether the page tells of nothing but what the document holds. reasons: why heads look where they do.
+    alone: whether the page tells of nothing but what the document holds. reasons: why heads look
+    where they do.
     """
     from attncli.draw.page import any_page
     from attncli.measure.run_record import run_record
 
-    record = None if alone else run_record(model, text.text, request.tokens_of(model, text))
+    if alone:
+        record = None
+    else:
+        record = run_record(model, text.text, request.tokens_of(model, text))
     pieces = any_page(
-        document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET, reasons=reasons
+        document,
+        record=record,
+        lang=lang,
+        budget=page_options.budget,
+        option=PAGE_BUDGET,
+        reasons=reasons,
     )
     write_page(page_options, pieces)
 
@@ -510,15 +628,22 @@ def write_run_page(
 ) -> None:
     """Write the page of one run, with what its document answers, to the file that `--html` names.
 
-    title: "" for the text. start: what is shown first, as of `Page`. reasons: why heads look where they do. bands:
-    runs of tokens with a name; None for the document's regions.
+    title: "" for the text. start: what is shown first, as of `Page`. reasons: why heads look where
+    they do. bands: runs of tokens with a name; None for the document's regions.
     """
     from attncli.draw.page import Page, answer_of, bands_of, page_bytes
 
     content = Page(
-        title or record.text, [record], start=start or {}, lang=lang, budget=page_options.budget, option=PAGE_BUDGET,
-        why=reasons, answer=answer_of(document), bands=bands_of(document) if bands is None else bands,
-    )  # fmt: skip
+        title or record.text,
+        [record],
+        start=start or {},
+        lang=lang,
+        budget=page_options.budget,
+        option=PAGE_BUDGET,
+        why=reasons,
+        answer=answer_of(document),
+        bands=bands_of(document) if bands is None else bands,
+    )
     write_page(page_options, page_bytes(content))
 
 
@@ -550,4 +675,8 @@ def browse_page(environment: Environment, page: PageOptions) -> None:
 
     assert page.html is not None
     if not webbrowser.open(page.html.absolute().as_uri()):
-        environment.note(message("no browser could be opened; the page is {absolute}", absolute=page.html.absolute()))
+        environment.note(
+            message(
+                "no browser could be opened; the page is {absolute}", absolute=page.html.absolute()
+            )
+        )

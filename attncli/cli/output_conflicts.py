@@ -1,5 +1,7 @@
-"""Which output options do not go together: two files in one place, an output in place of what is read, looks where
-nothing is drawn, rows that are cut and shown whole. Nothing that is asked for is dropped without a word."""
+"""Which output options do not go together: two files in one place, an output in place of what is
+read, looks where nothing is drawn, rows that are cut and shown whole. Nothing that is asked for is
+dropped without a word.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,14 @@ SPECS = (".npy", ".npz", ".json", ".csv", ".tsv", ".safetensors", ".pt", ".pth")
 """How a file's name ends where words of another meaning may stand in its place."""
 
 
-def refuse_beside(environment: Environment, option: str, names: Collection[str], *, subject: About = RUN) -> None:
-    """Raise UsageError for options on the command line that do not go with `option`, which makes a document of another
-    kind, such as `--generate`.
+def refuse_beside(
+    environment: Environment, option: str, names: Collection[str], *, subject: About = RUN
+) -> None:
+    """Raise UsageError for options on the command line that do not go with `option`, which makes a
+    document of another kind, such as `--generate`.
 
-    names: of the parameters that go with it. subject: only options that are about one of these are refused.
+    names: of the parameters that go with it. subject: only options that are about one of these are
+    refused.
     """
     out_of_place = [
         environment.spellings[name]
@@ -40,37 +45,62 @@ def refuse_beside(environment: Environment, option: str, names: Collection[str],
         if about & subject and name in environment.explicit_options and name not in names
     ]
     if out_of_place:
-        what = message("{out_of_place} does not go with {option}", out_of_place=" ".join(out_of_place), option=option)
+        what = message(
+            "{out_of_place} does not go with {option}",
+            out_of_place=" ".join(out_of_place),
+            option=option,
+        )
         raise UsageError(what, expected="one or the other")
 
 
 def refuse_contradictions(options: OutputOptions, environment: Environment, *, files: bool) -> None:
-    """Raise UsageError for options on the command line that have no effect on the chosen form of the answer, such as
-    options of the screen beside `--json`. Values of variables and settings without effect are not refused.
+    """Raise UsageError for options on the command line that have no effect on the chosen form of
+    the answer, such as options of the screen beside `--json`. Values of variables and settings
+    without effect are not refused.
 
     files: whether anything besides standard output is written, which the options may be about.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
     formats += ["--csv -"] * options.is_table
     if len(formats) > 1:
-        raise UsageError("{formats} contradict each other", expected="one of them", formats=listing(formats, " and "))
+        raise UsageError(
+            "{formats} contradict each other",
+            expected="one of them",
+            formats=listing(formats, " and "),
+        )
     if formats and options.svg is None:
-        for option in environment.options_without(About.PLAIN if options.plain or options.is_table else About.JSON):
-            what = message("{option} is about the screen, and {format} draws none", option=option, format=formats[0])
+        for option in environment.options_without(
+            About.PLAIN if options.plain or options.is_table else About.JSON
+        ):
+            what = message(
+                "{option} is about the screen, and {format} draws none",
+                option=option,
+                format=formats[0],
+            )
             raise UsageError(what, expected="one or the other")
         if options.color == "always" and "color" in environment.explicit_options:
             raise UsageError(
-                "--color always does not go with {format}", expected="no colour, or a screen", format=formats[0]
+                "--color always does not go with {format}",
+                expected="no colour, or a screen",
+                format=formats[0],
             )
     elif not formats and not files and options.svg is None:
-        cut = environment.options_without(About.BRIEF, besides=About.SCREEN) if options.brief else ()
+        cut = (
+            (environment.options_without(About.BRIEF, besides=About.SCREEN))
+            if (options.brief)
+            else (())
+        )
         for option in cut:
             raise UsageError(
-                "{option} is about the tables, and --brief shows none", expected="one or the other", option=option
+                "{option} is about the tables, and --brief shows none",
+                expected="one or the other",
+                option=option,
             )
         ranked = "top" in environment.explicit_options and environment.subjects["top"] == SCREEN
         if options.full and ranked:
-            raise UsageError("--full shows every row, and --top only the first", expected="one or the other")
+            raise UsageError(
+                "--full shows every row, and --top only the first", expected="one or the other"
+            )
     if not formats:
         for option in environment.options_without(About.SCREEN | About.BRIEF):
             raise UsageError(
@@ -80,40 +110,56 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
             )
 
 
-def check_files(options: OutputOptions, environment: Environment, output_files: Mapping[str, Path | None]) -> None:
-    """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
+def check_files(
+    options: OutputOptions, environment: Environment, output_files: Mapping[str, Path | None]
+) -> None:
+    """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where
+    one cannot be
     written. output_files: those of the command's own options, by the option."""
     from attncli.inputs.files import check_writable, place_of
 
-    files = {"--output": options.file, "--figure": options.svg, "--csv": options.table, **output_files}
+    files = {
+        "--output": options.file,
+        "--figure": options.svg,
+        "--csv": options.table,
+        **output_files,
+    }
     name_of_file: dict[str, str] = {}
     for name, path in files.items():
         if path is None:
             continue
         if str(path) == "-":
             raise UsageError(
-                "{name} names no file", where="-", expected="a file; --output - is standard output", name=name
+                "{name} names no file",
+                where="-",
+                expected="a file; --output - is standard output",
+                name=name,
             )
         first_name = name_of_file.setdefault(place_of(path), name)
         if first_name == name and options.file is None and environment.writes_to(path):
             first_name = message("standard output")
         if first_name != name:
-            what = message("{first_name} and {name} are the same file", first_name=first_name, name=name)
+            what = message(
+                "{first_name} and {name} are the same file", first_name=first_name, name=name
+            )
             raise UsageError(what, where=str(path), expected="a file for each")
         check_writable(path)
 
 
-def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environment: Environment) -> None:
-    """Raise UsageError where a command line names one file to be read and to be written: the answer would take its
-    place. Nothing is opened.
+def check_inputs(
+    parameters: Sequence[Any], values: Mapping[str, Any], environment: Environment
+) -> None:
+    """Raise UsageError where a command line names one file to be read and to be written: the answer
+    would take its place. Nothing is opened.
 
-    Parameters are known by what they declare: those of the group Output with a FILE, and a NEW file, are written; all
-    others that name a FILE, a PATH, a folder or a CORPUS are read.
+    Parameters are known by what they declare: those of the group Output with a FILE, and a NEW
+    file, are written; all others that name a FILE, a PATH, a folder or a CORPUS are read.
 
     Args:
         parameters: The command's, as Typer has them.
         values: What was given for each, by name.
-        environment: Its settings may name a model, and are themselves a file; its standard input may be one.
+        environment: Its settings may name a model, and are themselves a file; its standard input
+            may be one.
     """
     from attncli.inputs.files import place_of
 
@@ -128,9 +174,11 @@ def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environme
     for parameter in parameters:
         if _is_output(parameter) or not (metavar := parameter.metavar):
             continue
-        value, source = values.get(parameter.name), _parameter_name(parameter)
+        value = values.get(parameter.name)
+        source = _parameter_name(parameter)
         if value is None and parameter.name == "model" and "model" in environment.settings:
-            value, source = environment.settings["model"].value, environment.settings["model"].origin
+            value = environment.settings["model"].value
+            source = environment.settings["model"].origin
         for word in value if isinstance(value, list | tuple) else [value]:
             for name, path, place in outputs:
                 if word is not None and _reads_file(metavar, word, path, place, environment):
@@ -150,13 +198,18 @@ def _is_output(parameter: Any) -> bool:
 
 
 def _files_of_output(parameter: Any, path: Path) -> list[Path]:
-    """The files that an output would replace; of a folder those that hold a scan's plan and numbers, or a model.
+    """The files that an output would replace; of a folder those that hold a scan's plan and
+    numbers, or a model.
 
-    A terminal or a pipe loses nothing. A file that is not there yet loses nothing either, but in a scan's folder it
-    would be taken for the scan's own.
+    A terminal or a pipe loses nothing. A file that is not there yet loses nothing either, but in a
+    scan's folder it would be taken for the scan's own.
     """
     if parameter.metavar == "DIR":
-        names = SCAN_FILES if parameter.name == "out" else ("model.safetensors", "config.json", "tokenizer.json")
+        names = (
+            (SCAN_FILES)
+            if (parameter.name == "out")
+            else (("model.safetensors", "config.json", "tokenizer.json"))
+        )
         return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
     is_new = path.name.startswith(SCAN_FILES) and not os.path.lexists(path)
     return [path] if str(path) != "-" and (is_new or os.path.isfile(path)) else []  # noqa: PTH113 - which never fails
@@ -165,17 +218,22 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
 def _parameter_name(parameter: Any) -> str:
     """What a parameter is called on a command line."""
     is_option = parameter.param_type_name == "option"
-    return str(parameter.opts[0] if is_option else parameter.metavar.strip("[].").removesuffix("]..."))
+    return str(
+        parameter.opts[0] if is_option else parameter.metavar.strip("[].").removesuffix("]...")
+    )
 
 
 def _refuse_replacement(output: str, source: str, path: Path) -> None:
-    """Raise UsageError: the answer would take the place of what is read. output, source: what names either."""
+    """Raise UsageError: the answer would take the place of what is read. output, source: what names
+    either.
+    """
     what = message("{output} would replace what {source} reads", output=output, source=source)
     raise UsageError(what, where=str(path), expected="another file for the answer")
 
 
 def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
-    """Whether the value `word` of a parameter, whose metavar tells what it may name, is read from the file of an
+    """Whether the value `word` of a parameter, whose metavar tells what it may name, is read from
+    the file of an
     output. path: that file; place: its `place_of`, the same for all spellings."""
     kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
     if str(word) == "-":
@@ -189,11 +247,16 @@ def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: En
     names = [str(word)]
     if "DIR" in kinds and (folder := _folder_of_model(str(word), environment)):
         names.append(folder)
-    return any(place in _places_of_word(name, certain=kinds == {"FILE"}, folder_alone="DIR" in kinds) for name in names)
+    return any(
+        place in _places_of_word(name, certain=kinds == {"FILE"}, folder_alone="DIR" in kinds)
+        for name in names
+    )
 
 
 def _folder_of_model(name: str, environment: Environment) -> str:
-    """The folder that the name of a model is read from, of a package or in the hub's cache; "" where there is none."""
+    """The folder that the name of a model is read from, of a package or in the hub's cache; ""
+    where there is none.
+    """
     from attncli.models.aliases import local_folder
 
     with suppress(AttnError, OSError, ValueError):  # told by who reads it
@@ -202,16 +265,21 @@ def _folder_of_model(name: str, environment: Environment) -> str:
 
 
 def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
-    """The files that a word may name, each as its `place_of` (the same for all spellings): the file itself, a model's
-    files in a folder, and those of masks that `&` joins.
+    """The files that a word may name, each as its `place_of` (the same for all spellings): the file
+    itself, a model's files in a folder, and those of masks that `&` joins.
 
     certain: whether it is always a file's name. folder_alone: whether it names folders only.
     """
     from attncli.inputs.files import place_of
 
-    for part in (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&")))):
+    for part in (
+        (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&"))))
+    ):
         try:
-            entries = sorted(Path(part).iterdir()) if Path(part).is_dir() else []
+            if Path(part).is_dir():
+                entries = sorted(Path(part).iterdir())
+            else:
+                entries = []
         except (OSError, ValueError):  # a text may be no possible name at all
             continue
         yield from (place_of(entry) for entry in entries if entry.name.endswith(MODEL_FILES))
@@ -239,7 +307,9 @@ def _is_in_scan(folder: Path, place: str) -> bool:
     from attncli.inputs.files import place_of
 
     root = Path(place_of(folder))
-    return Path(place).is_relative_to(root) and Path(place).relative_to(root).as_posix().startswith(SCAN_FILES)
+    return Path(place).is_relative_to(root) and Path(place).relative_to(root).as_posix().startswith(
+        SCAN_FILES
+    )
 
 
 def _is_of_corpus(word: str, place: str) -> bool:

@@ -1,5 +1,5 @@
-"""How far a long run has come, what it took, and the wait between two steps: all that a person at a terminal is shown
-while a command runs.
+"""How far a long run has come, what it took, and the wait between two steps: all that a person at a
+terminal is shown while a command runs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ LONG_TEXT = 500_000
 def progress(
     environment: Environment, what: str | Callable[[], str], *, layers: bool = False
 ) -> Iterator[Callable[[float], None]]:
-    """Context manager that yields a function to call with the share of the work that is done, 0 to 1: it shows a bar
-    with the time left on standard error, which goes at the end.
+    """Context manager that yields a function to call with the share of the work that is done, 0 to
+    1: it shows a bar with the time left on standard error, which goes at the end.
 
-    Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a function where it
+    Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a
+    function where it
     changes on the way. layers: whether the work is one run, whose layers tell how far it is.
     """
     start_time = time.monotonic()
@@ -50,13 +51,16 @@ def progress(
         from attncli.draw.safe import safe
         from attncli.language import translate
 
-        label = safe(translate(what if isinstance(what, str) else what(), environment.notice_language))
+        label = safe(
+            translate(what if isinstance(what, str) else what(), environment.notice_language)
+        )
         if not bars:
             bars.append(_start_bar(environment, label, start_time))
         bars[0].update(bars[0].task_ids[0], completed=share, description=label)
 
     callback = report if is_watched(environment) else silent
-    before, environment.layers = environment.layers, callback if layers else silent
+    before = environment.layers
+    environment.layers = callback if layers else silent
     try:
         yield callback
     finally:
@@ -76,8 +80,8 @@ def is_watched(environment: Environment) -> bool:
 
 @contextmanager
 def downloads(environment: Environment) -> Iterator[Watch | None]:
-    """Context manager that yields a function for a download to call with a file and the share of it that is there, 0 to
-    1; None where nobody looks."""
+    """Context manager that yields a function for a download to call with a file and the share of it
+    that is there, 0 to 1; None where nobody looks."""
     if not is_watched(environment):
         yield None
         return
@@ -95,8 +99,8 @@ def downloads(environment: Environment) -> Iterator[Watch | None]:
 
 
 def layers_told(environment: Environment, model: Model) -> Model:
-    """The model with progress shown while its layers are read: in the bar of the work under way, else in a bar of its
-    own. The model itself where nobody looks."""
+    """The model with progress shown while its layers are read: in the bar of the work under way,
+    else in a bar of its own. The model itself where nobody looks."""
     if not is_watched(environment):
         return model
     from msgspec.structs import replace
@@ -106,7 +110,9 @@ def layers_told(environment: Environment, model: Model) -> Model:
     stack = ExitStack()
 
     def report(share: float) -> None:
-        """Tell the share of layers read to the work that is watched; where none is, show a bar until all are."""
+        """Tell the share of layers read to the work that is watched; where none is, show a bar
+        until all are.
+        """
         if environment.layers is None and share < 1:
             environment.endings.push(stack)
             stack.enter_context(progress(environment, "reading the layers", layers=True))
@@ -115,20 +121,38 @@ def layers_told(environment: Environment, model: Model) -> Model:
         if share == 1:
             stack.close()
 
-    encoder_layers = None if model.decoder_store is None else ProgressStore(model.decoder_store, report)
+    if model.decoder_store is None:
+        encoder_layers = None
+    else:
+        encoder_layers = ProgressStore(model.decoder_store, report)
     return replace(model, store=ProgressStore(model.store, report), decoder_store=encoder_layers)
 
 
 def _start_bar(environment: Environment, label: str, start_time: float) -> Progress:
-    """A progress bar that disappears when it ends: the share done and the time left, counted from `start_time`."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    """A progress bar that disappears when it ends: the share done and the time left, counted from
+    `start_time`.
+    """
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     from attncli.draw.lines import console
     from attncli.draw.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
-    screen = console(View(width=environment.columns, color=not plain, colors="256"), environment.stderr)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    screen = console(
+        View(width=environment.columns, color=not plain, colors="256"), environment.stderr
+    )
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
     bar.add_task(label, total=1.0)
     bar.tasks[0].start_time = start_time
@@ -137,12 +161,17 @@ def _start_bar(environment: Environment, label: str, start_time: float) -> Progr
 
 
 def foretell_waiting(environment: Environment, file: Path | None) -> None:
-    """Note that the command waits for texts from a named pipe, where the file is one; nothing for any other file."""
+    """Note that the command waits for texts from a named pipe, where the file is one; nothing for
+    any other file.
+    """
     from attncli.inputs.files import opening_waits
 
     if file is not None and opening_waits(file):
         environment.note(
-            message("{file} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting", file=file)
+            message(
+                "{file} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting",
+                file=file,
+            )
         )
 
 
@@ -150,26 +179,39 @@ def foretell_text(environment: Environment, characters: int) -> None:
     """Note at once that a text is long, before it is cut into tokens; nothing for a short one."""
     if characters >= LONG_TEXT:
         environment.note(
-            message("{characters:,} characters of text; they are cut into tokens first", characters=characters)
+            message(
+                "{characters:,} characters of text; they are cut into tokens first",
+                characters=characters,
+            )
         )
 
 
 def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
-    """Say what long work will cost before it starts. seconds: estimated. hint: what would take less."""
+    """Say what long work will cost before it starts. seconds: estimated. hint: what would take
+    less.
+    """
     if seconds >= LONG_WORK:
         from attncli.models.estimate import duration_words
 
-        tokens_2, duration = tokens * tokens, duration_words(seconds)
-        pairs = message("{tokens:,} tokens are {tokens_2:,} pairs for each head", tokens=tokens, tokens_2=tokens_2)
+        tokens_2 = tokens * tokens
+        duration = duration_words(seconds)
+        pairs = message(
+            "{tokens:,} tokens are {tokens_2:,} pairs for each head",
+            tokens=tokens,
+            tokens_2=tokens_2,
+        )
         cost = {"pairs": pairs, "seconds": duration, "suggestion": hint}
-        environment.note(message("{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it", **cost))
+        environment.note(
+            message("{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it", **cost)
+        )
 
 
 # What a command took: in documents, and for `--verbose`.
 
 
 def effort(models: Sequence[Model], start_time: float) -> str:
-    """One line on what a command took: bytes of weights read or drawn at random, backend, peak memory and seconds.
+    """One line on what a command took: bytes of weights read or drawn at random, backend, peak
+    memory and seconds.
     start_time: of `perf_counter`, when the command began."""
     from attncli.draw.numbers import size_words
     from attncli.models.estimate import peak_memory
@@ -178,7 +220,9 @@ def effort(models: Sequence[Model], start_time: float) -> str:
     for model in models:
         untrained = model.identity.source in ("seeded", "random")
         size = size_words(model.store.bytes_read())
-        parts.append(message("{size} of weights drawn" if untrained else "{size} of weights read", size=size))
+        parts.append(
+            message("{size} of weights drawn" if untrained else "{size} of weights read", size=size)
+        )
         parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
     peak = peak_memory()
     if peak is not None:
@@ -193,8 +237,8 @@ QUITTING_KEYS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 
 
 def wait_for_key(question: str, view: View, environment: Environment) -> bool:
-    """Ask a question at the terminal, wait for a key and wipe the question; returns whether the key is one that
-    quits."""
+    """Ask a question at the terminal, wait for a key and wipe the question; returns whether the key
+    is one that quits."""
     from attncli.draw.lines import as_text, remark
     from attncli.language import say
 

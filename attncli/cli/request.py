@@ -1,4 +1,6 @@
-"""From options to what they ask for: texts, tokens, a mask, a model, a selection of layers and heads."""
+"""From options to what they ask for: texts, tokens, a mask, a model, a selection of layers and
+heads.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,17 @@ MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
 
 def texts(
-    environment: Environment, options: TextOptions, *, single: bool = False, tokenizer: Tokenizer | None = None
+    environment: Environment,
+    options: TextOptions,
+    *,
+    single: bool = False,
+    tokenizer: Tokenizer | None = None,
 ) -> Iterator[Text]:
-    """Yield the texts that the arguments, a file, standard input or `--chat` give; a note says when the built-in sample
-    stands in for none.
+    """Yield the texts that the arguments, a file, standard input or `--chat` give; a note says when
+    the built-in sample stands in for none.
 
-    single: raises UsageError for several. tokenizer: whose chat template is used; None for that of the model that was
-    loaded last.
+    single: raises UsageError for several. tokenizer: whose chat template is used; None for that of
+    the model that was loaded last.
     """
     if single:
         yield one_text(environment, options)
@@ -88,28 +94,41 @@ def refuse_without_chat(environment: Environment, options: TextOptions | ChatOpt
 def texts_and_chats(
     environment: Environment, arguments: Sequence[str | None], options: ChatOptions
 ) -> list[Text | Chat]:
-    """The two texts of a command: those of its arguments, then the chats, which stay messages until `text_of` writes
-    them with a model's chat template."""
+    """The two texts of a command: those of its arguments, then the chats, which stay messages until
+    `text_of` writes them with a model's chat template."""
     refuse_without_chat(environment, options)
-    sources = [one_text(environment, TextOptions(text=text)) for text in arguments if text is not None]
+    sources = [
+        one_text(environment, TextOptions(text=text)) for text in arguments if text is not None
+    ]
     return [*sources, *(read_chat(environment, file) for file in options.chat or ())]
 
 
-def text_of(environment: Environment, options: ChatOptions, source: Text | Chat, model: Model) -> Text:
+def text_of(
+    environment: Environment, options: ChatOptions, source: Text | Chat, model: Model
+) -> Text:
     """A text as it is, and a chat as the model's template writes it."""
     from attncli.inputs.token import Text
 
-    return source if isinstance(source, Text) else write_chat(environment, options, source, model.tokenizer)
+    if isinstance(source, Text):
+        return source
+    return write_chat(environment, options, source, model.tokenizer)
 
 
-def _chat_text(environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None) -> Text:
+def _chat_text(
+    environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None
+) -> Text:
     """The chat that `--chat` names, in the words of its model's template."""
     for option, value in (("TEXT", options.text), ("--file", options.file), ("--ids", options.ids)):
         if value is not None:
-            what = message("more than one text is given: {sources}", sources=listing((option, "--chat"), " and "))
+            what = message(
+                "more than one text is given: {sources}",
+                sources=listing((option, "--chat"), " and "),
+            )
             raise UsageError(what, expected="one of TEXT, --file, --ids, --chat")
     if options.lines:
-        raise UsageError("--lines takes texts apart, and --chat gives one", expected="one or the other")
+        raise UsageError(
+            "--lines takes texts apart, and --chat gives one", expected="one or the other"
+        )
     if tokenizer is None:
         tokenizer = environment.models[-1].tokenizer
     return write_chat(environment, options, read_chat(environment, file), tokenizer)
@@ -122,19 +141,25 @@ def read_chat(environment: Environment, file: Path) -> Chat:
     from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT
 
     if (is_stream := str(file) == "-") and environment.stdin is None:
-        raise InputError("there is no chat: standard input is closed", expected="--chat FILE, or a pipe")
+        raise InputError(
+            "there is no chat: standard input is closed", expected="--chat FILE, or a pipe"
+        )
     if is_stream:
         raw = environment.stdin.read(TEXT_LIMIT + 1)
     else:
         raw = read_regular(file, what=message("a chat"), limit=TEXT_LIMIT)
     if len(raw) > TEXT_LIMIT:
-        raise LimitError("this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT)
+        raise LimitError(
+            "this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT
+        )
     return parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
 
 
-def write_chat(environment: Environment, options: TextOptions | ChatOptions, chat: Chat, tokenizer: Tokenizer) -> Text:
-    """A chat as one text, written out by a chat template: the tokenizer's, or that of the options. Notes say what of it
-    is read otherwise than it stands. Raises as `inputs.chat.render`."""
+def write_chat(
+    environment: Environment, options: TextOptions | ChatOptions, chat: Chat, tokenizer: Tokenizer
+) -> Text:
+    """A chat as one text, written out by a chat template: the tokenizer's, or that of the options.
+    Notes say what of it is read otherwise than it stands. Raises as `inputs.chat.render`."""
     from attncli.inputs.chat import control_tokens, read_template, render
     from attncli.inputs.token import Text
 
@@ -144,7 +169,10 @@ def write_chat(environment: Environment, options: TextOptions | ChatOptions, cha
     if rendered.unplaced:
         names = listing(rendered.unplaced)
         environment.note(
-            message("the template changes what {names} say, so that their tokens have no region", names=names)
+            message(
+                "the template changes what {names} say, so that their tokens have no region",
+                names=names,
+            )
         )
     if rendered.quoted:
         environment.note(
@@ -158,15 +186,20 @@ def write_chat(environment: Environment, options: TextOptions | ChatOptions, cha
     return Text(rendered.text, chat.where, chat=rendered)
 
 
-def regions_of(environment: Environment, options: RegionOptions, text: Text, tokens: Sequence[Token]) -> list[Region]:
-    """The regions (named sets of tokens) of a text: those that options name, and the messages of a chat; none where
-    there are neither.
+def regions_of(
+    environment: Environment, options: RegionOptions, text: Text, tokens: Sequence[Token]
+) -> list[Region]:
+    """The regions (named sets of tokens) of a text: those that options name, and the messages of a
+    chat; none where there are neither.
 
     Raises as `inputs.regions.find_regions`.
     """
     from attncli.inputs.regions import find_regions, parse_region, read_regions
 
-    rules = [] if options.regions is None else read_regions(options.regions)
+    if options.regions is None:
+        rules = []
+    else:
+        rules = read_regions(options.regions)
     rules += [parse_region(rule) for rule in options.region or ()]
     if not rules and text.chat is None:
         return []
@@ -174,13 +207,16 @@ def regions_of(environment: Environment, options: RegionOptions, text: Text, tok
 
 
 def _offer_whitespace(environment: Environment, text: Text) -> None:
-    """Note that `--tokenizer whitespace` keeps words, for a text that has blanks between words of a script written
-    without."""
+    """Note that `--tokenizer whitespace` keeps words, for a text that has blanks between words of a
+    script written without."""
     from attncli.inputs.tokenize import set_apart
 
     if not text.text.isascii() and set_apart(text.text):
         environment.note(
-            message("each character is a token; --tokenizer whitespace keeps the words that blanks set apart")
+            message(
+                "each character is a token; --tokenizer whitespace keeps the words that blanks set"
+                " apart"
+            )
         )
 
 
@@ -192,14 +228,20 @@ def one_text(environment: Environment, options: TextOptions) -> Text:
         raise UsageError(
             "--lines gave more than one text, and this takes one",
             expected="one text",
-            hint="--ndjson in place of --json: one document a line" if "json" in environment.explicit_options else "",
+            hint=(
+                "--ndjson in place of --json: one document a line"
+                if "json" in environment.explicit_options
+                else ""
+            ),
         )
     return first
 
 
 @contextmanager
 def errors_located_in(text: Text) -> Iterator[None]:
-    """Context manager in which errors that name no place get the line or file that the text came from."""
+    """Context manager in which errors that name no place get the line or file that the text came
+    from.
+    """
     try:
         yield
     except AttnError as error:
@@ -219,11 +261,14 @@ def encode_text(tokenizer: Tokenizer, text: Text) -> list[Token]:
         from attncli.inputs.chat import encode_chat
 
         return encode_chat(tokenizer, text.chat)
-    return tokenizer.encode(text.text) if text.ids is None else tokenizer.ids_to_tokens(text.ids)
+    if text.ids is None:
+        return tokenizer.encode(text.text)
+    return tokenizer.ids_to_tokens(text.ids)
 
 
 def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
-    """The layers or heads that `--layer` or `--head` name: "5", "0,3", "2-5"; `EVERY` where it is not given.
+    """The layers or heads that `--layer` or `--head` name: "5", "0,3", "2-5"; `EVERY` where it is
+    not given.
 
     Raises UsageError for what is no number or range, InputError for one that does not exist.
     """
@@ -232,7 +277,8 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     chosen_numbers: set[int] = set()
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
-        low, high = parse_whole_number(first), parse_whole_number(last) if dash else parse_whole_number(first)
+        low = parse_whole_number(first)
+        high = parse_whole_number(last) if dash else parse_whole_number(first)
         if low is None or high is None:
             raise UsageError(
                 "--{what} {part} is no number or range",
@@ -248,7 +294,12 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
             )
         if low > high:
             expected = message("--{what} {last}-{first}", what=what, last=last, first=first)
-            raise UsageError("--{what} {part} runs backwards", expected=expected, what=what, part=repr(part.strip()))
+            raise UsageError(
+                "--{what} {part} runs backwards",
+                expected=expected,
+                what=what,
+                part=repr(part.strip()),
+            )
         chosen_numbers.update(range(low, high + 1))
     return sorted(chosen_numbers)
 
@@ -258,16 +309,20 @@ def _numbers_there_are(what: str, count: int) -> str:
     if count == 1:
         return message("0, the only layer" if what == "layer" else "0, the only head")
     return message(
-        "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}"
-        if what == "layer"
-        else "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}",
+        (
+            "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}"
+            if what == "layer"
+            else "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}"
+        ),
         last=count - 1,
         count=count,
     )
 
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
-    """The intersection of the masks that `--mask` names; files hold 0 or false where a key is hidden."""
+    """The intersection of the masks that `--mask` names; files hold 0 or false where a key is
+    hidden.
+    """
     from attncli.mechanism.mask import MatrixMask, intersection, parse_mask
 
     parts: list[Mask] = []
@@ -282,7 +337,9 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     return intersection(*parts)
 
 
-def model(environment: Environment, setup: RunSetup, *, tokenizer: str | None = None, heads: int = 1) -> Model:
+def model(
+    environment: Environment, setup: RunSetup, *, tokenizer: str | None = None, heads: int = 1
+) -> Model:
     """The model that the options describe: a checkpoint, a weight file, or seeded weights.
 
     heads: how many heads seeded weights have where `--num-heads` does not say.
@@ -291,7 +348,9 @@ def model(environment: Environment, setup: RunSetup, *, tokenizer: str | None = 
     name = model_name(environment, setup, tokenizer)
     if name is None and (needless := environment.options_about(setup.model, About.CHECKPOINT)):
         raise UsageError(
-            "{option} is about a checkpoint, and there is none", expected="--model NAME as well", option=needless[0]
+            "{option} is about a checkpoint, and there is none",
+            expected="--model NAME as well",
+            option=needless[0],
         )
     if name is not None:
         from attncli.cli.model_option import checkpoint
@@ -314,26 +373,34 @@ def model(environment: Environment, setup: RunSetup, *, tokenizer: str | None = 
 
 
 def model_name(environment: Environment, setup: RunSetup, tokenizer: str | None) -> str | None:
-    """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no checkpoint takes; None
-    for none.
+    """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no
+    checkpoint takes; None for none.
 
-    tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model` beside `--tokenizer`.
+    tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model`
+    beside `--tokenizer`.
     """
     if (name := setup.model.model) is not None:
         if not name:
             raise UsageError(
-                "--model names nothing", expected="a folder, a hub id or an alias", hint="attn models list"
+                "--model names nothing",
+                expected="a folder, a hub id or an alias",
+                hint="attn models list",
             )
         if tokenizer is not None:
-            raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
+            raise UsageError(
+                "--tokenizer does not go with --model", expected="the checkpoint's own tokenizer"
+            )
         return name
     from attncli.cli.model_option import default_checkpoint
 
     return default_checkpoint(environment, setup, tokenizer)
 
 
-def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:
-    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error.
+def seed_of(
+    options: ModelOptions, environment: Environment
+) -> tuple[int, Literal["seeded", "random"]]:
+    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard
+    error.
 
     Raises UsageError for what is no whole number.
     """
@@ -342,7 +409,11 @@ def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Liter
         from attncli.arrays.numpy_backend import draw_seed
 
         drawn_seed = draw_seed()
-        environment.note(message("seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})", drawn_seed=drawn_seed))
+        environment.note(
+            message(
+                "seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})", drawn_seed=drawn_seed
+            )
+        )
         return drawn_seed, "random"
     seed = parse_whole_number(text, LARGEST_SEED)
     if seed is None:
@@ -361,8 +432,8 @@ def embeddings(options: ModelOptions) -> NDArray | None:
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
-    """The position of the token that a reference such as `cat` or `#3` names; notes say so when it occurs more than
-    once and none was chosen."""
+    """The position of the token that a reference such as `cat` or `#3` names; notes say so when it
+    occurs more than once and none was chosen."""
     from attncli.inputs.token import choose_token
 
     return choose_token(tokens, reference, environment.note)
@@ -389,9 +460,17 @@ def whole_numbers(text: str, option: str) -> list[int]:
 
 
 def refuse_run(
-    model: Model, count: int, run_request: RunRequest, compute: ComputeOptions, hint: str, *, rows: int | None = None
+    model: Model,
+    count: int,
+    run_request: RunRequest,
+    compute: ComputeOptions,
+    hint: str,
+    *,
+    rows: int | None = None,
 ) -> None:
-    """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time, None for all."""
+    """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time,
+    None for all.
+    """
     from attncli.features.run.compute import cost
 
     refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).peak, compute, hint)
@@ -400,12 +479,15 @@ def refuse_run(
 def refuse_cost(
     environment: Environment, compute: ComputeOptions, hint: str, expected: CostEstimate, count: int
 ) -> None:
-    """Raise LimitError for a run that takes too much memory; note before it starts how long one will take that takes
+    """Raise LimitError for a run that takes too much memory; note before it starts how long one
+    will take that takes
     long. hint: what takes less. expected: what it will take; count: tokens of the text."""
     from attncli.cli.progress import foretell_work
 
     refuse_memory(expected.peak, compute, hint)
-    foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
+    foretell_work(
+        environment, count, expected.seconds, message("a shorter text, --layer or --head")
+    )
 
 
 def memory_limit(compute: ComputeOptions) -> MemoryBudget:
@@ -418,7 +500,9 @@ def memory_limit(compute: ComputeOptions) -> MemoryBudget:
 
 
 def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
-    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process may still take."""
+    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process
+    may still take.
+    """
     limit = memory_limit(compute)
     if needed_bytes > limit.bytes:
         from attncli.draw.numbers import size_words
@@ -442,10 +526,12 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
     Args:
         spec: The model's.
         options: Those of the model.
-        most: Whether a head need only be in the attention that has the most; else each layer must have it.
+        most: Whether a head need only be in the attention that has the most; else each layer must
+            have it.
 
     Raises:
-        UsageError: For what is no number, range or name of a head, and where both options name layers.
+        UsageError: For what is no number, range or name of a head, and where both options name
+            layers.
         InputError: For a layer or head that is not there.
     """
     from attncli.features.effects.places import most_heads
@@ -454,24 +540,34 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
     words = comma_parts(options.head)
     if any(part[:1] in ("L", "l") for part in words):
         return HeadSelection(pairs=head_pairs(spec, words, options.layer))
-    count = most_heads(spec) if most else min(spec.blocks[layer].attention.heads for layer in spec.attending())
-    return HeadSelection(numbers(options.layer, "layer", len(spec.blocks)), numbers(options.head, "head", count))
+    if most:
+        count = most_heads(spec)
+    else:
+        count = min(spec.blocks[layer].attention.heads for layer in spec.attending())
+    return HeadSelection(
+        numbers(options.layer, "layer", len(spec.blocks)), numbers(options.head, "head", count)
+    )
 
 
 def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:
-    """Which layers, and which heads of each of them. Raises as `head_selection`, and for heads that differ by layer."""
+    """Which layers, and which heads of each of them. Raises as `head_selection`, and for heads that
+    differ by layer.
+    """
     return head_selection(model.spec, options, most=False).layers_and_heads()
 
 
 def comma_parts(values: Sequence[str] | None) -> list[str]:
-    """The parts, between commas, of all values of an option that may be repeated; [""] where it is not given."""
+    """The parts, between commas, of all values of an option that may be repeated; [""] where it is
+    not given.
+    """
     return [part.strip() for part in ",".join(values or ()).split(",")]
 
 
 def head_pairs(
     spec: Spec, words: Sequence[str], layers: Sequence[str] | None, *, option: str = "--head"
 ) -> list[tuple[int, int]]:
-    """The layer and the head, both from 0, of each name such as L5H11. option: what holds the names.
+    """The layer and the head, both from 0, of each name such as L5H11. option: what holds the
+    names.
 
     Raises UsageError beside `layers` and for names of no head, and as `head_selection`.
     """
@@ -487,8 +583,12 @@ def head_pairs(
             what = message("{option} {part} is no layer and head", option=option, part=repr(part))
             raise UsageError(what, expected="each with its layer: L5H11,L3H1")
         layer = _single_number(numbers([str(pair[0])], "layer", len(spec.blocks)))
-        spec.attending([layer])  # a layer that attends to nothing says so, and not how few heads it has
-        places.append((layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer])))))
+        spec.attending(
+            [layer]
+        )  # a layer that attends to nothing says so, and not how few heads it has
+        places.append(
+            (layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer]))))
+        )
     return places
 
 

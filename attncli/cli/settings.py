@@ -1,4 +1,5 @@
-"""What people would repeat on every command line: a small TOML file, and variables, which go before it.
+"""What people would repeat on every command line: a small TOML file, and variables, which go before
+it.
 
 model = "minilm"
 lang = "zh"
@@ -30,8 +31,8 @@ DECLARED: dict[str, type] = {
     "scale_colors": str,
     "palette": str,
 }
-"""What can be set, by the option's name, and the type of its value. The palette, for letters on a light or a dark
-ground, is what a terminal is, and no option."""
+"""What can be set, by the option's name, and the type of its value. The palette, for letters on a
+light or a dark ground, is what a terminal is, and no option."""
 
 LARGEST = 100_000
 """Bytes of a settings file."""
@@ -45,21 +46,24 @@ class Setting(Struct, frozen=True):
 
 
 def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
-    """Everything that is set, by the option's name; variables go before the file. Raises UsageError naming the variable
-    or the line of what cannot be."""
+    """Everything that is set, by the option's name; variables go before the file. Raises UsageError
+    naming the variable or the line of what cannot be."""
     file_values = _file_settings(variables)
     for name, kind in DECLARED.items():
         variable = f"ATTN_{name.upper()}"
         value = variables.get(variable, "")
         if value:
-            typed = _whole_or_text(value) if kind is int else value
+            if kind is int:
+                typed = _whole_or_text(value)
+            else:
+                typed = value
             file_values[name] = Setting(_checked_value(name, typed, variable), variable)
     return file_values
 
 
 def settings_file(variables: Mapping[str, str]) -> Path | None:
-    """The path of the settings file, which need not exist: `ATTN_CONFIG`, else in the platform's folder; None where
-    there is no home folder either."""
+    """The path of the settings file, which need not exist: `ATTN_CONFIG`, else in the platform's
+    folder; None where there is no home folder either."""
     if path := variables.get("ATTN_CONFIG"):
         return Path(path)
     home = variables.get("HOME") or variables.get("USERPROFILE")
@@ -74,7 +78,9 @@ def settings_file(variables: Mapping[str, str]) -> Path | None:
 
 
 def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
-    """What the settings file says, by the option's name; nothing where there is no file. Raises UsageError."""
+    """What the settings file says, by the option's name; nothing where there is no file. Raises
+    UsageError.
+    """
     path = settings_file(variables)
     try:
         if path is None or (not path.is_file() and not variables.get("ATTN_CONFIG")):
@@ -88,11 +94,17 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     except (OSError, ValueError) as error:
         reason = term(getattr(error, "strerror", None) or str(error))
         raise UsageError(
-            "cannot read the settings: {reason}", where=str(path), expected="a TOML file", reason=reason
+            "cannot read the settings: {reason}",
+            where=str(path),
+            expected="a TOML file",
+            reason=reason,
         ) from error
     if len(raw) > LARGEST:
         raise UsageError(
-            "the settings are longer than {largest:,} bytes", where=str(path), expected="a few lines", largest=LARGEST
+            "the settings are longer than {largest:,} bytes",
+            where=str(path),
+            expected="a few lines",
+            largest=LARGEST,
         )
     import tomllib
 
@@ -101,21 +113,34 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         where = re.search(r"at line (\d+)", str(error))
-        line = where[1] if where else "1"
+        if where:
+            line = where[1]
+        else:
+            line = "1"
         is_deep = isinstance(error, RecursionError)
         raise UsageError(
-            "the settings are nested too deeply"
-            if is_deep
-            else message("the settings are no TOML: {error}", error=str(error).partition(" (at")[0]),
+            (
+                "the settings are nested too deeply"
+                if is_deep
+                else message(
+                    "the settings are no TOML: {error}", error=str(error).partition(" (at")[0]
+                )
+            ),
             where=f"{path}:{line}",
             expected="key = value",
         ) from error
     values = {}
     for key, value in table.items():
-        name, where_set = key.replace("-", "_"), f"{path}:{_line_of_key(text, key)}"
+        name = key.replace("-", "_")
+        where_set = f"{path}:{_line_of_key(text, key)}"
         if name not in DECLARED:
             setting_names = listing(known_name.replace("_", "-") for known_name in DECLARED)
-            raise UsageError("the settings have no key {key}", where=where_set, expected=setting_names, key=repr(key))
+            raise UsageError(
+                "the settings have no key {key}",
+                where=where_set,
+                expected=setting_names,
+                key=repr(key),
+            )
         values[name] = Setting(_checked_value(name, value, where_set), where_set)
     return values
 
@@ -123,7 +148,9 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
 def _line_of_key(text: str, key: str) -> int:
     """The line that sets a key, from 1."""
     begins = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
-    return next((number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)), 1)
+    return next(
+        (number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)), 1
+    )
 
 
 def _whole_or_text(text: str) -> int | str:
@@ -135,8 +162,8 @@ def _whole_or_text(text: str) -> int | str:
 
 
 def _declaration(name: str) -> Any:
-    """The Typer option of this name, which checks a setting's value. All are declared in one file that takes 6 ms to
-    load, which is why this imports it."""
+    """The Typer option of this name, which checks a setting's value. All are declared in one file
+    that takes 6 ms to load, which is why this imports it."""
     from attncli.cli import declarations
     from attncli.cli.option import RUN, option
 
@@ -150,16 +177,25 @@ def _declaration(name: str) -> Any:
 
 
 def _checked_value(name: str, value: object, where: str) -> str | int:
-    """A value as the option of this name takes it. where: what set it. Raises UsageError for any other."""
+    """A value as the option of this name takes it. where: what set it. Raises UsageError for any
+    other.
+    """
     kind = DECLARED[name]
     if type(value) is not kind or value == "":
         expected = message("a whole number" if kind is int else "a word in quotes")
         raise UsageError(
-            "{name} is {value}", where=where, expected=expected, name=name.replace("_", "-"), value=repr(value)
+            "{name} is {value}",
+            where=where,
+            expected=expected,
+            name=name.replace("_", "-"),
+            value=repr(value),
         )
     declaration = _declaration(name)
     if declaration.callback is not None:
-        option_name = name if name == "palette" else f"--{name.replace('_', '-')}"
+        if name == "palette":
+            option_name = name
+        else:
+            option_name = f"--{name.replace('_', '-')}"
         try:
             declaration.callback(None, SimpleNamespace(opts=[option_name]), value)
         except UsageError as error:

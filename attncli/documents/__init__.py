@@ -1,22 +1,27 @@
-"""Every document that `attn` emits, each declared once: `features/<name>/document.py` holds `attn.<name>/1`.
+"""Every document that `attn` emits, each declared once: `features/<name>/document.py` holds
+`attn.<name>/1`.
 
-A document is a frozen msgspec Struct. From the one declaration come its JSON and its JSON Schema (`attn schema`), the
-check of files in `attn view` and `attn compare`, what screens and `--plain` read, and what Python callers get.
+A document is a frozen msgspec Struct. From the one declaration come its JSON and its JSON Schema
+(`attn schema`), the check of files in `attn view` and `attn compare`, what screens and `--plain`
+read, and what Python callers get.
 
 To add a document, say `attn.ablate/1`:
 
-1. `features/ablate/document.py`: `class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True)` with a
-   docstring, and a field for each member in the order of the JSON. `Header` brings text, tokens, model and attention;
-   a document without a text is a `Document`. A field's type says what it holds: `Annotated[Count, describe("…")]` a
-   number with its meaning, `Annotated[Numbers, axes("query", "key")]` an array with its axes,
-   `Annotated[Count, index_of("token")]` a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a
-   list as long as one. A member that may be absent is `Annotated[… | UnsetType, …] = UNSET`; one that may be null is
-   `… | None`. One whose JSON name is no name for Python is renamed by `field(name="…")`. Parts that several documents
-   share are in this file. `lengths` tells how long the axes are, `validation_errors` what else must hold between
-   members.
+1. `features/ablate/document.py`: `class AblateDocument(Header, tag="attn.ablate/1", frozen=True,
+   kw_only=True)` with a docstring, and a field for each member in the order of the JSON. `Header`
+   brings text, tokens, model and attention; a document without a text is a `Document`. A field's
+   type says what it holds: `Annotated[Count, describe("…")]` a number with its meaning,
+   `Annotated[Numbers, axes("query", "key")]` an array with its axes, `Annotated[Count,
+   index_of("token")]` a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a
+   list as long as one. A member that may be absent is `Annotated[… | UnsetType, …] = UNSET`; one
+   that may be null is `… | None`. One whose JSON name is no name for Python is renamed by
+   `field(name="…")`. Parts that several documents share are in this file. `lengths` tells how long
+   the axes are, `validation_errors` what else must hold between members.
 2. `NAMES` below: its name; `FOLDERS`, where another feature's folder holds it.
-3. `features/ablate/compute.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
-4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.view`, and `ablate_rows(document)` for `--plain`.
+3. `features/ablate/compute.py`: `ablate_document(…) -> AblateDocument`, the one place where it is
+  made.
+4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.view`, and `ablate_rows(document)` for
+  `--plain`.
 
 A test of the house fails where one of these is missing.
 """
@@ -53,8 +58,8 @@ BESIDE_COMPUTE = ("generate", "tokens", "weights", "models", "model", "verify")
 
 
 class Kinds(Mapping[str, Any]):
-    """The document classes by schema, such as `attn.run/1`, as a tuple: one, or several that their field `topic` tells
-    apart. Each is imported when it is first asked for."""
+    """The document classes by schema, such as `attn.run/1`, as a tuple: one, or several that their
+    field `topic` tells apart. Each is imported when it is first asked for."""
 
     def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
         name = name_of(schema)
@@ -86,7 +91,9 @@ def folder_of(name: str) -> str:
 
 def _schema_of(name: str) -> str:
     """The schema that a document's name stands for, such as `attn.run/1`."""
-    return f"attn.{name}" if name == "error" else f"attn.{name}/1"
+    if name == "error":
+        return f"attn.{name}"
+    return f"attn.{name}/1"
 
 
 def name_of(schema: str) -> str:
@@ -105,7 +112,9 @@ KINDS = Kinds()
 
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
-"""Numbers of any shape: nested lists in JSON, null for what is not finite; read again, float64 with NaN for null."""
+"""Numbers of any shape: nested lists in JSON, null for what is not finite; read again, float64 with
+NaN for null.
+"""
 MOST = 2**63 - 1
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Size = Annotated[int, Meta(ge=1, le=MOST)]
@@ -136,11 +145,12 @@ def describe(meaning: str) -> Meta:
 
 
 def axes(*names: str, meaning: str = "") -> Meta:
-    """The annotation of a field that names the axes of its array, or the axis that its list runs along.
+    """The annotation of a field that names the axes of its array, or the axis that its list runs
+    along.
 
     Args:
-        names: Of the axes in order, "" for one of any length. One name is one length in the whole document, checked in
-            what is read from a file.
+        names: Of the axes in order, "" for one of any length. One name is one length in the whole
+            document, checked in what is read from a file.
         meaning: What the numbers are.
 
     Returns:
@@ -151,7 +161,8 @@ def axes(*names: str, meaning: str = "") -> Meta:
 
 
 def index_of(axis: str, meaning: str = "") -> Meta:
-    """The annotation of a field that is an index on an axis: at least 0 and less than the axis is long.
+    """The annotation of a field that is an index on an axis: at least 0 and less than the axis is
+    long.
 
     Args:
         axis: The name of the axis.
@@ -171,7 +182,8 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
 
     def __repr__(self) -> str:
         """The type and its members in brief, `SHOWN` characters or little more."""
-        pieces, room = [], SHOWN
+        pieces = []
+        room = SHOWN
         for name, value in members(self):
             pieces.append(f"{name}={_short_repr(value)}")
             room -= len(pieces[-1]) + 2
@@ -181,12 +193,16 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
         return f"{type(self).__name__}({', '.join(pieces)})"
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what is wrong there."""
+        """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what
+        is wrong there.
+        """
         return iter(())
 
 
 class Document(Part, tag_field="schema", frozen=True, kw_only=True):
-    """What one command found: what JSON and every screen are made from. Its tag is the member `schema`."""
+    """What one command found: what JSON and every screen are made from. Its tag is the member
+    `schema`.
+    """
 
     version: Annotated[str, describe("The version of attn that wrote the document.")]
 
@@ -207,10 +223,11 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         return self._repr_mimebundle_().get("text/html")
 
     def rows(self) -> list[dict[str, Any]]:
-        """The document's table, as `--plain` and `--csv` write it: a dictionary for each row, by the column's name.
+        """The document's table, as `--plain` and `--csv` write it: a dictionary for each row, by
+        the column's name.
 
-        pandas.DataFrame(document.rows()) and polars.DataFrame(document.rows()) take it as it is. A document without
-        rows gives none. What is not known in a row is None.
+        pandas.DataFrame(document.rows()) and polars.DataFrame(document.rows()) take it as it is. A
+        document without rows gives none. What is not known in a row is None.
         """
         from attncli.mechanism.trace import views
 
@@ -247,8 +264,8 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         views().write_page(self, path, lang)
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long
-        as they are met first."""
+        """How long axes are, by name, or between what, as far as the document's own lists tell.
+        Other axes are as long as they are met first."""
         return {}
 
 
@@ -265,7 +282,8 @@ def tag_of(part: Part) -> str:
 
 
 def members(part: Part) -> Iterator[tuple[str, Any]]:
-    """The (name, value) pairs of a part as its JSON has them, in order, without absent ones; the tag comes first.
+    """The (name, value) pairs of a part as its JSON has them, in order, without absent ones; the
+    tag comes first.
 
     Args:
         part: Any part.
@@ -283,12 +301,18 @@ def members(part: Part) -> Iterator[tuple[str, Any]]:
 
 
 def _short_repr(value: Any) -> str:
-    """A member's value as a `repr` shows it: long texts cut, lists by their length, arrays by their type and shape."""
+    """A member's value as a `repr` shows it: long texts cut, lists by their length, arrays by their
+    type and shape.
+    """
     match value:
         case np.ndarray():
             return f"{value.dtype}{list(value.shape)}"
         case list() | tuple() | dict():
-            return f"<{len(value)}>" if len(value) else "[]" if isinstance(value, list | tuple) else "{}"
+            if len(value):
+                return f"<{len(value)}>"
+            if isinstance(value, list | tuple):
+                return "[]"
+            return "{}"
         case str() if len(value) > 24:
             return f"{value[:23]!r}…"
         case Part():
@@ -310,13 +334,17 @@ SEVERAL_TOPICS = "An explanation with its numbers; `topic` tells which kind it i
 
 
 class Schemas(Mapping[str, dict[str, Any]]):
-    """The JSON schemas by name of the document's schema, such as `attn.run/1`; each is made when it is first asked
-    for."""
+    """The JSON schemas by name of the document's schema, such as `attn.run/1`; each is made when it
+    is first asked for."""
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         kinds = KINDS[name]
         roots, parts = schema_components(kinds, schema_hook=lambda kind: dict(ARRAY))
-        about: dict[str, Any] = {"$schema": DIALECT, "$id": f"urn:{name.replace('.', ':')}", "title": name}
+        about: dict[str, Any] = {
+            "$schema": DIALECT,
+            "$id": f"urn:{name.replace('.', ':')}",
+            "title": name,
+        }
         if len(kinds) == 1:
             about |= {**parts.pop(kinds[0].__name__), "title": name}
         else:
@@ -340,7 +368,8 @@ class Failure(Part, frozen=True, kw_only=True):
     """What went wrong."""
 
     code: Annotated[
-        Literal[1, 2, 3, 4, 5], describe("1 failure, 2 usage, 3 bad input, 4 not supported, 5 over a limit.")
+        Literal[1, 2, 3, 4, 5],
+        describe("1 failure, 2 usage, 3 bad input, 4 not supported, 5 over a limit."),
     ]
     message: str
     hint: Annotated[str | None, describe("A command or option to try.")]
@@ -358,17 +387,21 @@ class TokenRow(Part, frozen=True, kw_only=True):
     index: Annotated[Count, describe("Position in the text, from 0.")]
     text: str
     id: Annotated[int | None, describe("Id in the vocabulary; null where the tokenizer has none.")]
-    start: Annotated[Count | None, describe("First character in the text, from 0; null for a token that is not in it.")]
+    start: Annotated[
+        Count | None,
+        describe("First character in the text, from 0; null for a token that is not in it."),
+    ]
     end: Annotated[Count | None, describe("Character after the last.")]
     special: Annotated[bool, describe("Whether the tokenizer added it, such as [CLS].")]
     unknown: Annotated[
-        bool | UnsetType, describe("true where the model has no token of its own for it; absent for all others.")
+        bool | UnsetType,
+        describe("true where the model has no token of its own for it; absent for all others."),
     ] = UNSET
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
-    """The validation errors of tokens whose offsets do not lie in their text: pairs of place and message. name: of the
-    list of tokens.
+    """The validation errors of tokens whose offsets do not lie in their text: pairs of place and
+    message. name: of the list of tokens.
 
     Args:
         tokens: The tokens.
@@ -379,9 +412,16 @@ def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterato
         A place, such as `tokens[3]`, and what is wrong there.
     """
     for number, token in enumerate(tokens):
-        if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
+        if (
+            token.start is not None
+            and token.end is not None
+            and not token.start <= token.end <= len(text)
+        ):
             sizes = {"token_start": token.start, "end": token.end, "text": len(text)}
-            yield f"{name}[{number}]", message("characters {token_start} to {end} of a text of {text}", **sizes)
+            yield (
+                f"{name}[{number}]",
+                message("characters {token_start} to {end} of a text of {text}", **sizes),
+            )
 
 
 SOURCE_NAMES = {
@@ -411,7 +451,9 @@ class RegionRow(Part, frozen=True, kw_only=True):
     """A named set of tokens: a message of a chat, a document in it, some lines."""
 
     name: str
-    tokens: Annotated[list[Annotated[Count, index_of("token")]], describe("Their positions, rising.")]
+    tokens: Annotated[
+        list[Annotated[Count, index_of("token")]], describe("Their positions, rising.")
+    ]
 
 
 class ModelPart(Part, frozen=True, kw_only=True):
@@ -420,24 +462,38 @@ class ModelPart(Part, frozen=True, kw_only=True):
     source: Literal["seeded", "random", "file", "checkpoint", "tensors"]
     name: str | None
     family: str | None
-    seed: Annotated[int | None, describe("The seed of the weights; null when they come from elsewhere.")]
-    d_model: Annotated[Size | None, describe("Width of a token's vector; null for captured tensors.")]
+    seed: Annotated[
+        int | None, describe("The seed of the weights; null when they come from elsewhere.")
+    ]
+    d_model: Annotated[
+        Size | None, describe("Width of a token's vector; null for captured tensors.")
+    ]
     layers: Size
     heads: Annotated[Size, describe("Of the first layer that attends.")]
     kv_heads: Size
     d_k: Annotated[Size, describe("Width of a query and a key.")]
     d_v: Annotated[Size, describe("Width of a value.")]
-    digest: Annotated[str | None, describe("sha256 of the weights; null where it was not computed.")]
+    digest: Annotated[
+        str | None, describe("sha256 of the weights; null where it was not computed.")
+    ]
     quantization: Annotated[
-        str | UnsetType, describe("The kinds of numbers that the weights are computed from; absent for plain floats.")
+        str | UnsetType,
+        describe(
+            "The kinds of numbers that the weights are computed from; absent for plain floats."
+        ),
     ] = UNSET
     adapters: Annotated[
         list[str] | UnsetType,
-        describe("Folders of adapters merged into the weights, with their weights; absent without."),
+        describe(
+            "Folders of adapters merged into the weights, with their weights; absent without."
+        ),
     ] = UNSET
     idle: Annotated[
         dict[str, list[Count]] | UnsetType,
-        describe("Layers without attention weights to show, by what they do instead; absent where all attend."),
+        describe(
+            "Layers without attention weights to show, by what they do instead; absent where all"
+            " attend."
+        ),
     ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
@@ -452,23 +508,32 @@ class ModelPart(Part, frozen=True, kw_only=True):
 
 
 class AttentionPart(Part, frozen=True, kw_only=True):
-    """The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`."""
+    """The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5),
+    window:4 (0, 2)`.
+    """
 
     scale: Annotated[float | None, describe("What q·k is multiplied by.")]
     softcap: float | None
     mask: str
     mask_says: Annotated[
-        str | UnsetType, describe("The mask in words: which keys a query sees, and what its numbers count.")
+        str | UnsetType,
+        describe("The mask in words: which keys a query sees, and what its numbers count."),
     ] = UNSET
     position: str
     backend: str
     dtype: Annotated[str, describe("The type of the numbers.")]
     compute_dtype: Annotated[
         str | UnsetType,
-        describe("A wider type that they were computed in before they were rounded; absent where there was none."),
+        describe(
+            "A wider type that they were computed in before they were rounded; absent where there"
+            " was none."
+        ),
     ] = UNSET
     hashing: Annotated[
-        str | UnsetType, describe("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")
+        str | UnsetType,
+        describe(
+            "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."
+        ),
     ] = UNSET
 
 
@@ -483,11 +548,15 @@ class ShapeRow(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every axis has a size."""
         if len(self.axes) != len(self.shape):
-            yield "shape", message("{shape} sizes of {axes} axes", shape=len(self.shape), axes=len(self.axes))
+            yield (
+                "shape",
+                message("{shape} sizes of {axes} axes", shape=len(self.shape), axes=len(self.axes)),
+            )
 
 
 ShapeRows = Annotated[
-    list[ShapeRow], describe("The shape trace: every step of one layer, with its axes and their sizes.")
+    list[ShapeRow],
+    describe("The shape trace: every step of one layer, with its axes and their sizes."),
 ]
 
 
@@ -523,34 +592,47 @@ class EmptyRow(PlacedHead, frozen=True, kw_only=True):
     query: Annotated[Count, index_of("query token")]
 
 
-EmptyRows = Annotated[list[EmptyRow], describe("Queries that see nothing: their weights and outputs are 0.")]
+EmptyRows = Annotated[
+    list[EmptyRow], describe("Queries that see nothing: their weights and outputs are 0.")
+]
 
 
 class Resources(Part, frozen=True, kw_only=True):
     """What the run takes, as far as it is the same each time; `--verbose` says what was measured."""
 
-    bytes_read: Annotated[Count, describe("Bytes of weights read for this text; 0 for weights already in memory.")]
-    memory_estimate: Annotated[Count, describe("Bytes this run was expected to take at its peak, besides the program.")]
+    bytes_read: Annotated[
+        Count, describe("Bytes of weights read for this text; 0 for weights already in memory.")
+    ]
+    memory_estimate: Annotated[
+        Count, describe("Bytes this run was expected to take at its peak, besides the program.")
+    ]
 
 
 Tokens = Annotated[list[TokenRow], axes("token", meaning="The tokens in order.")]
-Pieces = Annotated[list[TokenRow], describe("With --words: the tokens that were merged; `tokens` holds the words.")]
+Pieces = Annotated[
+    list[TokenRow], describe("With --words: the tokens that were merged; `tokens` holds the words.")
+]
 LeftOutKind = Literal["special", "self", "neighbours", "first", "unknown"]
 LeftOut = Annotated[
-    list[LeftOutKind], describe("Kinds of link that the strongest links leave out; absent when all count.")
+    list[LeftOutKind],
+    describe("Kinds of link that the strongest links leave out; absent when all count."),
 ]
 
 
 Regions = Annotated[
     list[RegionRow],
-    axes("region", meaning="With --region or --chat: named sets of tokens; `rest` is what is in no other."),
+    axes(
+        "region",
+        meaning="With --region or --chat: named sets of tokens; `rest` is what is in no other.",
+    ),
 ]
 LEARNED = 2
 """Keys that a model may have learned beside those of the tokens: `bias_k`, and one of zeros."""
 
 
 def keys_of(tokens: int) -> range:
-    """How many keys a text of so many tokens may have, as a range: learned keys may come after the tokens.
+    """How many keys a text of so many tokens may have, as a range: learned keys may come after the
+    tokens.
 
     Args:
         tokens: How many tokens it has.
@@ -573,7 +655,12 @@ class Header(Document, frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of the text, or its words; learned keys come after them."""
         count = len(self.tokens)
-        return {"token": count, message("query token"): count, message("key token"): count, "key": keys_of(count)}
+        return {
+            "token": count,
+            message("query token"): count,
+            message("key token"): count,
+            "key": keys_of(count),
+        }
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Tokens lie in the text."""

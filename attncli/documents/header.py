@@ -1,4 +1,6 @@
-"""Parts of documents that several builders make: the header, the model, the attention, tokens, shapes, layers."""
+"""Parts of documents that several builders make: the header, the model, the attention, tokens,
+shapes, layers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from attncli.arrays.backend import Backend
-from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, Resources, ShapeRow, TokenRow
+from attncli.documents import (
+    AttentionPart,
+    EmptyRow,
+    Header,
+    ModelPart,
+    Resources,
+    ShapeRow,
+    TokenRow,
+)
 from attncli.errors import InputError
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
@@ -33,7 +43,9 @@ from attncli.version import __version__
 
 
 class Heading(TypedDict):
-    """The fields of a `Header` (what every document about a text begins with), as a dictionary for its constructor."""
+    """The fields of a `Header` (what every document about a text begins with), as a dictionary for
+    its constructor.
+    """
 
     version: str
     text: str
@@ -44,11 +56,18 @@ class Heading(TypedDict):
 
 
 def header(
-    model: Model, text: str, tokens: Sequence[Token], words: Words | None = None, *, computing: Backend | None = None
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    words: Words | None = None,
+    *,
+    computing: Backend | None = None,
 ) -> Heading:
-    """The members that every document about a text begins with: version, text, tokens, model, attention.
+    """The members that every document about a text begins with: version, text, tokens, model,
+    attention.
 
-    words: those that the tokens are merged to; they stand for the tokens then, and the tokens are its `pieces`.
+    words: those that the tokens are merged to; they stand for the tokens then, and the tokens are
+        its `pieces`.
     computing: the backend that the text was computed in, None for the one it is computed in alone.
     """
     return {
@@ -62,7 +81,9 @@ def header(
 
 
 def heading_of(document: Header) -> Heading:
-    """The fields of `Header` taken from an existing document, for another document about the same text."""
+    """The fields of `Header` taken from an existing document, for another document about the same
+    text.
+    """
     return cast(Heading, {name: getattr(document, name) for name in Heading.__annotations__})
 
 
@@ -85,7 +106,10 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
 def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
     """The tokens that rows of a document stand for."""
     return [
-        Token(row.index, row.text, row.id, row.start, row.end, row.special, unknown=bool(row.unknown)) for row in rows
+        Token(
+            row.index, row.text, row.id, row.start, row.end, row.special, unknown=bool(row.unknown)
+        )
+        for row in rows
     ]
 
 
@@ -93,27 +117,34 @@ SHOWN = ("masked", "weights", "mixed", "out")
 """Stages of which a run's document has the numbers without all of them being asked for."""
 OF_ALL_HEADS = ("hidden", "concat", "out", "sum", "norm")
 """Stages of a layer that its heads have in common; of the others each head has its own."""
-ENCODER = message("this is the encoder reading the text; attn cross shows how the decoder looks at it")
+ENCODER = message(
+    "this is the encoder reading the text; attn cross shows how the decoder looks at it"
+)
 
 
 def resources(model: Model, before: int, estimate: int) -> Resources:
-    """What a run takes, as a part of documents: bytes of weights read, less `before` (those read earlier), and its
-    estimated memory, `estimate` bytes.
+    """What a run takes, as a part of documents: bytes of weights read, less `before` (those read
+    earlier), and its estimated memory, `estimate` bytes.
 
-    What a process took is measured and differs from run to run, so it stands in no document: the same input gives the
-    same bytes.
+    What a process took is measured and differs from run to run, so it stands in no document: the
+    same input gives the same bytes.
     """
     return Resources(bytes_read=model.store.bytes_read() - before, memory_estimate=estimate)
 
 
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
-    """The warnings of a run about its weights and text: how a file was read, what loading found odd, which words the
-    model does not know."""
-    return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ()), *unknown_notes(text, tokens)]
+    """The warnings of a run about its weights and text: how a file was read, what loading found
+    odd, which words the model does not know."""
+    return [
+        *model.warnings,
+        *((ENCODER,) if model.spec.decoder is not None else ()),
+        *unknown_notes(text, tokens),
+    ]
 
 
 def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """The warnings of two compared sides together: one that only a side has begins with its name, A or B.
+    """The warnings of two compared sides together: one that only a side has begins with its name, A
+    or B.
 
     Args:
         a: The warnings of one side.
@@ -122,13 +153,21 @@ def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
     Returns:
         A's, then those of B that A lacks.
     """
-    own = [warning if warning in b else message("A: {warning}", warning=warning) for warning in dict.fromkeys(a)]
-    return own + [message("B: {warning}", warning=warning) for warning in dict.fromkeys(b) if warning not in a]
+    own = [
+        warning if warning in b else message("A: {warning}", warning=warning)
+        for warning in dict.fromkeys(a)
+    ]
+    return own + [
+        message("B: {warning}", warning=warning) for warning in dict.fromkeys(b) if warning not in a
+    ]
 
 
 def model_part(model: Model) -> ModelPart:
-    """Which weights ran and their sizes; heads and widths are those of the first layer that attends."""
-    first, identity = model.spec.blocks[model.spec.attending()[0]].attention, model.identity
+    """Which weights ran and their sizes; heads and widths are those of the first layer that
+    attends.
+    """
+    first = model.spec.blocks[model.spec.attending()[0]].attention
+    identity = model.identity
     return ModelPart(
         source=identity.source,
         name=identity.name,
@@ -148,7 +187,8 @@ def model_part(model: Model) -> ModelPart:
 
 
 def attention_part(model: Model, computing: Backend) -> AttentionPart:
-    """The conventions that ran; where layers differ, each mask and position encoding comes with its layers.
+    """The conventions that ran; where layers differ, each mask and position encoding comes with its
+    layers.
 
     computing: the backend that the text was computed in.
     """
@@ -161,7 +201,8 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
         softcap=first.softcap,
         mask=_by_layer([layer.mask.spec() for layer in layers], numbers),
         mask_says=_masks_in_words([layer.mask for layer in layers], numbers),
-        position=input_positions or _by_layer([position_name(layer.position) for layer in layers], numbers),
+        position=input_positions
+        or _by_layer([position_name(layer.position) for layer in layers], numbers),
         backend=model.backend.name,
         dtype=model.backend.dtype,
         compute_dtype=UNSET if computing.dtype == model.backend.dtype else computing.dtype,
@@ -170,13 +211,15 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
 
 
 def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
-    """One text if all layers have the same, else each different text with the layers that have it: "causal (1, 3-5),
-    window:4 (0, 2)".
+    """One text if all layers have the same, else each different text with the layers that have it:
+    "causal (1, 3-5), window:4 (0, 2)".
 
     numbers: those of the layers, in the order of the texts.
     """
     layers = _layers_by_text(texts, numbers)
-    return texts[0] if len(layers) == 1 else ", ".join(f"{text} ({ranges(layers[text])})" for text in layers)
+    if len(layers) == 1:
+        return texts[0]
+    return ", ".join(f"{text} ({ranges(layers[text])})" for text in layers)
 
 
 def _layers_by_text(texts: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
@@ -194,7 +237,11 @@ def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     if len(layers) == 1:
         return texts[0]
     parts = [
-        message("layer {layers}: {text}" if len(own) == 1 else "layers {layers}: {text}", layers=ranges(own), text=text)
+        message(
+            "layer {layers}: {text}" if len(own) == 1 else "layers {layers}: {text}",
+            layers=ranges(own),
+            text=text,
+        )
         for text, own in layers.items()
     ]
     return listing(parts, "; ")
@@ -202,7 +249,10 @@ def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Ascending numbers as text, runs drawn together: "0, 2-5"."""
-    runs = [run.tolist() for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)]
+    runs = [
+        run.tolist()
+        for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)
+    ]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if run)
 
 
@@ -212,7 +262,9 @@ def position_name(position: Position) -> str:
         case None:
             return "none"
         case Rope(theta=theta):
-            return "rope" if theta == 10000.0 else f"rope:{theta:g}"
+            if theta == 10000.0:
+                return "rope"
+            return f"rope:{theta:g}"
         case Alibi():
             return "alibi"
         case RelativeBuckets():
@@ -228,7 +280,9 @@ def position_name(position: Position) -> str:
 
 
 def position_stages(position: Position) -> tuple[str, ...]:
-    """The names of the stages of attention that hold the parts of scores which come from positions alone."""
+    """The names of the stages of attention that hold the parts of scores which come from positions
+    alone.
+    """
     if isinstance(position, RelativeSines):
         return ("content_position",)
     if not isinstance(position, Disentangled):
@@ -237,33 +291,47 @@ def position_stages(position: Position) -> tuple[str, ...]:
     return tuple(name for name, is_present in terms.items() if is_present)
 
 
-def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
-    """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
+def shape_rows(
+    trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()
+) -> list[ShapeRow]:
+    """The shape trace of a layer: every stage that its attention has, whether or not the numbers
+    were kept.
+    """
     absent = {
         "capped": attention.softcap is None,
         "biased": not isinstance(attention.position, ADDED),
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
-    formulas = (
-        {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
-    )
+    if attention.hashing is None:
+        formulas = {}
+    else:
+        formulas = {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
     # all stages with a number per pair have the shape of the weights
-    queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
+    queries = trace.stages["q"].shape[-2]
+    keys = trace.stages["k"].shape[-2]
     square = dict.fromkeys(
         (*SQUARE, *position_stages(attention.position)),
         np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)),
     )  # takes no memory
-    stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
+    stages = {
+        name: array
+        for name, array in {**trace.stages, **square}.items()
+        if not absent.get(name, False)
+    }
     return [shape_row(row, formulas.get(row.step)) for row in shapes_of(stages, leading=leading)]
 
 
 def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
     """A step of the shape trace as a row of documents. formula: to show in place of the step's own."""
-    return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula or row.formula)
+    return ShapeRow(
+        step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula or row.formula
+    )
 
 
-def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False) -> RunLayer:
+def layer_part(
+    backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False
+) -> RunLayer:
     """One layer of a run. heads: the numbers of the heads that the trace holds.
 
     `scores` are the values that enter the softmax, null where hidden. stages: whether to add
@@ -279,7 +347,11 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
             weights=values["weights"][place] if "weights" in values else UNSET,
             output=values["mixed"][place],
             # heads that share keys and values show the ones they share
-            stages={name: array[place * len(array) // len(heads)] for name, array in by_head} if stages else UNSET,
+            stages=(
+                {name: array[place * len(array) // len(heads)] for name, array in by_head}
+                if stages
+                else UNSET
+            ),
         )
         for place, head in enumerate(heads)
     ]
@@ -308,19 +380,23 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
 
 
 def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
-    """A list with one warning where a layer's numbers overflowed its data type, so that rows are NaN (null in JSON);
-    else an empty list."""
+    """A list with one warning where a layer's numbers overflowed its data type, so that rows are
+    NaN (null in JSON); else an empty list."""
     rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]))).all(-1)
     heads, queries = np.nonzero(~rows)
     if not heads.size:
         return []
-    count, several = len(set(queries.tolist())), len(set(heads.tolist()))
+    count = len(set(queries.tolist()))
+    several = len(set(heads.tolist()))
     places = {"count": count, "shape": rows.shape[-1], "several": several, "shape_2": rows.shape[0]}
     affected = message("{count} of {shape} queries in {several} of {shape_2} heads", **places)
-    where = message("layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected)
+    where = message(
+        "layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected
+    )
     return [
         message(
-            "{place}: their numbers are too large for {dtype}; a smaller --scale or a wider --dtype",
+            "{place}: their numbers are too large for {dtype}; a smaller --scale or a wider"
+            " --dtype",
             place=where,
             dtype=backend.dtype,
         )
@@ -335,8 +411,8 @@ def refuse_lost_rows(backend: Backend, trace: LayerTrace) -> LayerTrace:
 
 
 def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
-    """A value for each token of a document that is equal for equal tokens: its id, or for a word the ids of its
-    pieces."""
+    """A value for each token of a document that is equal for equal tokens: its id, or for a word
+    the ids of its pieces."""
     if document.pieces is UNSET:
         return identities(tokens)
     names: list[Hashable] = []

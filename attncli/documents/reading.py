@@ -23,17 +23,29 @@ Kind = TypeVar("Kind")
 def document_of(content: Mapping[str, Any], where: str) -> Document:
     """The document that parsed JSON holds. where: what errors call the file.
 
-    Raises InputError, naming the place, for another schema, a member too many or too few, a value of another type, and
-    sizes that do not fit each other.
+    Raises InputError, naming the place, for another schema, a member too many or too few, a value
+    of another type, and sizes that do not fit each other.
     """
     kinds = kinds_of(content, where)
     kind = kinds[0]
     if len(kinds) > 1:
-        topics, topic, place = {topic_of(kind): kind for kind in kinds}, content.get("topic"), f"{where}: $.topic"
+        topics = {topic_of(kind): kind for kind in kinds}
+        topic = content.get("topic")
+        place = f"{where}: $.topic"
         if not isinstance(topic, str) or topic not in topics:
-            raise InputError("its topic is {topic}", where=place, expected=listing(topics), topic=repr(str(topic)[:40]))
+            raise InputError(
+                "its topic is {topic}",
+                where=place,
+                expected=listing(topics),
+                topic=repr(str(topic)[:40]),
+            )
         kind = topics[topic]
-    document = part_of(content, kind, where, message("what attn schema {schema} describes", schema=content["schema"]))
+    document = part_of(
+        content,
+        kind,
+        where,
+        message("what attn schema {schema} describes", schema=content["schema"]),
+    )
     check(document, where)
     return document
 
@@ -56,7 +68,10 @@ def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ..
         if name is not None:
             reason = message("its schema is {name}", name=repr(str(name)[:40]))
         raise InputError(
-            "this is no document that attn knows: {reason}", where=where, expected=listing(KINDS), reason=reason
+            "this is no document that attn knows: {reason}",
+            where=where,
+            expected=listing(KINDS),
+            reason=reason,
         )
     return KINDS[name]
 
@@ -79,7 +94,9 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
     try:
         return convert(content, kind, dec_hook=_array_of_lists)
     except (ValidationError, OverflowError) as error:
-        message, *paths = str(error).split(AT)  # within an array, the path begins anew there, and comes first
+        message, *paths = str(error).split(
+            AT
+        )  # within an array, the path begins anew there, and comes first
         place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
         raise InputError(
             "the document is not as declared: {message}{message_2}",
@@ -91,8 +108,12 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
 
 
 def check(document: Document, where: str) -> None:
-    """Raise InputError, naming the first place that contradicts the rest, unless all sizes fit each other."""
-    lengths = Lengths({axis: (length, message("the document")) for axis, length in document.lengths().items()})
+    """Raise InputError, naming the first place that contradicts the rest, unless all sizes fit each
+    other.
+    """
+    lengths = Lengths(
+        {axis: (length, message("the document")) for axis, length in document.lengths().items()}
+    )
     if (error := next(_part_errors(document, lengths, ""), None)) is not None:
         place, wrong = error
         raise InputError(
@@ -104,15 +125,17 @@ def check(document: Document, where: str) -> None:
 
 
 def _array_of_lists(kind: type, value: Any) -> Any:
-    """Nested lists of numbers as an array. Raises ValueError for anything else, of which msgspec makes a
-    ValidationError."""
+    """Nested lists of numbers as an array. Raises ValueError for anything else, of which msgspec
+    makes a ValidationError."""
     if (get_origin(kind) or kind) is not np.ndarray:
         raise TypeError(f"a document holds no {kind}")
     if isinstance(value, np.ndarray):
         return value
-    depth, inner = -1, value
+    depth = -1
+    inner = value
     while isinstance(inner, list) and depth < len(NESTED) - 1:
-        depth, inner = depth + 1, inner[0] if inner else None
+        depth = depth + 1
+        inner = inner[0] if inner else None
     try:
         rows = convert(value, NESTED[max(depth, 0)])
     except ValidationError as error:
@@ -128,7 +151,8 @@ DocumentError = tuple[str, str]
 
 
 class Axes(Struct, frozen=True):
-    """The axes that a field's type declares. axes: of an array, or of a list the one it runs along. at: the axis that
+    """The axes that a field's type declares. axes: of an array, or of a list the one it runs along.
+    at: the axis that
     an index belongs to. items: the same for the items of a list or dictionary."""
 
     axes: tuple[str, ...] | None = None
@@ -142,17 +166,28 @@ class Lengths(Struct, frozen=True):
     by_axis: dict[str, tuple[int | range, str]] = field(default_factory=dict)
 
     def length_error(self, axis: str, length: int, place: str) -> str:
-        """The error text for an axis of this length at this place; "" where it agrees with the length found before, or
-        is the first."""
+        """The error text for an axis of this length at this place; "" where it agrees with the
+        length found before, or is the first."""
         if not axis:
             return ""
         declared, source = self.by_axis.setdefault(axis, (length, place))
         if isinstance(declared, range) and length in declared:
             self.by_axis[axis] = (length, place)
         elif declared != length:
-            declared_text = f"{declared.start} to {declared.stop - 1}" if isinstance(declared, range) else declared
-            places = {"length": length, "axis": repr(axis), "source": source, "length_text": declared_text}
-            return message("{length} along the axis {axis}, and {source} has {length_text}", **places)
+            declared_text = (
+                (f"{declared.start} to {declared.stop - 1}")
+                if (isinstance(declared, range))
+                else (declared)
+            )
+            places = {
+                "length": length,
+                "axis": repr(axis),
+                "source": source,
+                "length_text": declared_text,
+            }
+            return message(
+                "{length} along the axis {axis}, and {source} has {length_text}", **places
+            )
         return ""
 
 
@@ -170,36 +205,50 @@ def _axes_of_hint(hint: Any) -> Axes:
         sizes = _axes_of_hint(inner)
         for item in details:
             if isinstance(item, Meta) and item.extra:
-                sizes = Axes(item.extra.get("axes", sizes.axes), item.extra.get("at", sizes.at), sizes.items)
+                sizes = Axes(
+                    item.extra.get("axes", sizes.axes), item.extra.get("at", sizes.at), sizes.items
+                )
         return sizes
     if get_origin(hint) in (list, dict):
         return Axes(items=_axes_of_hint(get_args(hint)[-1]))
     if get_origin(hint) is np.ndarray:
         return Axes()
-    of_each = [_axes_of_hint(item) for item in get_args(hint)]  # a union: a list of positions, or one position
+    of_each = [
+        _axes_of_hint(item) for item in get_args(hint)
+    ]  # a union: a list of positions, or one position
     fields = [[getattr(item, name) for item in of_each] for name in Axes.__struct_fields__]
-    return Axes(*(next((value for value in values if value is not None), None) for values in fields))
+    return Axes(
+        *(next((value for value in values if value is not None), None) for values in fields)
+    )
 
 
 def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
-    """The errors in a part of a document and below it: (place, message). path: where it is, such as `layers[0]`; "" for
-    the document itself."""
+    """The errors in a part of a document and below it: (place, message). path: where it is, such as
+    `layers[0]`; "" for the document itself."""
     kind = type(part)
-    for name, (field_name, sizes) in zip(kind.__struct_encode_fields__, axes_of(kind).items(), strict=True):
-        yield from _value_errors(getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name)
+    for name, (field_name, sizes) in zip(
+        kind.__struct_encode_fields__, axes_of(kind).items(), strict=True
+    ):
+        yield from _value_errors(
+            getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name
+        )
     for place, wrong in part.validation_errors():
         yield f"{path}.{place}" if path else place, wrong
 
 
 def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
-    """The errors in the value of a field and below it: (place, message). place: its path, such as `layers[0].heads`."""
+    """The errors in the value of a field and below it: (place, message). place: its path, such as
+    `layers[0].heads`.
+    """
     match value:
         case Part():
             yield from _part_errors(value, lengths, place)
         case np.ndarray():
             yield from _array_errors(value, sizes, lengths, place)
         case list():
-            if sizes.axes is not None and (wrong := lengths.length_error(sizes.axes[0], len(value), place)):
+            if sizes.axes is not None and (
+                wrong := lengths.length_error(sizes.axes[0], len(value), place)
+            ):
                 yield place, wrong
             items = sizes.items or Axes()
             if items != Axes() or (value and not isinstance(value[0], str | float)):
@@ -207,23 +256,40 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
                     yield from _value_errors(item, items, lengths, f"{place}[{number}]")
         case dict():
             for name, item in value.items():
-                yield from _value_errors(item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]")
+                yield from _value_errors(
+                    item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]"
+                )
         case int() if sizes.at is not None and sizes.at in lengths.by_axis:
             length, source = lengths.by_axis[sizes.at]
             if isinstance(length, int) and not 0 <= value < length:
                 places = {"value": value, "at": repr(sizes.at), "source": source, "length": length}
-                yield place, message("position {value} lies beyond the axis {at}, and {source} has {length}", **places)
+                yield (
+                    place,
+                    message(
+                        "position {value} lies beyond the axis {at}, and {source} has {length}",
+                        **places,
+                    ),
+                )
         case _:
             pass
 
 
-def _array_errors(array: Numbers, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
-    """The errors of an array at this place whose axes disagree with others; none where the field declares no axes."""
+def _array_errors(
+    array: Numbers, sizes: Axes, lengths: Lengths, place: str
+) -> Iterator[DocumentError]:
+    """The errors of an array at this place whose axes disagree with others; none where the field
+    declares no axes.
+    """
     if sizes.axes is None:
         return
     if array.ndim != len(sizes.axes):
         declared = listing(sizes.axes)
-        yield place, message("an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=declared)
+        yield (
+            place,
+            message(
+                "an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=declared
+            ),
+        )
         return
     for axis, length in zip(sizes.axes, array.shape, strict=True):
         if wrong := lengths.length_error(axis, length, place):

@@ -1,4 +1,6 @@
-"""Documents as bytes: JSON, one line of JSON, tab-separated text, and how large a document would be."""
+"""Documents as bytes: JSON, one line of JSON, tab-separated text, and how large a document would
+be.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from typing import Any
 from attncli.documents import Part, members
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ACTIVE = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
-"""What JSON lets stand and a terminal obeys, in UTF-8: DEL, C1 controls, bidi controls, line and paragraph
-separators."""
+_ACTIVE = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+"""What JSON lets stand and a terminal obeys, in UTF-8: DEL, C1 controls, bidi controls, line and
+paragraph separators."""
 _WORDS = {"True": "true", "False": "false", "nan": "", "inf": "", "-inf": ""}
 """How values that are no text are written in a plain field, by Python's words for them."""
 _PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -25,14 +29,16 @@ FEW = 256
 """Entries of a list that may hold matrices, as layers and heads do."""
 
 NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
-"""Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
+"""Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and
+scores.
+"""
 
 
 def json_bytes(document: Part | Mapping[str, Any]) -> bytes:
     """The document as strict JSON, one member of the top level per line, with a newline at the end.
 
-    NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none. What a terminal
-    would obey is written as an escape, which means the same.
+    NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none.
+    What a terminal would obey is written as an escape, which means the same.
     NumPy arrays of any layout, byte order and float width are written as nested lists.
     Raises TypeError for a key that is not a string. Same document, same bytes.
     """
@@ -40,7 +46,9 @@ def json_bytes(document: Part | Mapping[str, Any]) -> bytes:
 
 
 def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
-    """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole text at once."""
+    """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole
+    text at once.
+    """
     pending: list[bytes] = []
     size = 0
     for part in _document_pieces(document):
@@ -48,7 +56,8 @@ def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
         size += len(part)
         if size >= PIECE:
             yield b"".join(pending)
-            pending, size = [], 0
+            pending = []
+            size = 0
     yield b"".join(pending)
 
 
@@ -64,12 +73,17 @@ def _document_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
 
 def _json_members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """The names and values of an object in JSON, in order."""
-    return members(value) if isinstance(value, Part) else value.items()
+    if isinstance(value, Part):
+        return members(value)
+    return value.items()
 
 
 def _value_pieces(value: Any) -> Iterator[bytes]:
     """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
-    if isinstance(value, Part | dict | list) and _count_numbers(value) * NUMBER_BYTES["float32"] > PIECE:
+    if (
+        isinstance(value, Part | dict | list)
+        and _count_numbers(value) * NUMBER_BYTES["float32"] > PIECE
+    ):
         is_object = not isinstance(value, list)
         before = b"{" if is_object else b"["
         for key, member in enumerate(value) if isinstance(value, list) else _json_members(value):
@@ -82,11 +96,15 @@ def _value_pieces(value: Any) -> Iterator[bytes]:
 
 
 def _count_numbers(value: Any) -> int:
-    """How many numbers the arrays in a value hold; long lists hold small records and are not looked through."""
+    """How many numbers the arrays in a value hold; long lists hold small records and are not looked
+    through.
+    """
     if isinstance(value, Part | dict):
         return sum(_count_numbers(member) for _, member in _json_members(value))
     if isinstance(value, list):
-        return sum(map(_count_numbers, value)) if len(value) <= FEW else 0
+        if len(value) <= FEW:
+            return sum(map(_count_numbers, value))
+        return 0
     return int(getattr(value, "size", 0))
 
 
@@ -111,22 +129,28 @@ def _dumps(value: Any) -> bytes:
     except TypeError as error:
         if error.__cause__ is not None and not isinstance(error.__cause__, Exception):
             raise error.__cause__ from None  # Ctrl-C while `default` was asked
-        # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
-        encoded = orjson.dumps(_json_value(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+        # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask
+        # `default`
+        encoded = orjson.dumps(
+            _json_value(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY
+        )
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
     return _ACTIVE.sub(lambda active: b"\\u%04x" % ord(active[0].decode()), encoded)
 
 
 def _plain_value(value: Any) -> Any:
-    """A value that orjson cannot write, as one that it can: a part of a document as a dictionary; an array that is
-    strided, big-endian, bfloat16, of one number or wider than float64 as a plain one. Raises TypeError for any
-    other."""
+    """A value that orjson cannot write, as one that it can: a part of a document as a dictionary;
+    an array that is strided, big-endian, bfloat16, of one number or wider than float64 as a plain
+    one. Raises TypeError for any other."""
     import numpy as np
 
     if isinstance(value, Part):
         return dict(members(value))
-    array = np.asarray(value) if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        array = np.asarray(value)
+    else:
+        array = value
     if not isinstance(array, np.ndarray):
         raise TypeError(f"a document holds no {type(value).__name__}")
     if array.dtype.name == "bfloat16":
@@ -136,15 +160,19 @@ def _plain_value(value: Any) -> Any:
     elif array.dtype.kind not in "biuf":
         raise TypeError(f"a document holds no array of {array.dtype.name}")
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return native[()] if native.ndim == 0 else np.ascontiguousarray(native)
+    if native.ndim == 0:
+        return native[()]
+    return np.ascontiguousarray(native)
 
 
 def _json_value(value: Any) -> Any:
-    """The value with lone surrogates replaced, arrays as orjson takes them, and whole numbers beyond 64 bits as
-    floats."""
+    """The value with lone surrogates replaced, arrays as orjson takes them, and whole numbers
+    beyond 64 bits as floats."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
-            return float(value) if abs(value) <= sys.float_info.max else None
+            if abs(value) <= sys.float_info.max:
+                return float(value)
+            return None
         case str():
             return _SURROGATE.sub("\ufffd", value)
         case Part():
@@ -154,35 +182,44 @@ def _json_value(value: Any) -> Any:
         case list() | tuple():
             return [_json_value(member) for member in value]
         case _:
-            return value if getattr(value, "dtype", None) is None or value.dtype.isnative else _plain_value(value)
+            if getattr(value, "dtype", None) is None or value.dtype.isnative:
+                return value
+            return _plain_value(value)
 
 
 def plain(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as tab-separated lines, each with a newline. None, NaN and infinity are the empty field, booleans
-    are as in JSON, floats are written in full.
+    """Rows as tab-separated lines, each with a newline. None, NaN and infinity are the empty field,
+    booleans are as in JSON, floats are written in full.
 
     Tab, newline, return and backslash inside a field are `\\t \\n \\r \\\\`; other characters that
-    are invisible or unsafe in a terminal are `\\u{1b}`. Reversible, but for a combining mark with nothing to
-    sit on, which gets a dotted circle.
+    are invisible or unsafe in a terminal are `\\u{1b}`. Reversible, but for a combining mark with
+    nothing to sit on, which gets a dotted circle.
     """
     return "".join("\t".join(_plain_field(value) for value in row) + "\n" for row in rows)
 
 
 def comma_separated(rows: Iterable[Sequence[object]]) -> str:
     """Rows of fields as CSV lines: commas between them, quotes where they need some (RFC 4180)."""
-    return "".join(",".join(_quote_field(_plain_field(value)) for value in row) + "\n" for row in rows)
+    return "".join(
+        ",".join(_quote_field(_plain_field(value)) for value in row) + "\n" for row in rows
+    )
 
 
 def _quote_field(field: str) -> str:
     """A field of comma-separated text, in quotes where it needs some."""
-    return '"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field
+    if "," in field or '"' in field:
+        return '"' + field.replace('"', '""') + '"'
+    return field
 
 
 def _plain_field(value: object) -> str:
     """A value as a field of tab-separated text: see `plain`."""
     if value is None:
         return ""
-    text = repr(float(value)) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        text = repr(float(value))
+    else:
+        text = str(value)
     if not isinstance(value, str):
         text = _WORDS.get(text, text)
     if text.isascii() and text.isprintable() and "\\" not in text:
@@ -194,5 +231,7 @@ def _plain_field(value: object) -> str:
 
 
 def estimate_bytes(shapes: Iterable[Sequence[int]], dtype: str, *, text: int = 0) -> int:
-    """About how many bytes of JSON arrays of these shapes take, plus `text` bytes of everything else."""
+    """About how many bytes of JSON arrays of these shapes take, plus `text` bytes of everything
+    else.
+    """
     return text + sum(map(math.prod, shapes)) * NUMBER_BYTES.get(dtype, NUMBER_BYTES["float64"])

@@ -1,4 +1,6 @@
-"""Maps of matrices: a colour or shade character per cell, pooled where room is short; several side by side."""
+"""Maps of matrices: a colour or shade character per cell, pooled where room is short; several side
+by side.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,30 @@ from typing import Any
 import numpy as np
 
 from attncli.documents import Numbers
-from attncli.draw.lines import BLANK, FAINT, Line, Lines, Piece, beside, fit_to_view, line, localize, remark, stack
+from attncli.draw.lines import (
+    BLANK,
+    FAINT,
+    Line,
+    Lines,
+    Piece,
+    beside,
+    fit_to_view,
+    line,
+    localize,
+    remark,
+    stack,
+)
 from attncli.draw.numbers import writer
 from attncli.draw.safe import cells, cut, label, pad, spell
-from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, normalise, palette_of, shade, sign
+from attncli.draw.shaded_matrix import (
+    LEVELS,
+    Palette,
+    as_matrix,
+    normalise,
+    palette_of,
+    shade,
+    sign,
+)
 from attncli.draw.view import View
 from attncli.language import listing, message
 
@@ -35,16 +57,20 @@ def heatmap(
     rows: Sequence[str] = (),
     say_pooled: bool = True,
 ) -> Lines:
-    """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24 lines).
+    """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24
+    lines).
 
-    scale: as `normalise` takes it, the view's if "". limits: the values of the weakest and the strongest colour, so
-    that several maps can share them. rows: names to print beside, if every row has its own line. Masked cells are
-    blank. Cells that do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line says.
+    scale: as `normalise` takes it, the view's if "". limits: the values of the weakest and the
+        strongest colour, so
+    that several maps can share them. rows: names to print beside, if every row has its own line.
+    Masked cells are blank. Cells that do not fit are pooled by their maximum ("signed": by largest
+    magnitude), which the last line says.
     """
     matrix = as_matrix(values)
     if matrix.size == 0:
         return remark("(empty)", view)
-    color_scale, wide = scale or view.scale_colors, max_width or view.width
+    color_scale = scale or view.scale_colors
+    wide = max_width or view.width
     names = [label(text, ascii=view.ascii) for text in rows]
     side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
     grain = _choose_grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
@@ -56,16 +82,23 @@ def heatmap(
         rows_of_cells = _whole_lines(fractions, view, color_scale, grain.across)
     if names and grain.block == 1:
         sides = [(pad(cut(name, side - 1, ascii=view.ascii), side), FAINT) for name in names]
-        rows_of_cells = [(name, *cells_of_row) for name, cells_of_row in zip(sides, rows_of_cells, strict=True)]
-    pooled_note = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
-    note = line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines()
+        rows_of_cells = [
+            (name, *cells_of_row) for name, cells_of_row in zip(sides, rows_of_cells, strict=True)
+        ]
+    pooled_note = cut(
+        spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii
+    )
+    if grain.block > 1 and say_pooled:
+        note = line((pooled_note, FAINT))
+    else:
+        note = Lines()
     return fit_to_view(stack(Lines(tuple(rows_of_cells)), note), view)
 
 
 @dataclass(frozen=True)
 class Grain:
-    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows and columns pooled
-    into one."""
+    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows
+    and columns pooled into one."""
 
     across: int
     halves: bool
@@ -73,31 +106,49 @@ class Grain:
 
 
 def _choose_grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
-    """How fine a matrix is drawn in `wide` cells and `tall` lines: square cells if they fit, else finer ones, else
+    """How fine a matrix is drawn in `wide` cells and `tall` lines: square cells if they fit, else
+    finer ones, else
     pooled. whole: whether every row has its own line."""
-    fine = Grain(1, True, 1) if view.color and not view.ascii and not whole else Grain(1, False, 1)
+    if view.color and not view.ascii and not whole:
+        fine = Grain(1, True, 1)
+    else:
+        fine = Grain(1, False, 1)
     down, across = matrix.shape
     if 2 * across <= wide and down <= tall:
         return Grain(2, False, 1)
-    lines = 2 * tall if fine.halves else tall
+    if fine.halves:
+        lines = 2 * tall
+    else:
+        lines = tall
     return replace(fine, block=max(-(-across // max(wide, 1)), -(-down // max(lines, 1))))
 
 
 def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
-    """The largest value ("signed": of largest magnitude) of every block x block cells; NaN where all are masked."""
+    """The largest value ("signed": of largest magnitude) of every block x block cells; NaN where
+    all are masked.
+    """
     if block == 1:
         return values
     down, across = (-(-size // block) for size in values.shape)
     padded = np.full((down * block, across * block), np.nan)
     padded[: values.shape[0], : values.shape[1]] = values
-    blocks = padded.reshape(down, block, across, block).transpose(0, 2, 1, 3).reshape(down, across, block * block)
-    sizes = np.where(np.isnan(blocks), -np.inf, np.abs(blocks) if color_scale == "signed" else blocks)
+    blocks = (
+        padded.reshape(down, block, across, block)
+        .transpose(0, 2, 1, 3)
+        .reshape(down, across, block * block)
+    )
+    sizes = np.where(
+        np.isnan(blocks), -np.inf, np.abs(blocks) if color_scale == "signed" else blocks
+    )
     return np.take_along_axis(blocks, sizes.argmax(axis=2)[..., None], axis=2)[..., 0]
 
 
 def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) -> list[Line]:
-    """Lines of fractions [row, column] in [0, 1], NaN where masked: each `across` cells wide and one line high."""
-    palette, mark = palette_of(view, signed=color_scale == "signed"), sign if color_scale == "signed" else shade
+    """Lines of fractions [row, column] in [0, 1], NaN where masked: each `across` cells wide and
+    one line high.
+    """
+    palette = palette_of(view, signed=color_scale == "signed")
+    mark = sign if color_scale == "signed" else shade
 
     def piece(fraction: float) -> Piece:
         """The cells of one fraction, tinted."""
@@ -111,9 +162,10 @@ def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) 
 
 
 def _half_lines(fractions: NDArray, view: View, color_scale: str) -> list[Line]:
-    """Lines of fractions [row, column] in [0, 1], NaN where masked: two rows of the matrix in each, the upper one as
-    the colour in front of a half block, the lower one as the colour behind it."""
-    palette, masked_row = palette_of(view, signed=color_scale == "signed"), [math.nan] * fractions.shape[1]
+    """Lines of fractions [row, column] in [0, 1], NaN where masked: two rows of the matrix in each,
+    the upper one as the colour in front of a half block, the lower one as the colour behind it."""
+    palette = palette_of(view, signed=color_scale == "signed")
+    masked_row = [math.nan] * fractions.shape[1]
     pairs = zip_longest(fractions[::2].tolist(), fractions[1::2].tolist(), fillvalue=masked_row)
     return [
         tuple(_half_cell(above, below, palette) for above, below in zip(upper, lower, strict=True))
@@ -147,8 +199,8 @@ LABEL_WIDTH = 9
 
 @dataclass(frozen=True)
 class Map:
-    """One of several maps. caption, remarks: the program's own texts, above and below. values: [row, column], NaN or
-    null where masked."""
+    """One of several maps. caption, remarks: the program's own texts, above and below. values:
+    [row, column], NaN or null where masked."""
 
     caption: str
     values: Numbers
@@ -167,11 +219,12 @@ def side_by_side(
 ) -> Lines:
     """Maps in columns, row after row within the view's width, with their captions and a legend.
 
-    shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can be compared;
-    otherwise each has its own and there is no legend. limits: the ends of the shared scale, such as 0 and 1 for
-    weights; those of the values if None. names: token texts beside the first map of each row and their numbers below
-    every map, where every token has a line of its own. in_a_row: at most so many maps in a row, such as a layer's
-    heads; None for as many as fit. Maps that are too large are pooled, which is said once. No maps, or nothing
+    shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can
+    be compared; otherwise each has its own and there is no legend. limits: the ends of the shared
+    scale, such as 0 and 1 for weights; those of the values if None. names: token texts beside the
+    first map of each row and their numbers below every map, where every token has a line of its
+    own. in_a_row: at most so many maps in a row, such as a layer's heads; None for as many as fit.
+    Maps that are too large are pooled, which is said once. No maps, or nothing
     visible in any: "(empty)".
     """
     matrices = [as_matrix(weight_map.values) for weight_map in maps]
@@ -186,27 +239,59 @@ def side_by_side(
     if color_scale == "signed":
         low, high = -max(-low, high), max(-low, high)
     has_names = bool(names) and all(values.shape[0] == len(names) for values in matrices)
-    axis = row_names(names, view) if has_names else Lines()
+    if has_names:
+        axis = row_names(names, view)
+    else:
+        axis = Lines()
     width, height, room = _map_sizes(matrices, maps, view, axis.width)
-    ends = (low, high) if shared_scale else None
-    blocks, pooled = [], set()
+    if shared_scale:
+        ends = (low, high)
+    else:
+        ends = None
+    blocks = []
+    pooled = set()
     for weight_map, values in zip(maps, matrices, strict=True):
         picture = heatmap(
-            values, view, max_width=width, max_height=height, scale=color_scale, limits=ends, say_pooled=False
+            values,
+            view,
+            max_width=width,
+            max_height=height,
+            scale=color_scale,
+            limits=ends,
+            say_pooled=False,
         )
         pooled.add(_choose_grain(values, width, height, view, whole=False).block)
         our_words = [localize(text, view) for text in (weight_map.caption, *weight_map.remarks)]
         texts = [cut(text, room, ascii=view.ascii) for text in our_words]
-        ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
-        blocks.append(stack(line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:])))
+        if axis.rows and width == 2 * values.shape[1]:
+            ticks = _ticks(values.shape[1], view)
+        else:
+            ticks = Lines()
+        blocks.append(
+            stack(
+                line((texts[0], "bold")),
+                picture,
+                ticks,
+                *(line((text, FAINT)) for text in texts[1:]),
+            )
+        )
     pooled_note = Lines()
     if block_sizes := listing(f"{block}×{block}" for block in sorted(pooled - {1})):
-        note = message("maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes)
+        note = message(
+            "maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes
+        )
         pooled_note = remark(note, view)
     square = width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]
-    side = axis if axis.rows and square else Lines()
+    if axis.rows and square:
+        side = axis
+    else:
+        side = Lines()
     body = beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)
-    block = stack(body, *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()), pooled_note)
+    block = stack(
+        body,
+        *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()),
+        pooled_note,
+    )
     return fit_to_view(block, view)
 
 
@@ -223,14 +308,23 @@ def _ticks(count: int, view: View) -> Lines:
     return line((cut(marks, 2 * count, ascii=view.ascii) if count > 5 else marks, FAINT))
 
 
-def _map_sizes(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int) -> tuple[int, int, int]:
-    """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`,
-    else finer ones."""
+def _map_sizes(
+    matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int
+) -> tuple[int, int, int]:
+    """Width and height for each map and the width of its captions: square cells if all rows of maps
+    then fit `LINES`, else finer ones."""
     down, across = (max(values.shape[axis] for values in matrices) for axis in (0, 1))
-    texts = [localize(text, view) for weight_map in maps for text in (weight_map.caption, *weight_map.remarks)]
+    texts = [
+        localize(text, view)
+        for weight_map in maps
+        for text in (weight_map.caption, *weight_map.remarks)
+    ]
     caption = min(max(map(cells, texts)), SMALL, view.width)
     halves = view.color and not view.ascii
-    fine = (across, -(-down // 2)) if halves else (across, down)
+    if halves:
+        fine = (across, -(-down // 2))
+    else:
+        fine = (across, down)
     for width, height in ((2 * across, down), fine):
         rows = -(-len(matrices) // max((view.width - side + GAP) // (max(width, caption) + GAP), 1))
         if width <= view.width - side - GAP * (side > 0) and (
@@ -244,10 +338,13 @@ def _map_sizes(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, sid
 def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
     """The colours or characters from `low` to `high`, with the name of the scale."""
     color_scale = scale or view.scale_colors
-    palette, write = palette_of(view, signed=color_scale == "signed"), writer([low, high], view.precision)
+    palette = palette_of(view, signed=color_scale == "signed")
+    write = writer([low, high], view.precision)
     if view.color and not view.ascii:  # two shades a cell, so that every one is there
         shades = [palette.colour(index / (LEVELS - 1)) for index in range(LEVELS)]
-        ramp: list[Piece] = [("▌", f"{a} on {b}") for a, b in zip(shades[::2], shades[1::2], strict=True)]
+        ramp: list[Piece] = [
+            ("▌", f"{a} on {b}") for a, b in zip(shades[::2], shades[1::2], strict=True)
+        ]
     else:
         mark = sign if color_scale == "signed" else shade
         ramp = [(mark(index / 15, ascii=view.ascii), "") for index in range(16)]
@@ -260,5 +357,10 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
         case _:
             ends = (write(low), write(high))
-    name = "" if color_scale == "linear" else "  " + localize(f"{color_scale} scale", view)
-    return fit_to_view(line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), (name, FAINT)), view)
+    if color_scale == "linear":
+        name = ""
+    else:
+        name = "  " + localize(f"{color_scale} scale", view)
+    return fit_to_view(
+        line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), (name, FAINT)), view
+    )

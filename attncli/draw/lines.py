@@ -1,7 +1,8 @@
-"""`Lines`: text with styles, laid out to the cell; titles, remarks and notes; the Rich console that prints them.
+"""`Lines`: text with styles, laid out to the cell; titles, remarks and notes; the Rich console that
+prints them.
 
-Every renderer returns `Lines`. Styles are Rich style strings ("bold", "black on #fde725"), so nothing here imports Rich
-until something is printed.
+Every renderer returns `Lines`. Styles are Rich style strings ("bold", "black on #fde725"), so
+nothing here imports Rich until something is printed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ Line = tuple[Piece, ...]
 
 @dataclass(frozen=True)
 class Lines:
-    """A block of styled lines; a value that can be stacked, set beside others, compared and printed."""
+    """A block of styled lines; a value that can be stacked, set beside others, compared and
+    printed.
+    """
 
     rows: tuple[Line, ...] = ()
 
@@ -48,10 +51,15 @@ class Lines:
         from rich.segment import Segment
 
         for row in self.rows:
-            if not any(style for _, style in row):  # one piece a line: a table of a million numbers has as many pieces
+            if not any(
+                style for _, style in row
+            ):  # one piece a line: a table of a million numbers has as many pieces
                 yield Segment("".join(text for text, _ in row).rstrip(" "))
             else:
-                yield from (Segment(text, console.get_style(style) if style else None) for text, style in row)
+                yield from (
+                    Segment(text, console.get_style(style) if style else None)
+                    for text, style in row
+                )
             yield Segment.line()
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
@@ -82,20 +90,33 @@ def stack_spaced(*blocks: Lines) -> Lines:
     """The blocks that hold something, one below the other with a blank line between."""
     blocks_with_rows = [block for block in blocks if block.rows]
     return stack(
-        *(part for index, block in enumerate(blocks_with_rows) for part in ((block,) if index == 0 else (BLANK, block)))
+        *(
+            part
+            for index, block in enumerate(blocks_with_rows)
+            for part in ((block,) if index == 0 else (BLANK, block))
+        )
     )
 
 
 def beside(
-    blocks: Sequence[Lines], *, width: int, gap: int = 3, side: Lines | None = None, most: int | None = None
+    blocks: Sequence[Lines],
+    *,
+    width: int,
+    gap: int = 3,
+    side: Lines | None = None,
+    most: int | None = None,
 ) -> Lines:
     """Blocks of like size in as few rows as `width` allows, the rows equally long but for the last.
 
-    side: a block that begins every row. most: at most so many blocks in a row; None for as many as fit.
+    side: a block that begins every row. most: at most so many blocks in a row; None for as many as
+    fit.
     """
     if not blocks:
         return Lines()
-    edge = side.width + 1 if side is not None and side.rows else 0
+    if side is not None and side.rows:
+        edge = side.width + 1
+    else:
+        edge = 0
     slot = max(block.width for block in blocks) + gap
     fitting = max((width - edge + gap) // slot, 1)
     if most is None:
@@ -108,19 +129,26 @@ def beside(
             for first in range(start, min(start + most, len(blocks)), fitting)
         ]
     begins, edges = ((side,), [edge]) if side is not None and edge else ((), [])
-    return stack_spaced(*(_in_a_row((*begins, *group), [*edges, *[slot] * len(group)]) for group in groups))
+    return stack_spaced(
+        *(_in_a_row((*begins, *group), [*edges, *[slot] * len(group)]) for group in groups)
+    )
 
 
 def _in_a_row(blocks: Sequence[Lines], slots: Sequence[int]) -> Lines:
     """The blocks side by side, each as wide as its slot but for the last."""
     rows = []
     for lines in zip_longest(*(block.rows for block in blocks), fillvalue=()):
-        padded = [(*line, (" " * (slot - line_width(line)), "")) for line, slot in zip(lines, slots, strict=True)]
+        padded = [
+            (*line, (" " * (slot - line_width(line)), ""))
+            for line, slot in zip(lines, slots, strict=True)
+        ]
         rows.append(tuple(chain(*padded))[:-1])
     return Lines(tuple(rows))
 
 
-def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  ", ascii: bool = False) -> Lines:
+def flow(
+    pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  ", ascii: bool = False
+) -> Lines:
     """Pieces one after the other, broken between pieces; later lines start at `indent`.
 
     A piece wider than the line is cut.
@@ -131,8 +159,8 @@ def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  
 
 
 def flow_groups(groups: Iterable[Line], *, width: int, indent: int = 0, gap: str = "  ") -> Lines:
-    """Groups of pieces one after the other, each no wider than a line, broken between groups; later lines start at
-    `indent`."""
+    """Groups of pieces one after the other, each no wider than a line, broken between groups; later
+    lines start at `indent`."""
     rows: list[Line] = []
     for group in groups:
         if rows and line_width(rows[-1]) + len(gap) + line_width(group) <= width:
@@ -144,7 +172,11 @@ def flow_groups(groups: Iterable[Line], *, width: int, indent: int = 0, gap: str
 
 def clip_lines(block: Lines, width: int, *, ascii: bool = False) -> Lines:
     """The block with every line cut to `width` cells."""
-    return Lines(tuple(row if line_width(row) <= width else _clip_line(row, width, ascii) for row in block.rows))
+    return Lines(
+        tuple(
+            row if line_width(row) <= width else _clip_line(row, width, ascii) for row in block.rows
+        )
+    )
 
 
 def _clip_line(row: Line, width: int, ascii: bool) -> Line:
@@ -166,19 +198,25 @@ def strip_styles(block: Lines) -> Lines:
 def fit_to_view(block: Lines, view: View) -> Lines:
     """The block cut to the width of the view, without styles if it has no colour."""
     fitting = clip_lines(block, view.width, ascii=view.ascii)
-    return fitting if view.color else strip_styles(fitting)
+    if view.color:
+        return fitting
+    return strip_styles(fitting)
 
 
 FAINT = "bright_black"
 
 
 def localize(text: str, view: View) -> str:
-    """One of the program's own texts for this view: in its language, in ASCII where it must be. Always safe."""
+    """One of the program's own texts for this view: in its language, in ASCII where it must be.
+    Always safe.
+    """
     return spell(text if view.ascii else translate(text, view.lang), ascii=view.ascii)
 
 
 def heading(title: str, note: str, view: View) -> Lines:
-    """A part's title and what it shows; the note goes below when there is no room beside. Nothing without a title."""
+    """A part's title and what it shows; the note goes below when there is no room beside. Nothing
+    without a title.
+    """
     if not title:
         return Lines()
     name = localize(title, view)
@@ -186,26 +224,36 @@ def heading(title: str, note: str, view: View) -> Lines:
     if cells(name) + 2 + cells(note_text) <= view.width and note_text:
         return line((name, "bold"), ("  " + note_text, FAINT))
     return stack(
-        flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii), remark(note, view)
+        flow(
+            [(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii
+        ),
+        remark(note, view),
     )
 
 
 def sentences(texts: Iterable[str], view: View) -> Lines:
-    """The sentences of an answer, each on a line of its own, in ordinary (not faint) type; "" is left out."""
+    """The sentences of an answer, each on a line of its own, in ordinary (not faint) type; "" is
+    left out.
+    """
     return stack(*(remark(text, view, style="") for text in texts))
 
 
 def join_sentences(texts: Iterable[str], view: View) -> str:
-    """Sentences one after the other in one text, "" left out; not every language has a space between them."""
+    """Sentences one after the other in one text, "" left out; not every language has a space
+    between them.
+    """
     joined = ""
     for text in filter(None, texts):
-        joined = say(view, "{sentence} {next_sentence}", sentence=joined, next_sentence=text) if joined else text
+        if joined:
+            joined = say(view, "{sentence} {next_sentence}", sentence=joined, next_sentence=text)
+        else:
+            joined = text
     return joined
 
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
-    """One of the program's own sentences, broken to the view's width at blanks and between ideographs. Nothing for
-    ""."""
+    """One of the program's own sentences, broken to the view's width at blanks and between
+    ideographs. Nothing for ""."""
     rows = wrap(localize(text, view), view.width, ascii=view.ascii)
     return stack(*(line((row, style)) for row in rows))
 
@@ -222,8 +270,8 @@ BEGINNINGS = {
 
 
 def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
-    """An error's lines: `error`, `where`, `expected`, `try`, each with what it says; those that say nothing are left
-    out."""
+    """An error's lines: `error`, `where`, `expected`, `try`, each with what it says; those that say
+    nothing are left out."""
     rows = []
     for name, value in fields:
         if value:
@@ -234,10 +282,15 @@ def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
 
 
 def note_line(message: str, view: View) -> Lines:
-    """A note in faint type, broken at blanks to the view's width; one with a path longer than that stays whole."""
+    """A note in faint type, broken at blanks to the view's width; one with a path longer than that
+    stays whole.
+    """
     text = safe(translate(message, view.lang), ascii=view.ascii)
     is_unbreakable = max(map(cells, text.split()), default=0) > view.width
-    rows = [text] if is_unbreakable else wrap(text, view.width, ascii=view.ascii)
+    if is_unbreakable:
+        rows = [text]
+    else:
+        rows = wrap(text, view.width, ascii=view.ascii)
     return stack(*(line((row, FAINT if view.color else "")) for row in rows))
 
 
@@ -254,8 +307,8 @@ COLOR_SYSTEMS: dict[str, Literal["truecolor", "256", "standard"]] = {
 
 
 def console(view: View, stream: IO[str]) -> Console:
-    """A console on a stream, as wide as the view, with as many colours; it reads no markup, guesses no colours and adds
-    no links. Without colour in the view no escape is written.
+    """A console on a stream, as wide as the view, with as many colours; it reads no markup, guesses
+    no colours and adds no links. Without colour in the view no escape is written.
     """
     from rich.console import Console
 
@@ -286,18 +339,27 @@ def _measuring_console(width: int) -> Console:
 
 
 def lay_out(renderable: RenderableType, view: View) -> Lines:
-    """What Rich draws in the view's width, as lines that can be stacked, set beside others and compared.
+    """What Rich draws in the view's width, as lines that can be stacked, set beside others and
+    compared.
 
     Texts in it must be safe. Where Rich cut one, ASCII shows its own mark.
     """
     measuring_console = _measuring_console(view.width)
     rows: list[Line] = []
-    for segments in measuring_console.render_lines(renderable, measuring_console.options, pad=False):
+    for segments in measuring_console.render_lines(
+        renderable, measuring_console.options, pad=False
+    ):
         row: list[Piece] = []
         for segment in segments:
             text = segment.text.replace(FIXED_BLANK, " ")
-            text = text.replace(CUT, CUT_ASCII) if view.ascii else text
-            style = str(segment.style) if view.color and segment.style else ""
+            if view.ascii:
+                text = text.replace(CUT, CUT_ASCII)
+            else:
+                text = text
+            if view.color and segment.style:
+                style = str(segment.style)
+            else:
+                style = ""
             row.append((text, "" if style == "none" else style))
         while row and not row[-1][0].strip(" ") and not row[-1][1]:
             row.pop()
@@ -305,7 +367,8 @@ def lay_out(renderable: RenderableType, view: View) -> Lines:
     return Lines(tuple(rows))
 
 
-# Our own Markdown pages as screens, drawn by Rich. Only pages of the package come here, never text from elsewhere.
+# Our own Markdown pages as screens, drawn by Rich. Only pages of the package come here, never text
+# from elsewhere.
 
 WIDEST = 100
 """Cells beyond which prose is tiring to read."""
@@ -315,7 +378,9 @@ MARGIN = 2
 
 
 def markdown(text: str, view: View) -> Lines:
-    """A page in the view's width. Blocks of code stay as they are, so that what is copied from them runs."""
+    """A page in the view's width. Blocks of code stay as they are, so that what is copied from them
+    runs.
+    """
     from rich.markdown import Markdown
 
     narrow = replace(view, width=min(view.width, WIDEST))
@@ -334,5 +399,7 @@ def _code_block(text: str, view: View) -> Lines:
     margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)
     for row in text.split("\n"):
         text_line = spell(row, ascii=view.ascii)
-        rows.append(line((f"{margin}{text_line}", "bold" if text_line.startswith("$ ") else "bright_black")))
+        rows.append(
+            line((f"{margin}{text_line}", "bold" if text_line.startswith("$ ") else "bright_black"))
+        )
     return stack(*rows, line(""))

@@ -1,4 +1,6 @@
-"""Numbers on a screen: one style for a whole array, as many digits as sums need; and as bars and curves."""
+"""Numbers on a screen: one style for a whole array, as many digits as sums need; and as bars and
+curves.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,18 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     """
     sizes = np.abs(np.asarray(values, np.float64))
     finite = sizes[np.isfinite(sizes)]
-    largest = float(finite.max()) if finite.size else 0.0
+    if finite.size:
+        largest = float(finite.max())
+    else:
+        largest = 0.0
     scientific = largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision
 
     def write(value: float) -> str:
         """A value as text, in the notation chosen for all values."""
         text = f"{value:.{precision}{'e' if scientific else 'f'}}"
-        return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+        if text.startswith("-") and not text.strip("-0."):
+            return text[1:]
+        return text
 
     return write
 
@@ -44,33 +51,52 @@ def without_zero(write: Write) -> Write:
     def bare(value: float) -> str:
         """The value without the zero before its point."""
         text = write(value)
-        return f"-{text[2:]}" if text.startswith("-0.") else text[text.startswith("0.") :]
+        if text.startswith("-0."):
+            return f"-{text[2:]}"
+        return text[text.startswith("0.") :]
 
     return bare
 
 
 def format_fixed(value: float | None, digits: int) -> str:
-    """One number with so many digits after the point, scientific from 10⁹ on; never `-0.00`; "" for None."""
+    """One number with so many digits after the point, scientific from 10⁹ on; never `-0.00`; "" for
+    None.
+    """
     if value is None:
         return ""
-    text = f"{value:.{digits}f}" if abs(value) < 1e9 else f"{value:.{digits}e}"
-    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+    if abs(value) < 1e9:
+        text = f"{value:.{digits}f}"
+    else:
+        text = f"{value:.{digits}e}"
+    if text.startswith("-") and not text.strip("-0."):
+        return text[1:]
+    return text
 
 
 def format_signed(value: float, digits: int) -> str:
-    """One number with its sign and so many digits after the point; `0.00` where nothing else is left of it."""
+    """One number with its sign and so many digits after the point; `0.00` where nothing else is
+    left of it.
+    """
     text = f"{value:+.{digits}f}"
-    return text if text.strip("+-0.") else text[1:]
+    if text.strip("+-0."):
+        return text
+    return text[1:]
 
 
 def format_period(tokens: float) -> str:
-    """The period of a rotary pair of dimensions, in tokens, as text: three digits, or all of those before the point."""
-    return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"
+    """The period of a rotary pair of dimensions, in tokens, as text: three digits, or all of those
+    before the point.
+    """
+    if tokens >= 100:
+        return f"{tokens:,.0f}"
+    return f"{tokens:.3g}"
 
 
 def brief(value: float | None) -> str:
     """One number for a header: at most 6 significant digits, no trailing zeros; `none` for None."""
-    return "none" if value is None else f"{value:.6g}"
+    if value is None:
+        return "none"
+    return f"{value:.6g}"
 
 
 LEAST_SHARE = 0.001
@@ -80,14 +106,16 @@ TENTH = 0.1
 
 
 def times_words(ratio: float, digits: int) -> str:
-    """A ratio as text, as in "so many times": `digits` significant digits, or all before the point of a larger number;
-    no power of ten."""
-    return f"{ratio:,.0f}" if round(ratio) >= 10**digits else f"{ratio:.{digits}g}"
+    """A ratio as text, as in "so many times": `digits` significant digits, or all before the point
+    of a larger number; no power of ten."""
+    if round(ratio) >= 10**digits:
+        return f"{ratio:,.0f}"
+    return f"{ratio:.{digits}g}"
 
 
 def percent(value: float, digits: int = 0) -> str:
-    """A share in percents, such as `89%`: the only way that screens write one, in every language. digits: after the
-    point; one for shares below a tenth, also where none are asked for."""
+    """A share in percents, such as `89%`: the only way that screens write one, in every language.
+    digits: after the point; one for shares below a tenth, also where none are asked for."""
     if 0 < value < LEAST_SHARE:
         return f"<{LEAST_SHARE:.1%}"
     if -LEAST_SHARE < value < 0:
@@ -96,7 +124,9 @@ def percent(value: float, digits: int = 0) -> str:
 
 
 def root_of(scale: float, d_k: int, d_model: int) -> str:
-    """The factor of the scores as one over the root of `d_k` or `d_model`, such as `1/√64`; "" when it is neither."""
+    """The factor of the scores as one over the root of `d_k` or `d_model`, such as `1/√64`; "" when
+    it is neither.
+    """
     for size in (d_k, d_model):
         if size > 0 and math.isclose(scale, size**-0.5, rel_tol=1e-6):
             return f"1/√{size}"
@@ -133,15 +163,21 @@ def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int)
     return precision + MORE
 
 
-def adding_column(terms: Sequence[float | None], total: float | None, precision: int) -> tuple[list[str], str]:
-    """The terms of a sum and its total as texts of one column, points in line: the total with `precision` digits, the
-    terms with as many more as they need to add up to it as printed. What is None is too large for a float: `inf`."""
+def adding_column(
+    terms: Sequence[float | None], total: float | None, precision: int
+) -> tuple[list[str], str]:
+    """The terms of a sum and its total as texts of one column, points in line: the total with
+    `precision` digits, the terms with as many more as they need to add up to it as printed. What is
+    None is too large for a float: `inf`.
+    """
     numbers = [term for term in terms if term is not None]
     digits = precision
     if total is not None and len(numbers) == len(terms):
         digits = adding_digits([(numbers, total)], precision)
     texts = ["inf" if term is None else format_fixed(term, digits) for term in terms]
-    return texts, "inf" if total is None else format_fixed(total, precision) + " " * (digits - precision)
+    return texts, (
+        "inf" if total is None else format_fixed(total, precision) + " " * (digits - precision)
+    )
 
 
 def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -> bool:
@@ -154,15 +190,16 @@ def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -
     return rounded == Decimal(f"{total:.{precision}f}")
 
 
-# Bars: a number between 0 and 1 as a length on its track. Rich has progress bars, in halves of a cell; these have
-# eighths.
+# Bars: a number between 0 and 1 as a length on its track. Rich has progress bars, in halves of a
+# cell; these have eighths.
 
 FULL, TRACK, EIGHTHS = "▇", "╌", " ▏▎▍▌▋▊▉"
 FULL_ASCII, TRACK_ASCII = "#", "."
 
 
 def bar(fraction: float, width: int, *, ascii: bool) -> str:
-    """`fraction` (clipped to [0, 1]) of `width` cells, to an eighth of a cell, then the track; `#` and `.` in ASCII.
+    """`fraction` (clipped to [0, 1]) of `width` cells, to an eighth of a cell, then the track; `#`
+    and `.` in ASCII.
 
     "" for a width of 0 or less. Anything above 0 shows at least an eighth.
     """
@@ -177,7 +214,9 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
 
 
 def bar_pieces(text: str, style: str) -> list[Piece]:
-    """A bar, as `bar` writes it, in two pieces: its length in a style, the track behind it in faint type."""
+    """A bar, as `bar` writes it, in two pieces: its length in a style, the track behind it in faint
+    type.
+    """
     length = len(text.rstrip(TRACK + TRACK_ASCII))
     return [(text[:length], style), (text[length:], FAINT)]
 
@@ -186,9 +225,12 @@ BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")
 
 
 def even_bars(lines: Lines) -> Lines:
-    """A screen for a browser, in which the cells that a bar fills become whole blocks: in a terminal they are seven
-    eighths high, but partial cells are as high as the line."""
-    rows = [[(BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row] for row in lines.rows]
+    """A screen for a browser, in which the cells that a bar fills become whole blocks: in a
+    terminal they are seven eighths high, but partial cells are as high as the line."""
+    rows = [
+        [(BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row]
+        for row in lines.rows
+    ]
     return Lines(tuple(map(tuple, rows)))
 
 
@@ -208,11 +250,17 @@ class Series:
 
 
 def curves(
-    series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked_x: float | None = None
+    series: Sequence[Series],
+    view: View,
+    *,
+    height: int = 16,
+    x_name: str = "",
+    marked_x: float | None = None,
 ) -> Lines:
     """The series on logarithmic axes in the view's width, with a legend below.
 
-    Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is.
+    Between two points a curve is drawn straight. Where curves meet, the first named is on top.
+    x_name: what x is.
     marked_x: an x to draw a vertical line at. No points: no lines.
     """
     drawn = [[point for point in line_series.points if min(point) > 0] for line_series in series]
@@ -220,7 +268,9 @@ def curves(
     if not points:
         return Lines()
     width = max(min(view.width - AXIS - 2, 72), 10)
-    (x_low, x_high), (y_low, y_high) = (_log_range([point[axis] for point in points]) for axis in (0, 1))
+    (x_low, x_high), (y_low, y_high) = (
+        _log_range([point[axis] for point in points]) for axis in (0, 1)
+    )
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]
 
     def column(x: float) -> int:
@@ -234,14 +284,20 @@ def curves(
     for index in reversed(range(len(series))):
         mark, style = _mark(index, view)
         for (x0, y0), (x1, y1) in pairwise(drawn[index]):
-            first, last = column(x0), column(x1)
+            first = column(x0)
+            last = column(x1)
             for place in range(first, last + 1):
-                y = math.log(y0) + (place - first) / max(last - first, 1) * (math.log(y1) - math.log(y0))
+                y = math.log(y0) + (place - first) / max(last - first, 1) * (
+                    math.log(y1) - math.log(y0)
+                )
                 line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
                 grid[line][place] = (mark if place in (first, last) else dot, style)
-    x_axis, legend = _x_axis((x_low, x_high), width, x_name, view), _legend(series, view)
+    x_axis = _x_axis((x_low, x_high), width, x_name, view)
+    legend = _legend(series, view)
     block = stack(_frame(grid, (y_low, y_high), view), x_axis, legend)
-    return block if view.color else strip_styles(block)
+    if view.color:
+        return block
+    return strip_styles(block)
 
 
 def _mark(index: int, view: View) -> Piece:
@@ -252,18 +308,25 @@ def _mark(index: int, view: View) -> Piece:
 
 def _log_range(values: Sequence[float]) -> tuple[float, float]:
     """The logarithms of the least and the largest value, apart where these are the same."""
-    low, high = math.log(min(values)), math.log(max(values))
-    return (low, high) if high > low else (low - 1, high + 1)
+    low = math.log(min(values))
+    high = math.log(max(values))
+    if high > low:
+        return (low, high)
+    return (low - 1, high + 1)
 
 
 def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
-    """The rows of a plot with the axis at its left. y: logarithms of the least and the largest value."""
+    """The rows of a plot with the axis at its left. y: logarithms of the least and the largest
+    value.
+    """
     side = "|" if view.ascii else "│"
     rows: list[Line] = []
     for index, row in enumerate(grid):
         has_number = index % 5 == 0 or index == len(grid) - 1
         value = math.exp(y[1] - (y[1] - y[0]) * index / (len(grid) - 1))
-        rows.append(((pad(f"{value:.0e}" if has_number else "", AXIS, "right"), FAINT), (side, FAINT), *row))
+        rows.append(
+            ((pad(f"{value:.0e}" if has_number else "", AXIS, "right"), FAINT), (side, FAINT), *row)
+        )
     return Lines(tuple(rows))
 
 

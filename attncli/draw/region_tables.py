@@ -27,8 +27,8 @@ FIRST_HEADS = 3
 
 
 class WithRegions(Protocol):
-    """A document that may hold regions (named sets of tokens) of its text, and the shares of attention that they
-    get."""
+    """A document that may hold regions (named sets of tokens) of its text, and the shares of
+    attention that they get."""
 
     @property
     def tokens(self) -> list[TokenRow]:
@@ -53,8 +53,8 @@ def has_regions(document: WithRegions, view: View) -> bool:
 
 
 def regions_part(document: WithRegions, view: View) -> Lines:
-    """A table of the regions (named sets of tokens): their tokens, the share of the query's attention that each gets,
-    the share under uniform attention, and the head that gives most."""
+    """A table of the regions (named sets of tokens): their tokens, the share of the query's
+    attention that each gets, the share under uniform attention, and the head that gives most."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET:
         return Lines()
@@ -65,15 +65,22 @@ def regions_part(document: WithRegions, view: View) -> Lines:
         "tokens": [f"{len(document.regions[place].tokens):,}" for place in order],
         message("share"): [_percent_or_dash(part.share[place]) for place in order],
         message("even"): [_percent_or_dash(part.even[place]) for place in order],
-        message("share / even"): [_times_text(part.share[place], part.even[place]) for place in order],
+        message("share / even"): [
+            _times_text(part.share[place], part.even[place]) for place in order
+        ],
         message("most in"): [
-            "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.share[place])}"
+            (
+                "-"
+                if head is None
+                else f"L{head.layer}H{head.head} {_percent_or_dash(head.share[place])}"
+            )
             for place, head in ((place, heads[place]) for place in order)
         ],
     }
     token = document.tokens[part.query]
     note = message(
-        "of what token {index} {token} looks at, means over layers and heads; even: its share of what it sees",
+        "of what token {index} {token} looks at, means over layers and heads; even: its share of"
+        " what it sees",
         index=token.index,
         token=label(token.text, ascii=view.ascii),
     )
@@ -83,28 +90,40 @@ def regions_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_order(part: RegionPart) -> list[int]:
-    """The indices of the regions by their share of the query's attention, the largest first; unknown shares last."""
-    return sorted(range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place))
+    """The indices of the regions by their share of the query's attention, the largest first;
+    unknown shares last.
+    """
+    return sorted(
+        range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place)
+    )
 
 
 def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
-    """The head that gives a region most; None where nothing is known of any. place: the region's number."""
+    """The head that gives a region most; None where nothing is known of any. place: the region's
+    number.
+    """
     heads = [head for head in part.heads if np.isfinite(head.share[place])]
     return max(heads, key=lambda head: float(head.share[place]), default=None)
 
 
 def _percent_or_dash(value: float) -> str:
     """A share in percents with a digit after the point; "-" where it is unknown."""
-    return percent(float(value), 1) if np.isfinite(value) else "-"
+    if np.isfinite(value):
+        return percent(float(value), 1)
+    return "-"
 
 
 def _times_text(value: float, even: float) -> str:
     """How many times an even share a share is, such as `1.50`; "-" where that is unknown."""
-    return f"{value / even:.2f}" if np.isfinite(value) and np.isfinite(even) and even > 0 else "-"
+    if np.isfinite(value) and np.isfinite(even) and even > 0:
+        return f"{value / even:.2f}"
+    return "-"
 
 
 def region_layers_part(document: WithRegions, view: View) -> Lines:
-    """A matrix of layers × regions: the share of the query's attention that each region gets in each layer."""
+    """A matrix of layers × regions: the share of the query's attention that each region gets in
+    each layer.
+    """
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or len(part.layers) == 1:
         return Lines()
@@ -120,8 +139,8 @@ def region_layers_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_pairs_part(document: WithRegions, view: View) -> Lines:
-    """A matrix of regions × regions: the mean weight that a token of the one (row) gives to all tokens of the other
-    (column)."""
+    """A matrix of regions × regions: the mean weight that a token of the one (row) gives to all
+    tokens of the other (column)."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET:
         return Lines()
@@ -133,26 +152,39 @@ def region_pairs_part(document: WithRegions, view: View) -> Lines:
         view,
         limits=(0.0, 1.0),
         title="region to region",
-        note="rows: regions that look, columns: regions looked at; means over tokens, layers and heads",
+        note=(
+            "rows: regions that look, columns: regions looked at; means over tokens, layers and"
+            " heads"
+        ),
     )
 
 
 def ranked_heads(part: RegionPart, place: int) -> list[HeadRegions]:
-    """The heads that give a region any attention, by the ratio to its share under uniform attention, the largest first.
+    """The heads that give a region any attention, by the ratio to its share under uniform
+    attention, the largest first.
     place: the region's index."""
-    heads = [head for head in part.heads if np.isfinite(head.share[place]) and head.share[place] > 0]
-    return sorted(heads, key=lambda head: (-_times_even(head.share[place], head.even[place]), head.layer, head.head))
+    heads = [
+        head for head in part.heads if np.isfinite(head.share[place]) and head.share[place] > 0
+    ]
+    return sorted(
+        heads,
+        key=lambda head: (-_times_even(head.share[place], head.even[place]), head.layer, head.head),
+    )
 
 
 def _times_even(share: float, even: float) -> float:
-    """The ratio of a region's share of a head's attention to its share under uniform attention; 0 where that is 0 or
-    unknown."""
-    return float(share / even) if np.isfinite(even) and even > 0 else 0.0
+    """The ratio of a region's share of a head's attention to its share under uniform attention; 0
+    where that is 0 or unknown."""
+    if np.isfinite(even) and even > 0:
+        return float(share / even)
+    return 0.0
 
 
 def region_heads_part(document: WithRegions, view: View) -> Lines:
-    """A table with a row per region: the heads that give it most of the query token's attention in ratio to even
-    attention, `FIRST_HEADS` at most and fewer where they do not fit; empty for one head or without regions."""
+    """A table with a row per region: the heads that give it most of the query token's attention in
+    ratio to even attention, `FIRST_HEADS` at most and fewer where they do not fit; empty for one
+    head or without regions.
+    """
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or len(part.heads) == 1:
         return Lines()
@@ -161,18 +193,28 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
     rows = []
     for place in order:
         heads = [
-            f"L{head.layer}H{head.head} {_percent_or_dash(share)} {times}{_times_text(share, head.even[place])}"
+            f"L{head.layer}H{head.head} {_percent_or_dash(share)}"
+            f" {times}{_times_text(share, head.even[place])}"
             for head in ranked_heads(part, place)[:FIRST_HEADS]
             for share in [head.share[place]]
         ]
-        rows.append([region_name(document.regions[place].name, view), *heads, *["-"] * (FIRST_HEADS - len(heads))])
+        rows.append(
+            [
+                region_name(document.regions[place].name, view),
+                *heads,
+                *["-"] * (FIRST_HEADS - len(heads)),
+            ]
+        )
     columns = [message("region"), message("first"), message("second"), message("third")]
     while (
-        len(columns) > 2 and sum(max(cells(row[at]) for row in rows) + GAP for at in range(len(columns))) > view.width
+        len(columns) > 2
+        and sum(max(cells(row[at]) for row in rows) + GAP for at in range(len(columns)))
+        > view.width
     ):
         columns.pop()
     note = message(
-        "heads of what token {index} looks at, and how many times even attention that is; the largest ratio first",
+        "heads of what token {index} looks at, and how many times even attention that is; the"
+        " largest ratio first",
         index=part.query,
     )
     shown = [row[: len(columns)] for row in rows]
@@ -180,13 +222,17 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_links_part(document: WithRegions, view: View) -> Lines:
-    """A table of the strongest links between regions: the mean weight that a token of one gives to all of another, in
-    one head."""
+    """A table of the strongest links between regions: the mean weight that a token of one gives to
+    all of another, in one head."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or part.links is UNSET:
         return Lines()
-    links = part.links if view.full else part.links[: view.top]
-    title, note = message("links between regions"), message("weight of a region in the rows of another; no rest")
+    if view.full:
+        links = part.links
+    else:
+        links = part.links[: view.top]
+    title = message("links between regions")
+    note = message("weight of a region in the rows of another; no rest")
     if not links:
         return table([], [], view, title=title, note=message("no region looks at another"))
     names = [region_name(region.name, view) for region in document.regions]
@@ -201,13 +247,26 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
         ]
         for link in links
     ]
-    columns = [message("head"), message("link"), message("share"), message("even"), message("share / even")]
-    return table(columns, rows, view, align=["left", "left", "right", "right", "right"], title=title, note=note)
+    columns = [
+        message("head"),
+        message("link"),
+        message("share"),
+        message("even"),
+        message("share / even"),
+    ]
+    return table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", "right", "right", "right"],
+        title=title,
+        note=note,
+    )
 
 
 def region_sentences(document: WithRegions, view: View) -> list[str]:
-    """Sentences on the shares of the query's attention that the regions get, and which get most and least beside
-    uniform attention."""
+    """Sentences on the shares of the query's attention that the regions get, and which get most and
+    least beside uniform attention."""
     part = document.region_shares
     assert part is not UNSET
     assert document.regions is not UNSET
@@ -215,12 +274,18 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
     if not order:
-        return [say(view, "{query} can see no word: its weights and its output are 0.", query=query)]
+        return [
+            say(view, "{query} can see no word: its weights and its output are 0.", query=query)
+        ]
     shares = [
-        message("{share} is in {region}", share=_percent_or_dash(part.share[place]), region=names[place])
+        message(
+            "{share} is in {region}", share=_percent_or_dash(part.share[place]), region=names[place]
+        )
         for place in order[:MOST_REGIONS]
     ]
-    answer_sentences = [say(view, "Of what {query} looks at, {shares}.", query=query, shares=listing(shares))]
+    answer_sentences = [
+        say(view, "Of what {query} looks at, {shares}.", query=query, shares=listing(shares))
+    ]
     ratios = {
         place: float(part.share[place] / part.even[place])
         for place in order
@@ -231,7 +296,8 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
         places = {"most": names[most], "least": names[least]}
         places |= {"most_ratio": f"{ratios[most]:.2f}", "least_ratio": f"{ratios[least]:.2f}"}
         template = message(
-            "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio} times."
+            "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio}"
+            " times."
         )
         answer_sentences.append(say(view, template, **places))
     return [*answer_sentences, not_learned_note(document.model, view)]
@@ -246,11 +312,26 @@ def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
     for place in region_order(part):
         heads = ranked_heads(part, place)
         if heads and document.regions[place].name != REST and len(parts) < MOST_REGIONS:
-            head, name = heads[0], quote_text(region_name(document.regions[place].name, view), view)
-            share, ratio = _percent_or_dash(head.share[place]), _times_text(head.share[place], head.even[place])
-            places = {"region": name, "layer": head.layer, "head": head.head, "share": share, "ratio": ratio}
+            head = heads[0]
+            name = quote_text(region_name(document.regions[place].name, view), view)
+            share = _percent_or_dash(head.share[place])
+            ratio = _times_text(head.share[place], head.even[place])
+            places = {
+                "region": name,
+                "layer": head.layer,
+                "head": head.head,
+                "share": share,
+                "ratio": ratio,
+            }
             parts.append(message("{region} in L{layer}H{head} ({share}, {ratio} times)", **places))
     query = quoted_token(document.tokens, part.query, view)
     if not parts:
         return []
-    return [say(view, "Beside even attention, {query} looks most at {parts}.", query=query, parts=listing(parts))]
+    return [
+        say(
+            view,
+            "Beside even attention, {query} looks most at {parts}.",
+            query=query,
+            parts=listing(parts),
+        )
+    ]

@@ -1,4 +1,5 @@
-"""Untrusted text made inert: what `safe` returns cannot move a cursor, hide or reorder its neighbours.
+"""Untrusted text made inert: what `safe` returns cannot move a cursor, hide or reorder its
+neighbours.
 
 Tokens, file names, tensor names, metadata and other libraries' messages all pass here before
 they reach a terminal, HTML or SVG.
@@ -27,7 +28,8 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(
 )
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SUBDIVISION_FLAGS = tuple(
-    "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in tag) + "\U000e007f" for tag in ("gbeng", "gbsct", "gbwls")
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in tag) + "\U000e007f"
+    for tag in ("gbeng", "gbsct", "gbwls")
 )
 
 
@@ -42,14 +44,18 @@ def safe(text: str, *, ascii: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(char, ascii) if hidden else char for char, hidden in _judge_characters(text, ascii))
+    return "".join(
+        _escape(char, ascii) if hidden else char for char, hidden in _judge_characters(text, ascii)
+    )
 
 
 def _escape(char: str, ascii: bool) -> str:
     """A visible spelling of a character that must not reach a terminal: its picture, or an escape."""
     code = ord(char)
     if not ascii and (code < 0x20 or code == 0x7F):
-        return chr(0x2400 + code) if code < 0x20 else "\u2421"
+        if code < 0x20:
+            return chr(0x2400 + code)
+        return "\u2421"
     if code < 0x20 or code == 0x7F:
         return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\x{code:02x}")
     return f"\\u{{{code:x}}}"
@@ -58,7 +64,9 @@ def _escape(char: str, ascii: bool) -> str:
 def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
     """Pieces of the text with whether each must be escaped; an emoji sequence is one piece."""
     out: list[tuple[str, bool]] = []
-    position, base, marks = 0, False, 0
+    position = 0
+    base = False
+    marks = 0
     while position < len(text):
         char = text[position]
         if ascii:
@@ -68,13 +76,21 @@ def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
         end = _emoji_end(text, position)
         if end > position + 1:
             out.append((text[position:end], False))
-            position, base, marks = end, True, 0
+            position = end
+            base = True
+            marks = 0
             continue
         category = unicodedata.category(char)
         position += 1
-        if category in _HIDDEN or char in _BLANK or 0xE0100 <= ord(char) <= 0xE01EF or 0x1F3FB <= ord(char) <= 0x1F3FF:
+        if (
+            category in _HIDDEN
+            or char in _BLANK
+            or 0xE0100 <= ord(char) <= 0xE01EF
+            or 0x1F3FB <= ord(char) <= 0x1F3FF
+        ):
             out.append((char, True))
-            base, marks = False, 0
+            base = False
+            marks = 0
         elif cells(char) == 0:
             marks += 1
             if not base:
@@ -83,7 +99,8 @@ def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
             base = True
         else:
             out.append((char, False))
-            base, marks = True, 0
+            base = True
+            marks = 0
     return out
 
 
@@ -98,7 +115,9 @@ def _emoji_end(text: str, start: int) -> int:
     """The end of the emoji sequence that starts here; `start` + 1 if there is none."""
     char = text[start]
     if char < "\x80":  # a keycap: digit, selector, keycap
-        return start + 3 if char in "#*0123456789" and text[start + 1 : start + 3] == VS16 + KEYCAP else start + 1
+        if char in "#*0123456789" and text[start + 1 : start + 3] == VS16 + KEYCAP:
+            return start + 3
+        return start + 1
     for flag in _SUBDIVISION_FLAGS:
         if text.startswith(flag, start):
             return start + len(flag)
@@ -118,7 +137,9 @@ def _emoji_end(text: str, start: int) -> int:
 
 
 def cells(text: str) -> int:
-    """Display width in terminal cells: CJK 2, combining marks 0, an emoji sequence 2. `text` must be safe."""
+    """Display width in terminal cells: CJK 2, combining marks 0, an emoji sequence 2. `text` must
+    be safe.
+    """
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -127,7 +148,9 @@ def cells(text: str) -> int:
 
 
 def clusters(text: str) -> Iterator[str]:
-    """The text in pieces that must not be torn: a base with its marks, an emoji sequence, a pair of flag letters."""
+    """The text in pieces that must not be torn: a base with its marks, an emoji sequence, a pair of
+    flag letters.
+    """
     position = 0
     while position < len(text):
         end = _emoji_end(text, position)
@@ -135,7 +158,10 @@ def clusters(text: str) -> Iterator[str]:
             "\U0001f1e6" <= text[position] <= "\U0001f1ff"
             and "\U0001f1e6" <= text[position + 1 : position + 2] <= "\U0001f1ff"
         )
-        end = position + 2 if flag else end
+        if flag:
+            end = position + 2
+        else:
+            end = end
         while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
             end += 1
         yield text[position:end]
@@ -143,13 +169,16 @@ def clusters(text: str) -> Iterator[str]:
 
 
 def cut(text: str, width: int, *, ascii: bool = False) -> str:
-    """The text in at most `width` cells, ending in `…` (`~` in ASCII) if it was shortened; "" for width 0."""
+    """The text in at most `width` cells, ending in `…` (`~` in ASCII) if it was shortened; "" for
+    width 0.
+    """
     if cells(text) <= width:
         return text
     mark = CUT_ASCII if ascii else CUT
     if width <= len(mark):
         return mark[: max(width, 0)]
-    pieces, room = [], width - len(mark)
+    pieces = []
+    room = width - len(mark)
     for piece in clusters(text):
         room -= cells(piece)
         if room < 0:
@@ -159,8 +188,8 @@ def cut(text: str, width: int, *, ascii: bool = False) -> str:
 
 
 def pad(text: str, width: int, align: str = "left") -> str:
-    """The text filled with spaces to `width` cells; align "left", "right" or "center". Longer text is returned as it
-    is."""
+    """The text filled with spaces to `width` cells; align "left", "right" or "center". Longer text
+    is returned as it is."""
     space = max(width - cells(text), 0)
     match align:
         case "right":
@@ -177,7 +206,10 @@ def label(text: str, *, ascii: bool = False) -> str:
         return '""'
     blank = "_" if ascii else "␣"
     inner = text.strip(" ")
-    lead = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    if inner:
+        lead = len(text) - len(text.lstrip(" "))
+    else:
+        lead = len(text)
     return blank * lead + safe(inner, ascii=ascii) + blank * (len(text) - lead - len(inner))
 
 
@@ -204,11 +236,16 @@ _ROOT = re.compile(r"√([A-Za-z]\w*)")
 
 
 def spell(text: str, *, ascii: bool) -> str:
-    """Our own text for this terminal: as written, or in ASCII. The separator ` · ` becomes ` | `. Always safe."""
-    return safe(_ROOT.sub(r"√(\1)", text.replace(" · ", " | ")).translate(_TABLE), ascii=True) if ascii else safe(text)
+    """Our own text for this terminal: as written, or in ASCII. The separator ` · ` becomes ` | `.
+    Always safe.
+    """
+    if ascii:
+        return safe(_ROOT.sub(r"√(\1)", text.replace(" · ", " | ")).translate(_TABLE), ascii=True)
+    return safe(text)
 
 
-# Sentences broken into lines: at blanks, and between the characters of scripts that are written without them.
+# Sentences broken into lines: at blanks, and between the characters of scripts that are written
+# without them.
 
 CLOSING = "，。；：！？、）」』】》…·,.;:!?)]}"
 """Signs that never begin a line."""
@@ -217,12 +254,14 @@ OPENING = "（「『【《([{"
 
 _WORD = r" +|[^ ]+"
 # an ideograph, kana or full-width sign may stand alone; anything else keeps together up to a blank
-_PIECE = r" +|[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]|[^ \u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]+"
+_PIECE = (
+    r" +|[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]|[^ \u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]+"
+)
 
 
 def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
-    """The text in lines of at most `width` cells; what cannot be broken is cut. `text` must be safe. No lines for
-    ""."""
+    """The text in lines of at most `width` cells; what cannot be broken is cut. `text` must be
+    safe. No lines for ""."""
     lines: list[str] = []
     row = ""
     for piece in _unbroken_pieces(text):
@@ -236,8 +275,8 @@ def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """A path or another text to be copied, whole, in lines of at most `width` cells broken anywhere. `text` must be
-    safe."""
+    """A path or another text to be copied, whole, in lines of at most `width` cells broken
+    anywhere. `text` must be safe."""
     lines = [""]
     for piece in clusters(text):
         if lines[-1] and cells(lines[-1]) + cells(piece) > width:
@@ -247,12 +286,16 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def _unbroken_pieces(text: str) -> list[str]:
-    """Parts between which a line may be broken; a closing sign stays with what it follows, an opening one with what it
-    precedes."""
+    """Parts between which a line may be broken; a closing sign stays with what it follows, an
+    opening one with what it precedes."""
     out: list[str] = []
     # compiling the ranges takes 2 ms, a fortieth of a start: only where there is such a sign
     for piece in re.findall(_WORD if max(text, default="") < "\u2e80" else _PIECE, text):
-        if out and (piece[0] in CLOSING or out[-1][-1] in OPENING or (piece[0] == " " and out[-1][-1] != " ")):
+        if out and (
+            piece[0] in CLOSING
+            or out[-1][-1] in OPENING
+            or (piece[0] == " " and out[-1][-1] != " ")
+        ):
             out[-1] += piece
         else:
             out.append(piece)
@@ -260,12 +303,18 @@ def _unbroken_pieces(text: str) -> list[str]:
 
 
 def path_of(text: str) -> PurePath:
-    """The path that a text names: one of Windows where it has a drive or a share, else one of this system."""
+    """The path that a text names: one of Windows where it has a drive or a share, else one of this
+    system.
+    """
     windows = PureWindowsPath(text)
-    return windows if windows.is_absolute() else PurePath(text)
+    if windows.is_absolute():
+        return windows
+    return PurePath(text)
 
 
 def last_part(path: str) -> str:
-    """The last part of an absolute path; any other path as it is. A page or a figure does not tell where a file
-    lies."""
-    return path_of(path).name if path_of(path).is_absolute() else path
+    """The last part of an absolute path; any other path as it is. A page or a figure does not tell
+    where a file lies."""
+    if path_of(path).is_absolute():
+        return path_of(path).name
+    return path

@@ -1,4 +1,5 @@
-"""What exactly ran, and on which tokens: the top of every screen about a text; and the screen of every document.
+"""What exactly ran, and on which tokens: the top of every screen about a text; and the screen of
+every document.
 
 `screen.py` in the folder of a feature draws `attn.<name>/1`.
 """
@@ -12,7 +13,15 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import AttentionPart, Document, ModelPart, TokenRow, folder_of, mask_name, name_of
+from attncli.documents import (
+    AttentionPart,
+    Document,
+    ModelPart,
+    TokenRow,
+    folder_of,
+    mask_name,
+    name_of,
+)
 from attncli.draw.lines import (
     FAINT,
     Line,
@@ -78,21 +87,32 @@ SHORT = 5
 
 
 def header(document: AboutText, view: View) -> Lines:
-    """The lines above a screen: the text, which weights ran and whether they are learned, the conventions, the sizes,
-    and any warnings."""
+    """The lines above a screen: the text, which weights ran and whether they are learned, the
+    conventions, the sizes, and any warnings."""
     is_merged = document.pieces is not UNSET
     count = count_phrase(len(document.tokens), "word" if is_merged else "token")
-    return header_lines(title(document, view), document, view, counts=(count,), words=_merge_notes(document))
+    return header_lines(
+        title(document, view), document, view, counts=(count,), words=_merge_notes(document)
+    )
 
 
 def header_lines(
     text: str, document: ModelRun, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
 ) -> Lines:
-    """The header of a screen: a text, made safe, then what ran and how large it is. counts: how long the text is.
+    """The header of a screen: a text, made safe, then what ran and how large it is. counts: how
+    long the text is.
     words: how tokens were merged."""
-    model, attention = document.model, document.attention
-    mask_meaning = "" if attention.mask == "none" else attention.mask_says or ""
-    run_facts = [*_weights(model, view), _layers_and_heads(model, view), *_conventions(attention, view)]
+    model = document.model
+    attention = document.attention
+    if attention.mask == "none":
+        mask_meaning = ""
+    else:
+        mask_meaning = attention.mask_says or ""
+    run_facts = [
+        *_weights(model, view),
+        _layers_and_heads(model, view),
+        *_conventions(attention, view),
+    ]
     number_type = f"{attention.backend} {attention.compute_dtype or attention.dtype}"
     sizes = [*counts, *_sizes(model), _scale(model, attention, view), number_type]
     blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
@@ -102,7 +122,9 @@ def header_lines(
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
-    """Short texts one after the other, made safe, broken between them, and within one that is too long; "" is none."""
+    """Short texts one after the other, made safe, broken between them, and within one that is too
+    long; "" is none.
+    """
     rows = [wrap(localize(part, view), view.width, ascii=view.ascii) for part in parts]
     pieces = [(row, style) for rows_of_part in rows for row in rows_of_part]
     return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
@@ -116,14 +138,19 @@ def title(document: TextTokens, view: View) -> str:
 
 
 def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
-    """A name at the left edge, and short texts beside it, made safe, broken between them, and within one that is too
+    """A name at the left edge, and short texts beside it, made safe, broken between them, and
+    within one that is too
     long. is_ours: whether the texts are words of ours, which another language says otherwise."""
     texts = [localize(part, view) if is_ours else part for part in parts]
-    pieces = [(row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
+    pieces = [
+        (row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)
+    ]
     dot = "; " if view.ascii else " · "
     block = flow(pieces, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
     side = pad(localize(name, view), SIDE)
-    rows = [((side, FAINT), *row[1:]) if index == 0 else row for index, row in enumerate(block.rows)]
+    rows = [
+        ((side, FAINT), *row[1:]) if index == 0 else row for index, row in enumerate(block.rows)
+    ]
     return Lines(tuple(rows))
 
 
@@ -134,23 +161,52 @@ def warning(text: str, view: View) -> Lines:
 
 def _weights(model: ModelPart, view: View) -> list[str]:
     """Which weights ran, and whether they are learned."""
-    name = safe(model.name, ascii=view.ascii) if model.name else ""
-    family = safe(model.family, ascii=view.ascii) if model.family else ""
+    if model.name:
+        name = safe(model.name, ascii=view.ascii)
+    else:
+        name = ""
+    if model.family:
+        family = safe(model.family, ascii=view.ascii)
+    else:
+        family = ""
     match model.source:
         case "seeded":
             return [message("seeded, seed {seed}", seed=model.seed), message("not learned")]
         case "random":
-            return [message("drawn at random, seed {seed}", seed=model.seed), message("not learned")]
+            return [
+                message("drawn at random, seed {seed}", seed=model.seed),
+                message("not learned"),
+            ]
         case "checkpoint":
-            kinds = [] if model.quantization is UNSET else [safe(model.quantization, ascii=view.ascii)]
+            if model.quantization is UNSET:
+                kinds = []
+            else:
+                kinds = [safe(model.quantization, ascii=view.ascii)]
             if model.adapters is not UNSET:
-                kinds += [message("adapter {name}", name=safe(label, ascii=view.ascii)) for label in model.adapters]
+                kinds += [
+                    message("adapter {name}", name=safe(label, ascii=view.ascii))
+                    for label in model.adapters
+                ]
             return [name or "checkpoint", family, *kinds, contextual("weights", "learned")]
         case "file":
-            rest = [message("what it does not hold: seed {seed}", seed=model.seed)] if model.seed is not None else []
-            return [message("from file {name}", name=name) if name else message("from file"), family, *rest]
+            if model.seed is not None:
+                rest = [message("what it does not hold: seed {seed}", seed=model.seed)]
+            else:
+                rest = []
+            return [
+                message("from file {name}", name=name) if name else message("from file"),
+                family,
+                *rest,
+            ]
         case "tensors":
-            return [message("captured tensors {name}", name=name) if name else message("captured tensors"), family]
+            return [
+                (
+                    message("captured tensors {name}", name=name)
+                    if name
+                    else message("captured tensors")
+                ),
+                family,
+            ]
         case source:
             return [safe(str(source), ascii=view.ascii), name]
 
@@ -159,7 +215,8 @@ def _merge_notes(document: AboutText) -> list[str]:
     """How tokens were merged to words; nothing where they were not."""
     if document.pieces is UNSET:
         return []
-    pieces, words = count_phrase(len(document.pieces), "token"), count_phrase(len(document.tokens), "word")
+    pieces = count_phrase(len(document.pieces), "token")
+    words = count_phrase(len(document.tokens), "word")
     merge_note = message("{pieces} merged to {tokens}", pieces=pieces, tokens=words)
     return [merge_note, message("weights to a word are summed, from a word averaged")]
 
@@ -168,7 +225,9 @@ def _layers_and_heads(model: ModelPart, view: View) -> str:
     """How many layers attend, and their heads, such as `6 layers × 12 heads`."""
     by = spell(" × ", ascii=view.ascii)
     if model.attending < model.layers:
-        layers = message("{attending} of {layers} layers attend", attending=model.attending, layers=model.layers)
+        layers = message(
+            "{attending} of {layers} layers attend", attending=model.attending, layers=model.layers
+        )
     else:
         layers = count_phrase(model.layers, "layer")
     return by.join(localize(phrase, view) for phrase in (layers, count_phrase(model.heads, "head")))
@@ -176,17 +235,29 @@ def _layers_and_heads(model: ModelPart, view: View) -> str:
 
 def _sizes(model: ModelPart) -> list[str]:
     """Key heads where they are fewer than heads, and the widths d_model, d_k and d_v."""
-    kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
-    widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
+    if model.kv_heads != model.heads:
+        kv_heads = [count_phrase(model.kv_heads, "kv head")]
+    else:
+        kv_heads = []
+    if model.d_k == model.d_v:
+        widths = [f"d_k = d_v = {model.d_k}"]
+    else:
+        widths = [f"d_k {model.d_k}", f"d_v {model.d_v}"]
     return [*kv_heads, *([] if model.d_model is None else [f"d_model {model.d_model}"]), *widths]
 
 
 def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
     """The scale as it comes from a size, with its value where that is short."""
     scale = attention.scale
-    root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
+    if scale is not None:
+        root = root_of(scale, model.d_k or 0, model.d_model or 0)
+    else:
+        root = ""
     value = brief(scale)
-    text = f"{value} = {root}" if root and len(value) <= SHORT else root or value
+    if root and len(value) <= SHORT:
+        text = f"{value} = {root}"
+    else:
+        text = root or value
     return message("scale {text}", text=spell(text, ascii=view.ascii))
 
 
@@ -196,14 +267,20 @@ def _conventions(attention: AttentionPart, view: View) -> list[str]:
     if attention.softcap is not None:
         parts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
     if attention.hashing:
-        parts.append(message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii)))
+        parts.append(
+            message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))
+        )
     return parts
 
 
 def mask_and_position(mask: str, position: str, view: View) -> tuple[str, str]:
     """The mask and the position encoding in words, such as `mask causal`, `position none`."""
-    none, safe_position = message("position none"), safe(position, ascii=view.ascii)
-    position_text = none if position == "none" else message("position {position}", position=safe_position)
+    none = message("position none")
+    safe_position = safe(position, ascii=view.ascii)
+    if position == "none":
+        position_text = none
+    else:
+        position_text = message("position {position}", position=safe_position)
     return mask_name(safe(mask, ascii=view.ascii)), position_text
 
 
@@ -217,7 +294,9 @@ COUNTS = {
     "key": plural("{count} key", "{count} keys", count=1),
     "vector": plural("{count} vector", "{count} vectors", count=1),
     "tensor": plural("{count} tensor", "{count} tensors", count=1),
-    "model": plural("{count} model in the hub's cache", "{count} models in the hub's cache", count=1),
+    "model": plural(
+        "{count} model in the hub's cache", "{count} models in the hub's cache", count=1
+    ),
 }
 """What is counted on screens, by the noun of one."""
 
@@ -233,29 +312,46 @@ def shown_tokens(document: AboutText, view: View) -> Lines:
 
 
 def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") -> Lines:
-    """The tokens with their positions, special ones named and in italics; the first `MOST` unless the view is full."""
-    tokens_shown = tokens if view.full else tokens[:MOST]
+    """The tokens with their positions, special ones named and in italics; the first `MOST` unless
+    the view is full.
+    """
+    if view.full:
+        tokens_shown = tokens
+    else:
+        tokens_shown = tokens[:MOST]
     rest_note = message(
-        "first {shown} of {tokens} tokens shown; --full shows all"
-        if noun == "token"
-        else "first {shown} of {tokens} words shown; --full shows all",
+        (
+            "first {shown} of {tokens} tokens shown; --full shows all"
+            if noun == "token"
+            else "first {shown} of {tokens} words shown; --full shows all"
+        ),
         shown=len(tokens_shown),
         tokens=len(tokens),
     )
     groups: list[Line] = []
     for token in tokens_shown:
-        index = f"{token.index}:" if view.ascii else f"{token.index} "
-        text = cut(label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
+        if view.ascii:
+            index = f"{token.index}:"
+        else:
+            index = f"{token.index} "
+        text = cut(
+            label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii
+        )
         groups.append(((index, FAINT), (text, "italic" if token.special else "")))
     special = listing(str(token.index) for token in tokens if token.special)
-    special_note = message("special: {special}", special=special) if special else ""
+    special_note = (message("special: {special}", special=special)) if (special) else ("")
     top = heading(count_phrase(len(tokens), noun), special_note, view)
-    rest = remark(rest_note, view) if len(tokens_shown) < len(tokens) else Lines()
+    if len(tokens_shown) < len(tokens):
+        rest = remark(rest_note, view)
+    else:
+        rest = Lines()
     return fit_to_view(stack(top, flow_groups(groups, width=view.width), rest), view)
 
 
 def numbered_title(place: int, document: Document, view: View) -> Lines:
-    """The line above one of several texts: its number, from 0, and the text where the screen does not begin with it."""
+    """The line above one of several texts: its number, from 0, and the text where the screen does
+    not begin with it.
+    """
     number = say(view, "text {number}", number=place)
     if view.show is None and not view.brief:
         return heading(number, "", view)
@@ -265,9 +361,11 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
 
 
 class Screen(NamedTuple):
-    """The functions that show a kind of document. screen: its lines for a terminal; rows: its table for `--plain`, the
-    first row naming the columns; sentences: its answer in words, None for a kind without one. page: its HTML page in a
-    language, for a kind with a page of its own; that returns None for a document that lacks what the page shows."""
+    """The functions that show a kind of document. screen: its lines for a terminal; rows: its table
+    for `--plain`, the first row naming the columns; sentences: its answer in words, None for a kind
+    without one. page: its HTML page in a language, for a kind with a page of its own; that returns
+    None for a document that lacks what the page shows.
+    """
 
     screen: Callable[[Any, View], Lines]
     rows: Callable[[Any], Iterable[Sequence[object]]]
@@ -276,11 +374,13 @@ class Screen(NamedTuple):
 
 
 def screen_of(schema: str) -> Screen:
-    """The functions that show the documents of a schema, such as `attn.run/1`. On the screen, words that the model does
-    not know are marked, and counted below it."""
+    """The functions that show the documents of a schema, such as `attn.run/1`. On the screen, words
+    that the model does not know are marked, and counted below it."""
     name = name_of(schema)
     module = import_module(f"{folder_of(name)}.screen")
-    draw = getattr(module, f"{name}_screen", None) or partial(draw_parts, getattr(module, f"{name.upper()}_PARTS"))
+    draw = getattr(module, f"{name}_screen", None) or partial(
+        draw_parts, getattr(module, f"{name.upper()}_PARTS")
+    )
 
     def screen(document: Any, view: View) -> Lines:
         """The screen of a document with its unknown words marked."""

@@ -1,4 +1,5 @@
-"""The sentence, each word tinted by how much it is looked at, and what that says in one or two sentences.
+"""The sentence, each word tinted by how much it is looked at, and what that says in one or two
+sentences.
 
 Each sentence has its rule; none says more than the numbers of the document hold.
 """
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 LEAST = 0.05
 """The smallest share that is tinted; below it a word is left as it is."""
 MARKS, MARKS_ASCII = "░▒▓█", ".:*#"
-"""What stands on both sides of a word where there is no colour, for shares from `LEAST`, 0.25, 0.5, 0.75."""
+"""What stands on both sides of a word where there is no colour, for shares from `LEAST`, 0.25, 0.5,
+0.75.
+"""
 WINDOW = 120
 """Words that are shown unless the view is full; of a longer text, those around what matters."""
 AROUND = 6
@@ -42,11 +45,12 @@ AROUND = 6
 
 @dataclass(frozen=True)
 class Word:
-    """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a blank precedes it.
+    """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a
+    blank precedes it.
 
-    share: what is looked at it, 0 to 1, None if unknown. is_chosen: whether it is the one that looks. quiet: a token
-    that is not part of the text, such as [CLS]. is_joined: whether it stands for the same character as the word
-    before.
+    share: what is looked at it, 0 to 1, None if unknown. is_chosen: whether it is the one that
+    looks. quiet: a token that is not part of the text, such as [CLS]. is_joined: whether it stands
+    for the same character as the word before.
     """
 
     text: str
@@ -58,91 +62,135 @@ class Word:
 
 
 def words(
-    text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen_indices: frozenset[int]
+    text: str | None,
+    tokens: Sequence[TokenRow | Token],
+    shares: Sequence[float | None],
+    chosen_indices: frozenset[int],
 ) -> list[Word]:
-    """The tokens as words of a sentence with their shares, spelled as in the text where the tokens have positions in
-    it; the tokens at `chosen_indices` are the queries."""
+    """The tokens as words of a sentence with their shares, spelled as in the text where the tokens
+    have positions in it; the tokens at `chosen_indices` are the queries."""
     words_of_text: list[Word] = []
-    end, after = 0, True
+    end = 0
+    after = True
     for token, share in zip(tokens, shares, strict=True):
-        start, stop = token.start, token.end
-        word_text, apart, is_joined = token.text.strip() or token.text, True, False
-        if text is not None and start is not None and stop is not None and start < stop and not token.special:
+        start = token.start
+        stop = token.end
+        word_text = token.text.strip() or token.text
+        apart = True
+        is_joined = False
+        if (
+            text is not None
+            and start is not None
+            and stop is not None
+            and start < stop
+            and not token.special
+        ):
             is_joined = start < end and stop <= end and not after
             if end <= start:
                 word_text = text[start:stop].strip() or text[start:stop]
                 apart = after or start > end or text[start].isspace()
-                end, after = stop, False
+                end = stop
+                after = False
             elif not is_joined:
                 after = True
         else:
             after = True
-        word_text = word_text.removesuffix(MARK) + MARK if token.unknown else word_text
+        if token.unknown:
+            word_text = word_text.removesuffix(MARK) + MARK
+        else:
+            word_text = word_text
         words_of_text.append(
-            Word(word_text or '""', share, token.index in chosen_indices, apart, bool(token.special), is_joined)
+            Word(
+                word_text or '""',
+                share,
+                token.index in chosen_indices,
+                apart,
+                bool(token.special),
+                is_joined,
+            )
         )
     return words_of_text
 
 
 def _merge_words(words: Sequence[Word]) -> list[Word]:
-    """The words with those of single bytes merged to characters (the largest share counts), and with blanks that get
-    less than `LEAST` turned into gaps between words."""
+    """The words with those of single bytes merged to characters (the largest share counts), and
+    with blanks that get less than `LEAST` turned into gaps between words."""
     whole_words: list[Word] = []
     gap = False
     for word in words:
         if word.is_joined and whole_words:
             before = whole_words[-1]
-            share = max((value for value in (before.share, word.share) if value is not None), default=None)
-            whole_words[-1] = replace(before, share=share, is_chosen=before.is_chosen or word.is_chosen)
+            share = max(
+                (value for value in (before.share, word.share) if value is not None), default=None
+            )
+            whole_words[-1] = replace(
+                before, share=share, is_chosen=before.is_chosen or word.is_chosen
+            )
         elif word.text.isspace() and not word.is_chosen and (word.share or 0.0) < LEAST:
             gap = True
         else:
-            word_text = label(word.text) if word.text.isspace() else word.text
+            if word.text.isspace():
+                word_text = label(word.text)
+            else:
+                word_text = word.text
             whole_words.append(replace(word, text=word_text, apart=word.apart or gap))
             gap = False
     return whole_words
 
 
 def sentence(words: Sequence[Word], view: View) -> Lines:
-    """The words one after the other, broken to the view's width, tinted by their share; the chosen ones in brackets.
+    """The words one after the other, broken to the view's width, tinted by their share; the chosen
+    ones in brackets.
 
-    Without colour, `MARKS` stand on both sides of a word in place of its tint. A text of more than `WINDOW` words is
-    shortened to those around the chosen ones and the strongest. No words: no lines.
+    Without colour, `MARKS` stand on both sides of a word in place of its tint. A text of more than
+    `WINDOW` words is shortened to those around the chosen ones and the strongest. No words: no
+    lines.
     """
     words = _merge_words(words)
     rows: list[Line] = []
     row: list[Piece] = []
     row_width = 0
-    before, gap_mark = -1, spell(" … ", ascii=view.ascii)
+    before = -1
+    gap_mark = spell(" … ", ascii=view.ascii)
     places = _places_to_show(words, view)
     place_set = frozenset(places)
     for place in places:
         word = words[place]
-        has_gap, first = place != before + 1, before < 0
+        has_gap = place != before + 1
+        first = before < 0
         before = place
         opens = word.is_chosen and (has_gap or not (place and words[place - 1].is_chosen))
         closes = word.is_chosen and (place + 1 not in place_set or not words[place + 1].is_chosen)
-        pieces = [*([(gap_mark[first:], FAINT)] if has_gap else []), *_word_pieces(word, view, opens, closes)]
+        pieces = [
+            *([(gap_mark[first:], FAINT)] if has_gap else []),
+            *_word_pieces(word, view, opens, closes),
+        ]
         gap = 1 if row and word.apart and not has_gap else 0
         size = sum(cells(text) for text, _ in pieces)
         if row and row_width + gap + size > view.width:
             rows.append(tuple(row))
-            row, row_width, gap = [], 0, 0
+            row = []
+            row_width = 0
+            gap = 0
         row += [*([(" ", "")] if gap else []), *pieces]
         row_width += gap + size
     if places and before + 1 < len(words) and row_width + cells(gap_mark) - 1 <= view.width:
         row.append((gap_mark[:-1], FAINT))
     elif places and before + 1 < len(words):
-        rows, row = [*rows, tuple(row)], [(gap_mark.strip(), FAINT)]
+        rows = [*rows, tuple(row)]
+        row = [(gap_mark.strip(), FAINT)]
     return fit_to_view(Lines((*rows, tuple(row)) if row else tuple(rows)), view)
 
 
 def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
-    """The places of the words to show: of a long text those around the chosen and the strongest ones."""
+    """The places of the words to show: of a long text those around the chosen and the strongest
+    ones.
+    """
     if view.full or len(words) <= WINDOW:
         return list(range(len(words)))
     order = sorted(
-        range(len(words)), key=lambda place: (not words[place].is_chosen, -(words[place].share or 0.0), place)
+        range(len(words)),
+        key=lambda place: (not words[place].is_chosen, -(words[place].share or 0.0), place),
     )
     places: set[int] = set()
     for place in order:
@@ -164,7 +212,9 @@ def _word_pieces(word: Word, view: View, opens: bool, closes: bool) -> list[Piec
 
 
 def _tint_word(text: str, share: float | None, view: View, style: str) -> Piece:
-    """A word in its tint over its own style, or between `MARKS` where there is no colour; as it is below `LEAST`."""
+    """A word in its tint over its own style, or between `MARKS` where there is no colour; as it is
+    below `LEAST`.
+    """
     if share is None or share < LEAST:
         return text, style
     if view.color:
@@ -183,7 +233,8 @@ def scale(view: View) -> Lines:
     return fit_to_view(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)
 
 
-# The sentence above an answer, its words tinted by numbers of the document: by a query's weights, or by what moved.
+# The sentence above an answer, its words tinted by numbers of the document: by a query's weights,
+# or by what moved.
 
 
 def shaded_sentence(
@@ -195,37 +246,59 @@ def shaded_sentence(
     query: int | Iterable[int] | None,
     tint: str,
 ) -> Lines:
-    """The text's words, tinted by their shares, the queries in brackets, and what the tint says. tint: its sentence.
-    Shares past the tokens (learned keys) are left out; words without a share stay as
+    """The text's words, tinted by their shares, the queries in brackets, and what the tint says.
+    tint: its sentence. Shares past the tokens (learned keys) are left out; words without a share
+        stay as
     they are. shares: None where nothing tells any; then no tint is explained either."""
-    known_shares = [float(share) for share in np.nan_to_num([] if shares is None else list(shares))][: len(tokens)]
+    known_shares = [
+        float(share) for share in np.nan_to_num([] if shares is None else list(shares))
+    ][: len(tokens)]
     all_shares = [*known_shares, *[None] * (len(tokens) - len(known_shares))]
-    chosen_indices = frozenset() if query is None else frozenset({query} if isinstance(query, int) else query)
-    tint_note = say(view, tint) if any(share >= LEAST for share in known_shares) else ""
-    return stack(sentence(words(text, tokens, all_shares, chosen_indices), view), remark(tint_note, view))
+    chosen_indices = (
+        (frozenset())
+        if (query is None)
+        else (frozenset({query} if isinstance(query, int) else query))
+    )
+    if any(share >= LEAST for share in known_shares):
+        tint_note = say(view, tint)
+    else:
+        tint_note = ""
+    return stack(
+        sentence(words(text, tokens, all_shares, chosen_indices), view), remark(tint_note, view)
+    )
 
 
 def shaded_cross_texts(document: CrossDocument, view: View) -> Lines:
-    """Both texts: the query of the strongest link in brackets, the keys tinted by that head's weights."""
+    """Both texts: the query of the strongest link in brackets, the keys tinted by that head's
+    weights.
+    """
     link = document.links[0]
     layer = next(entry for entry in document.layers if entry.layer == link.layer)
     head = next(entry for entry in layer.heads if entry.head == link.head)
     no_shares: list[float | None] = [None] * len(document.queries)
-    query_sentence = sentence(words(document.query_text, document.queries, no_shares, frozenset({link.query})), view)
+    query_sentence = sentence(
+        words(document.query_text, document.queries, no_shares, frozenset({link.query})), view
+    )
     row = as_matrix(head.weights)[link.query]
     tint = message("tint: the weight that the word gets")
     keys = shaded_sentence(document.key_text, document.keys, row, view, query=None, tint=tint)
     return stack(query_sentence, keys)
 
 
-def shaded_comparison(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
-    """The text of A: the query of the weight that moved most in brackets, each word tinted by how far its own
-    moved."""
+def shaded_comparison(
+    document: CompareDocument, head: ComparedHead, query: int, view: View
+) -> Lines:
+    """The text of A: the query of the weight that moved most in brackets, each word tinted by how
+    far its own moved."""
     places = [index_a for index_a, _ in document.aligned]
     differences = np.zeros(len(document.a.tokens))
-    differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[: len(places)]
+    differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[
+        : len(places)
+    ]
     tint = message("tint: by how much the word's weight differs")
-    return shaded_sentence(document.a.text, document.a.tokens, differences, view, query=query, tint=tint)
+    return shaded_sentence(
+        document.a.text, document.a.tokens, differences, view, query=query, tint=tint
+    )
 
 
 SECOND = 0.5
@@ -246,40 +319,51 @@ class HeadLink:
 
 
 def run_answer(document: RunDocument, view: View) -> Lines:
-    """The answer of an `attn.run/1` document: the sentence, tinted by what its query looks at, or by what all look at,
-    and the answer in words."""
-    queries, head_links = document.queries, strongest(document)
+    """The answer of an `attn.run/1` document: the sentence, tinted by what its query looks at, or
+    by what all look at, and the answer in words."""
+    queries = document.queries
+    head_links = strongest(document)
     if queries:
-        shares, chosen_indices = _shares_from_query(document, queries[0], head_links), frozenset(queries)
+        shares = _shares_from_query(document, queries[0], head_links)
+        chosen_indices = frozenset(queries)
     else:
         link = _link_of_choice(document, head_links)
         shares = _received_shares(document, head_links)
         chosen_indices = frozenset(() if link is None else (link.query,))
     tinted_sentence = sentence(words(document.text, document.tokens, shares, chosen_indices), view)
-    tint = remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines()
+    if any(shares):
+        tint = remark(say(view, _tint_sentence(document)), view)
+    else:
+        tint = Lines()
     return stack(tinted_sentence, tint, sentences(run_sentences(document, view), view))
 
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
-    """The answer in words: about its query, or the strongest link of all; then whether the weights are learned."""
-    tokens, head_links = document.tokens, strongest(document)
+    """The answer in words: about its query, or the strongest link of all; then whether the weights
+    are learned.
+    """
+    tokens = document.tokens
+    head_links = strongest(document)
     answer_sentences: list[str] = []
     if document.queries:
         answer_sentences += _query_sentences(document, document.queries[0], head_links, view)
     elif (link := _link_of_choice(document, head_links)) is not None:
-        several, ends = len(document.overview or _heads(document)) > 1, quoted_ends(tokens, tokens, link, view)
+        several = len(document.overview or _heads(document)) > 1
+        ends = quoted_ends(tokens, tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
         if link.weight < head_links[0].weight:
-            note = message("Queries that see a single key are not counted: all of their weight is there.")
+            note = message(
+                "Queries that see a single key are not counted: all of their weight is there."
+            )
             answer_sentences.append(say(view, note))
     if tokens and not answer_sentences and (kinds := document.links_leave_out):
         none = message(
-            "No link is left to name: special tokens, the word itself, its neighbours and the first word are not "
-            "counted (--all-links counts all)."
+            "No link is left to name: special tokens, the word itself, its neighbours and the first"
+            " word are not counted (--all-links counts all)."
         )
         none_known = message(
-            "No link is left to name: words that the model does not know, special tokens, the word itself, its "
-            "neighbours and the first word are not counted (--all-links counts all)."
+            "No link is left to name: words that the model does not know, special tokens, the word"
+            " itself, its neighbours and the first word are not counted (--all-links counts all)."
         )
         answer_sentences.append(say(view, none_known if "unknown" in kinds else none))
     return [*answer_sentences, not_learned_note(document.model, view)]
@@ -287,7 +371,8 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
 
 def _tint_sentence(document: RunDocument) -> Message:
     """What the tint of the words shows, in a sentence."""
-    heads, kinds = _heads(document), document.links_leave_out or ()
+    heads = _heads(document)
+    kinds = document.links_leave_out or ()
     if document.queries and len(heads) == 1:
         return message("tint: the weight that the word gets")
     if heads and not document.queries:
@@ -296,26 +381,35 @@ def _tint_sentence(document: RunDocument) -> Message:
         return message("tint: the strongest weight that a word gets in any head")
     if "unknown" not in kinds:
         return message(
-            "tint: the strongest weight that a word gets in any head; special tokens, the word itself, neighbours and "
-            "the first token are left out"
+            "tint: the strongest weight that a word gets in any head; special tokens, the word"
+            " itself, neighbours and the first token are left out"
         )
     return message(
-        "tint: the strongest weight that a word gets in any head; words that the model does not know, special tokens, "
-        "the word itself, neighbours and the first token are left out"
+        "tint: the strongest weight that a word gets in any head; words that the model does not"
+        " know, special tokens, the word itself, neighbours and the first token are left out"
     )
 
 
 def strongest(document: RunDocument) -> list[HeadLink]:
     """The strongest link of every head, strongest first: from the overview, or from the links."""
     entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
-    head_links = [HeadLink(link.query, link.key, link.weight, entry.layer, entry.head) for entry, link in entries]
-    head_links += [HeadLink(link.query, link.key, link.weight, link.layer, link.head) for link in document.links]
-    return sorted(set(head_links), key=lambda link: (-link.weight, link.layer, link.head, link.query, link.key))
+    head_links = [
+        HeadLink(link.query, link.key, link.weight, entry.layer, entry.head)
+        for entry, link in entries
+    ]
+    head_links += [
+        HeadLink(link.query, link.key, link.weight, link.layer, link.head)
+        for link in document.links
+    ]
+    return sorted(
+        set(head_links),
+        key=lambda link: (-link.weight, link.layer, link.head, link.query, link.key),
+    )
 
 
 def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
-    """The strongest link of a query that sees several keys (one that sees a single key gives it all its weight); the
-    strongest of all where there is none such; None without links."""
+    """The strongest link of a query that sees several keys (one that sees a single key gives it all
+    its weight); the strongest of all where there is none such; None without links."""
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
         return next(iter(head_links), None)
@@ -324,13 +418,15 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
     for layer in [] if free_links else document.layers:
         for head in layer.heads:
             if head.weights is not UNSET and free.any():
-                free_links.append(HeadLink(*largest_weight(head.weights, free), layer.layer, head.head))
+                free_links.append(
+                    HeadLink(*largest_weight(head.weights, free), layer.layer, head.head)
+                )
     return max(free_links, key=lambda link: link.weight, default=head_links[0])
 
 
 def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
-    """Query, key and weight of a head's largest weight; weights: [query, key]; free: booleans [query], the only rows
-    that count."""
+    """Query, key and weight of a head's largest weight; weights: [query, key]; free: booleans
+    [query], the only rows that count."""
     free_weights = np.where(free[:, None], np.nan_to_num(as_matrix(weights)), 0.0)
     query, key = np.unravel_index(int(free_weights.argmax()), free_weights.shape)
     return int(query), int(key), float(free_weights.max())
@@ -341,20 +437,30 @@ def _heads(document: RunDocument) -> list[RunHead]:
     return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
 
 
-def _shares_from_query(document: RunDocument, query: int, head_links: Sequence[HeadLink]) -> list[float | None]:
-    """What each key gets from the query: the weights of the only head, or the strongest link to it of any head."""
+def _shares_from_query(
+    document: RunDocument, query: int, head_links: Sequence[HeadLink]
+) -> list[float | None]:
+    """What each key gets from the query: the weights of the only head, or the strongest link to it
+    of any head.
+    """
     count = len(document.tokens)
-    head_rows = [rows[0, :count] for rows in (as_matrix(head.weights) for head in _heads(document)) if len(rows)]
+    head_rows = [
+        rows[0, :count]
+        for rows in (as_matrix(head.weights) for head in _heads(document))
+        if len(rows)
+    ]
     if len(head_rows) == 1:
         return [float(value) for value in np.nan_to_num(head_rows[0])]
     return _largest_shares([link for link in head_links if link.query == query], count)
 
 
 def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> list[float | None]:
-    """How much attention each key receives: its mean weight over queries, in the head where that is largest, less an
-    even share, and scaled so that the largest is 1."""
+    """How much attention each key receives: its mean weight over queries, in the head where that is
+    largest, less an even share, and scaled so that the largest is 1."""
     count = len(document.tokens)
-    mean_weights = [np.nan_to_num(as_matrix(head.weights))[:, :count].mean(axis=0) for head in _heads(document)]
+    mean_weights = [
+        np.nan_to_num(as_matrix(head.weights))[:, :count].mean(axis=0) for head in _heads(document)
+    ]
     if not mean_weights:
         return _largest_shares(head_links, count)
     shares = np.max(mean_weights, axis=0) - 1 / max(count, 1)
@@ -363,7 +469,9 @@ def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> l
 
 
 def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | None]:
-    """The weight of the strongest link to each of `count` keys, 0 without one. head_links: strongest first."""
+    """The weight of the strongest link to each of `count` keys, 0 without one. head_links:
+    strongest first.
+    """
     shares: list[float | None] = [0.0] * count
     for link in reversed(head_links):
         if link.key < count:
@@ -371,25 +479,42 @@ def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | 
     return shares
 
 
-def _query_sentences(document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View) -> list[str]:
+def _query_sentences(
+    document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View
+) -> list[str]:
     """What the query looks at most, and where most of its weight rests over all heads."""
-    several = len({(link.layer, link.head) for link in head_links}) > 1 or len(document.overview or ()) > 1
+    several = (
+        len({(link.layer, link.head) for link in head_links}) > 1
+        or len(document.overview or ()) > 1
+    )
     query_links = [link for link in head_links if link.query == query]
     average = document.average
-    query_text = quoted_token(document.tokens, query, view, beside=[link.key for link in query_links[:2]])
+    query_text = quoted_token(
+        document.tokens, query, view, beside=[link.key for link in query_links[:2]]
+    )
     if not query_links:
         is_blind = any(row.query == query for row in document.empty_rows)
-        blind = say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)
-        return [blind] if is_blind else []
+        blind = say(
+            view, "{query} can see no word: its weights and its output are 0.", query=query_text
+        )
+        if is_blind:
+            return [blind]
+        return []
     first = query_links[0]
     visible_count = _visible_keys(document, query)
     if first.weight < EVEN / max(visible_count, 1):
-        weight, even = format_number(first.weight, view), format_number(1 / visible_count, view)
+        weight = format_number(first.weight, view)
+        even = format_number(1 / visible_count, view)
         template = message(
-            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even share is {even}."
+            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
+            " share is {even}."
         )
         return [say(view, template, query=query_text, weight=weight, even=even)]
-    further = (link for link in query_links if link.key != first.key and link.weight >= SECOND * first.weight)
+    further = (
+        link
+        for link in query_links
+        if link.key != first.key and link.weight >= SECOND * first.weight
+    )
     second = next(further, None)
     answer_sentences = [_looks_sentence(document, query_text, first, second, several, view)]
     if several and average is not UNSET:
@@ -397,26 +522,44 @@ def _query_sentences(document: RunDocument, query: int, head_links: Sequence[Hea
         if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
             key = quoted_token(document.tokens, top, view, beside=(query, first.key))
             weight = format_number(average[top], view)
-            template = message("Over all heads the largest share of its weight rests on {key} ({weight}).")
+            template = message(
+                "Over all heads the largest share of its weight rests on {key} ({weight})."
+            )
             answer_sentences.append(say(view, template, key=key, weight=weight))
     return answer_sentences
 
 
 def _looks_sentence(
-    document: RunDocument, query_text: str, first: HeadLink, second: HeadLink | None, several: bool, view: View
+    document: RunDocument,
+    query_text: str,
+    first: HeadLink,
+    second: HeadLink | None,
+    several: bool,
+    view: View,
 ) -> str:
-    """A sentence that says at which key a query looks most, and at which second. several: whether it names their
-    heads."""
+    """A sentence that says at which key a query looks most, and at which second. several: whether
+    it names their heads."""
     links = [link for link in (first, second) if link is not None]
     beside = (first.query, *(link.key for link in links))
-    keys = [claim_link(quoted_token(document.tokens, link.key, view, beside=beside), link, view) for link in links]
+    keys = [
+        claim_link(quoted_token(document.tokens, link.key, view, beside=beside), link, view)
+        for link in links
+    ]
     if not several:
         shares = [link.weight for link in links]
         return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
     weights = [format_number(link.weight, view) for link in links]
-    places = {"query": query_text, "key": keys[0], "weight": weights[0], "layer": first.layer, "head": first.head}
+    places = {
+        "query": query_text,
+        "key": keys[0],
+        "weight": weights[0],
+        "layer": first.layer,
+        "head": first.head,
+    }
     if second is None:
-        return say(view, "{query} looks most at {key} ({weight}, layer {layer} head {head}).", **places)
+        return say(
+            view, "{query} looks most at {key} ({weight}, layer {layer} head {head}).", **places
+        )
     places |= {"second_key": keys[1], "second_weight": weights[1]}
     return say(
         view,
@@ -429,8 +572,8 @@ def _looks_sentence(
 
 
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
-    """A sentence that says at which key the query looks most in one head, and at which second. keys: one or two, each
-    with its weight."""
+    """A sentence that says at which key the query looks most in one head, and at which second.
+    keys: one or two, each with its weight."""
     (key, share), *others = keys
     places = {"query": query, "key": key, "share": percent(share)}
     if not others:
@@ -438,25 +581,42 @@ def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: Vie
     (second_key, second_share), *_ = others
     places |= {"second_key": second_key, "second_share": percent(second_share)}
     return say(
-        view, "{query} looks most at {key} ({share} of its weight), then at {second_key} ({second_share}).", **places
+        view,
+        "{query} looks most at {key} ({share} of its weight), then at {second_key}"
+        " ({second_share}).",
+        **places,
     )
 
 
-def strongest_link_sentence(link: PlacedLink, ends: Sequence[str], view: View, *, several: bool) -> str:
-    """A sentence that names the strongest link. ends: its query and its key, quoted. several: whether it names the
-    head."""
-    template = (
-        message("The strongest link: {query} looks at {key} with {share} of its weight, in layer {layer} head {head}.")
-        if several
-        else message("The strongest link: {query} looks at {key} with {share} of its weight.")
-    )
+def strongest_link_sentence(
+    link: PlacedLink, ends: Sequence[str], view: View, *, several: bool
+) -> str:
+    """A sentence that names the strongest link. ends: its query and its key, quoted. several:
+    whether it names the head."""
+    if several:
+        template = message(
+            "The strongest link: {query} looks at {key} with {share} of its weight, in layer"
+            " {layer} head {head}."
+        )
+    else:
+        template = message("The strongest link: {query} looks at {key} with {share} of its weight.")
     query, key = ends
     key = claim_link(key, link, view)
-    return say(view, template, query=query, key=key, share=percent(link.weight), layer=link.layer, head=link.head)
+    return say(
+        view,
+        template,
+        query=query,
+        key=key,
+        share=percent(link.weight),
+        layer=link.layer,
+        head=link.head,
+    )
 
 
 def _visible_keys(document: RunDocument, query: int) -> int:
-    """How many keys the query sees, by the scores of the first head that has some; all keys without scores."""
+    """How many keys the query sees, by the scores of the first head that has some; all keys without
+    scores.
+    """
     rows = list(document.queries or range(len(document.tokens)))
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or query not in rows:
@@ -465,17 +625,22 @@ def _visible_keys(document: RunDocument, query: int) -> int:
 
 
 def not_learned_note(model: ModelPart, view: View) -> str:
-    """The sentence that the weights are not learned, for a model whose weights are drawn from a seed; else ""."""
+    """The sentence that the weights are not learned, for a model whose weights are drawn from a
+    seed; else "".
+    """
     notes = {
         "seeded": message(
-            "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern means nothing."
+            "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern"
+            " means nothing."
         ),
         "random": message(
             "The weights are drawn at random (seed {seed}), not learned: the arithmetic is real, "
             "the pattern means nothing."
         ),
     }
-    return say(view, notes[model.source], seed=model.seed) if model.source in notes else ""
+    if model.source in notes:
+        return say(view, notes[model.source], seed=model.seed)
+    return ""
 
 
 def format_number(value: float, view: View) -> str:
@@ -484,7 +649,9 @@ def format_number(value: float, view: View) -> str:
 
 
 def find_answer(document: FindDocument, view: View) -> Lines:
-    """The answer of an `attn.find/1` document: the sentence, and in which heads its query looks at its key."""
+    """The answer of an `attn.find/1` document: the sentence, and in which heads its query looks at
+    its key.
+    """
     visible = _heads_by_weight(document)
     answer_lines = sentences(find_sentences(document, view), view)
     if not visible:
@@ -492,7 +659,9 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     first = visible[0]
     shares: list[float | None] = [0.0] * len(document.tokens)
     shares[document.key] = first.weight
-    tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
+    tinted_sentence = sentence(
+        words(document.text, document.tokens, shares, frozenset({document.query})), view
+    )
     head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
     tint = remark(say(view, "tint: the weight of this link in {head}", head=head), view)
     return stack(tinted_sentence, tint, answer_lines)
@@ -505,20 +674,32 @@ def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
 
 
 def find_sentences(document: FindDocument, view: View) -> list[str]:
-    """The answer in words: the head in which the link is strongest, and in how many it is the query's strongest."""
+    """The answer in words: the head in which the link is strongest, and in how many it is the
+    query's strongest.
+    """
     ends = (document.query, document.key)
     query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
     visible = _heads_by_weight(document)
     if not visible:
-        hidden = say(view, "{query} cannot see {key}: the mask hides it in every head.", query=query_text, key=key)
-        return [hidden] if document.heads else []
+        hidden = say(
+            view,
+            "{query} cannot see {key}: the mask hides it in every head.",
+            query=query_text,
+            key=key,
+        )
+        if document.heads:
+            return [hidden]
+        return []
     first, *other_heads = visible
-    template = (
-        message("{query} gives {key} most in layer {layer} head {head}: {share} of its weight.")
-        if other_heads
-        else message("{query} gives {key} {share} of its weight.")
+    if other_heads:
+        template = message(
+            "{query} gives {key} most in layer {layer} head {head}: {share} of its weight."
+        )
+    else:
+        template = message("{query} gives {key} {share} of its weight.")
+    linked_key = claim(
+        key, view, layer=first.layer, head=first.head, query=document.query, key=document.key
     )
-    linked_key = claim(key, view, layer=first.layer, head=first.head, query=document.query, key=document.key)
     places = {"query": query_text, "key": linked_key, "layer": first.layer, "head": first.head}
     answer_sentences = [say(view, template, share=percent(first.weight), **places)]
     if other_heads:
@@ -526,9 +707,11 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
         answer_sentences.append(
             say(
                 view,
-                "In {count} of {heads} heads {key} is what {query} looks at most."
-                if count
-                else "In none of the {heads} heads is {key} what {query} looks at most.",
+                (
+                    "In {count} of {heads} heads {key} is what {query} looks at most."
+                    if count
+                    else "In none of the {heads} heads is {key} what {query} looks at most."
+                ),
                 count=count,
                 heads=len(document.heads),
                 key=key,
@@ -539,18 +722,25 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
 
 
 def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
-    """The kinds of links that a document's lists leave out, such as "special tokens, self", in words; None if none
-    are."""
+    """The kinds of links that a document's lists leave out, such as "special tokens, self", in
+    words; None if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {
-        "special": message("special tokens"), "self": message("self"), "neighbours": message("neighbours"),
-        "first": message("the first token"), "unknown": message("unknown words"),
-    }  # fmt: skip
-    return listing(words[name] for name in names) if names else None
+        "special": message("special tokens"),
+        "self": message("self"),
+        "neighbours": message("neighbours"),
+        "first": message("the first token"),
+        "unknown": message("unknown words"),
+    }
+    if names:
+        return listing(words[name] for name in names)
+    return None
 
 
 def left_out_note(document: RunDocument | CompareDocument) -> str:
-    """A note with the kinds of links that a document's lists leave out, and the option that leaves none out; "" if none
-    are."""
+    """A note with the kinds of links that a document's lists leave out, and the option that leaves
+    none out; "" if none are."""
     names = left_out_names(document)
-    return message("left out: {names} (--all-links)", names=names) if names else ""
+    if names:
+        return message("left out: {names} (--all-links)", names=names)
+    return ""

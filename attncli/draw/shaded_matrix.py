@@ -1,4 +1,6 @@
-"""A shaded table of numbers with named rows and columns, its colours, its window where it is large; grids of heads."""
+"""A shaded table of numbers with named rows and columns, its colours, its window where it is large;
+grids of heads.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, heading, localize, remark, stack, stack_spaced
+from attncli.draw.lines import (
+    FAINT,
+    Line,
+    Lines,
+    Piece,
+    fit_to_view,
+    heading,
+    localize,
+    remark,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import Write, without_zero, writer
 from attncli.draw.safe import cells, cut, label, pad
 from attncli.draw.view import View
@@ -36,7 +49,9 @@ NEAR = 1 / 8
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours along [0, 1], interpolated between `anchors` (RRGGBB) in sRGB, or the anchors alone if `is_stepped`."""
+    """Colours along [0, 1], interpolated between `anchors` (RRGGBB) in sRGB, or the anchors alone
+    if `is_stepped`.
+    """
 
     name: str
     anchors: tuple[str, ...]
@@ -44,14 +59,17 @@ class Palette:
 
     def rgb(self, fraction: float) -> Rgb:
         """The colour at `fraction`, clipped to [0, 1]."""
-        return _rgb_of_level(self, round(min(max(0.0, fraction), 1.0) * (LEVELS - 1)))  # in this order NaN is 0
+        return _rgb_of_level(
+            self, round(min(max(0.0, fraction), 1.0) * (LEVELS - 1))
+        )  # in this order NaN is 0
 
     def colour(self, fraction: float) -> str:
         """The colour as `#rrggbb`."""
         return "#{:02x}{:02x}{:02x}".format(*self.rgb(fraction))
 
     def style(self, fraction: float) -> str:
-        """A Rich style: the colour behind, and black or white in front, whichever reads better (contrast at least
+        """A Rich style: the colour behind, and black or white in front, whichever reads better
+        (contrast at least
         4.5)."""
         return f"{ink(self.rgb(fraction))} on {self.colour(fraction)}"
 
@@ -71,7 +89,9 @@ def _rgb_of_level(palette: Palette, level: int) -> Rgb:
 
 def luminance(rgb: Rgb) -> float:
     """Relative luminance in [0, 1]. Source: WCAG 2.1."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -82,35 +102,50 @@ def ink(rgb: Rgb) -> str:
 
 
 AMBER = {
-    "truecolor": Palette("amber", ("17130a", "4d3d17", "80641b", "b8891d", "e8b22c", "ffd95c", "fff3b8")),
-    "256": Palette("amber-256", ("000000", "5f5f00", "875f00", "af8700", "d7af00", "ffd700", "ffffaf"), True),
+    "truecolor": Palette(
+        "amber", ("17130a", "4d3d17", "80641b", "b8891d", "e8b22c", "ffd95c", "fff3b8")
+    ),
+    "256": Palette(
+        "amber-256", ("000000", "5f5f00", "875f00", "af8700", "d7af00", "ffd700", "ffffaf"), True
+    ),
     "16": Palette("amber-16", ("000000", "aa5500", "ffff55", "ffffff"), True),
 }
-"""Weights, in maps, tables and behind words, on a dark terminal: one hue, lighter for more; 0 recedes into the ground.
+"""Weights, in maps, tables and behind words, on a dark terminal: one hue, lighter for more; 0
+recedes into the ground.
 
-By how many colours the terminal has. Where they are few, the steps are colours that it has, set in order of lightness
-by hand: the nearest ones to colours between would go down and up again."""
+By how many colours the terminal has. Where they are few, the steps are colours that it has, set in
+order of lightness by hand: the nearest ones to colours between would go down and up again."""
 
 AMBER_LIGHT = {
-    "truecolor": Palette("amber-light", ("fffdf8", "ffefc2", "ffdd80", "f7bd3c", "d69112", "9c6200", "5e3800")),
+    "truecolor": Palette(
+        "amber-light", ("fffdf8", "ffefc2", "ffdd80", "f7bd3c", "d69112", "9c6200", "5e3800")
+    ),
     "256": Palette(
-        "amber-light-256", ("ffffff", "ffffaf", "ffd787", "ffaf00", "d78700", "af5f00", "875f00", "5f5f00"), True
+        "amber-light-256",
+        ("ffffff", "ffffaf", "ffd787", "ffaf00", "d78700", "af5f00", "875f00", "5f5f00"),
+        True,
     ),
     "16": Palette("amber-light-16", ("ffffff", "ffff55", "aa5500", "000000"), True),
 }
 """The same on a light terminal, darker for more."""
 
 BLUE_RED = {
-    "truecolor": Palette("blue-red", ("67a9ff", "3f78c4", "244a7c", "1c1f26", "7a3226", "c45a3c", "ff8f66")),
+    "truecolor": Palette(
+        "blue-red", ("67a9ff", "3f78c4", "244a7c", "1c1f26", "7a3226", "c45a3c", "ff8f66")
+    ),
     "256": Palette(
-        "blue-red-256", ("5fafff", "0087d7", "005faf", "000087", "000000", "5f0000", "af0000", "d75f5f", "ff8787"), True
+        "blue-red-256",
+        ("5fafff", "0087d7", "005faf", "000087", "000000", "5f0000", "af0000", "d75f5f", "ff8787"),
+        True,
     ),
     "16": Palette("blue-red-16", ("5555ff", "0000aa", "000000", "aa0000", "ff5555"), True),
 }
 """Below 0 blue, about 0 dark, above 0 red: on a dark terminal what is near 0 recedes."""
 
 BLUE_RED_LIGHT = {
-    "truecolor": Palette("blue-red-light", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b")),
+    "truecolor": Palette(
+        "blue-red-light", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b")
+    ),
     "256": Palette(
         "blue-red-light-256",
         ("005faf", "5f87d7", "87afff", "d7d7ff", "ffffff", "ffd7d7", "ffafaf", "d75f5f", "af0000"),
@@ -122,7 +157,9 @@ BLUE_RED_LIGHT = {
 
 
 def palette_of(view: View, *, signed: bool = False) -> Palette:
-    """The palette of weights, or of signed values, for the view's terminal: its ground, and how many colours it has."""
+    """The palette of weights, or of signed values, for the view's terminal: its ground, and how
+    many colours it has.
+    """
     if signed:
         return (BLUE_RED_LIGHT if view.light else BLUE_RED)[view.colors]
     return (AMBER_LIGHT if view.light else AMBER)[view.colors]
@@ -134,11 +171,15 @@ def tint(fraction: float, view: View) -> str:
 
 
 def bar_style(view: View) -> str:
-    """The Rich style of a bar's length: a strong step of the palette of weights, as one quantity has one hue.
+    """The Rich style of a bar's length: a strong step of the palette of weights, as one quantity
+    has one hue.
 
-    A terminal's own "yellow" is brown on some and pale on others. Contrast with the ground at least 3.
+    A terminal's own "yellow" is brown on some and pale on others. Contrast with the ground at least
+    3.
     """
-    return "" if not view.color else palette_of(view).colour(BAR_STEP)
+    if not view.color:
+        return ""
+    return palette_of(view).colour(BAR_STEP)
 
 
 def shade(fraction: float, *, ascii: bool) -> str:
@@ -148,23 +189,30 @@ def shade(fraction: float, *, ascii: bool) -> str:
 
 
 def sign(fraction: float, *, ascii: bool) -> str:
-    """The character that stands for `fraction` of a signed scale, 0.5 being no difference, where there is no colour."""
+    """The character that stands for `fraction` of a signed scale, 0.5 being no difference, where
+    there is no colour.
+    """
     size = abs(2 * min(max(fraction, 0.0), 1.0) - 1)
-    below, around, above = (BELOW_ASCII, AROUND_ASCII, ABOVE_ASCII) if ascii else (BELOW, AROUND, ABOVE)
+    below, around, above = (
+        (BELOW_ASCII, AROUND_ASCII, ABOVE_ASCII) if ascii else (BELOW, AROUND, ABOVE)
+    )
     if size < NEAR:
         return around
     ramp = above if fraction > 0.5 else below
     return ramp[min(int((size - NEAR) / (1 - NEAR) * len(ramp)), len(ramp) - 1)]
 
 
-def normalise(values: NDArray, scale: str, *, low: float | None = None, high: float | None = None) -> NDArray:
+def normalise(
+    values: NDArray, scale: str, *, low: float | None = None, high: float | None = None
+) -> NDArray:
     """Values [row, column] brought to [0, 1] as float64; anything not finite (masked) is NaN.
 
     scale: "linear" from 0, or from the least value if that is below 0, to the greatest; "row" the
     same within each row; "log" over the three decades below the greatest, 0 and less at the
     bottom (values with negatives have no logarithm and are treated as "linear"); "signed" puts
-    0 at 0.5 and the largest magnitude at 0 or 1. low, high: the range to use in place of the values' own.
-    A range without extent gives 0 ("signed": 0.5). Empty arrays stay empty. Raises ValueError for another name.
+    0 at 0.5 and the largest magnitude at 0 or 1. low, high: the range to use in place of the
+    values' own. A range without extent gives 0 ("signed": 0.5). Empty arrays stay empty. Raises
+    ValueError for another name.
     """
     if scale not in ("linear", "log", "row", "signed"):
         raise ValueError(f"no scale named {scale!r}")
@@ -172,18 +220,23 @@ def normalise(values: NDArray, scale: str, *, low: float | None = None, high: fl
     array = np.where(np.isfinite(array), array, np.nan)
     if not np.isfinite(array).any():
         return array
-    least = np.nanmin(array) if low is None else low
-    most = np.nanmax(array) if high is None else high
+    least = (np.nanmin(array)) if (low is None) else (low)
+    most = (np.nanmax(array)) if (high is None) else (high)
     if scale == "signed":
         size = max(abs(least), abs(most))
-        return np.clip(0.5 + array / (2 * size), 0, 1) if size > 0 else np.where(np.isnan(array), np.nan, 0.5)
+        if size > 0:
+            return np.clip(0.5 + array / (2 * size), 0, 1)
+        return np.where(np.isnan(array), np.nan, 0.5)
     if scale == "row":
         without_nan = np.where(np.isnan(array), np.inf, array)
         least = np.minimum(without_nan.min(axis=1, keepdims=True), 0.0)
         most = np.where(np.isnan(array), -np.inf, array).max(axis=1, keepdims=True)
     elif scale == "log" and least >= 0:
         with np.errstate(divide="ignore"):
-            array = np.maximum(np.log10(array), np.log10(most) - 3) if most > 0 else array
+            if most > 0:
+                array = np.maximum(np.log10(array), np.log10(most) - 3)
+            else:
+                array = array
         least, most = (np.log10(most) - 3, np.log10(most)) if most > 0 else (0.0, 0.0)
     else:
         least = min(least, 0.0)
@@ -191,7 +244,9 @@ def normalise(values: NDArray, scale: str, *, low: float | None = None, high: fl
 
 
 def _shares_of_range(array: NDArray, low: NDArray | float, high: NDArray | float) -> NDArray:
-    """Where values lie between low and high, in [0, 1], NaN where they are NaN; 0 in a range without extent."""
+    """Where values lie between low and high, in [0, 1], NaN where they are NaN; 0 in a range
+    without extent.
+    """
     extent = np.asarray(high - low, np.float64)
     usable = np.isfinite(extent) & (extent > 0)
     scaled = (array - np.where(usable, low, 0.0)) / np.where(usable, extent, 1.0)
@@ -205,21 +260,24 @@ ShownPositions = list[int | None]
 
 
 def first_and_last(count: int, room: int, *, last: int | None = None) -> ShownPositions:
-    """All of `count` positions, or the first and the last ones, `room` (at least 2) in all, with None for the gap
-    between.
+    """All of `count` positions, or the first and the last ones, `room` (at least 2) in all, with
+    None for the gap between.
 
     last: how many of the last ones; half of all that are shown if None.
     """
     shown = max(room, 2)
     if count <= shown:
         return list(range(count))
-    tail = shown // 2 if last is None else last
+    if last is None:
+        tail = shown // 2
+    else:
+        tail = last
     return [*range(shown - tail), None, *range(count - tail, count)]
 
 
 def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
-    """The indices, ascending, of the `count` rows of [row, column] with the largest entries; repetitions of an equal
-    row come last. NaN is no entry. All, if there are no more."""
+    """The indices, ascending, of the `count` rows of [row, column] with the largest entries;
+    repetitions of an equal row come last. NaN is no entry. All, if there are no more."""
     comparable = np.where(np.isnan(values), -np.inf, values)
     largest = comparable.max(axis=1, initial=-np.inf)
     is_repeated = np.ones(len(comparable), bool)
@@ -228,12 +286,18 @@ def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
 
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
-    """The column indices in consecutive groups, as few as fit `room` and about equally wide; at least one column in
+    """The column indices in consecutive groups, as few as fit `room` and about equally wide; at
+    least one column in
     each. widths: cells of each column."""
     groups = _fill_groups(widths, room)
     least = -(-sum(widths) // max(len(groups), 1))
     return next(
-        (even for limit in range(least, room) if len(even := _fill_groups(widths, limit)) == len(groups)), groups
+        (
+            even
+            for limit in range(least, room)
+            if len(even := _fill_groups(widths, limit)) == len(groups)
+        ),
+        groups,
     )
 
 
@@ -250,14 +314,18 @@ def _fill_groups(widths: Sequence[int], room: int) -> list[list[int]]:
     return groups
 
 
-WINDOWS = {"rows": message("rows {spans} of {count}"), "dimensions": message("dimensions {spans} of {count}")}
+WINDOWS = {
+    "rows": message("rows {spans} of {count}"),
+    "dimensions": message("dimensions {spans} of {count}"),
+}
 """Which rows or columns of a table are shown."""
 
 
 def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
     """Which rows or columns are shown, such as `rows 0–6, 39 of 40`; "" when nothing is left out.
 
-    positions: what is shown, None for a gap. numbers: all row or column numbers. what: "rows" or "dimensions".
+    positions: what is shown, None for a gap. numbers: all row or column numbers. what: "rows" or
+    "dimensions".
     """
     if None not in positions:
         return ""
@@ -273,13 +341,19 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
 def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
     """How many of how many were chosen for their largest entries; "" where all are shown."""
     parts = [
-        message("{shown} of {count} rows" if what == "rows" else "{shown} of {count} columns", shown=shown, count=count)
+        message(
+            "{shown} of {count} rows" if what == "rows" else "{shown} of {count} columns",
+            shown=shown,
+            count=count,
+        )
         for (shown, count), what in ((rows, "rows"), (columns, "columns"))
         if shown < count
     ]
     if not parts:
         return ""
-    return message("{parts} shown, those with the largest values; --full shows all", parts=listing(parts))
+    return message(
+        "{parts} shown, those with the largest values; --full shows all", parts=listing(parts)
+    )
 
 
 ROWS = 24
@@ -295,18 +369,25 @@ PEAK_NAME = 6
 
 
 def as_matrix(values: Any) -> NDArray:
-    """Nested lists (null where masked) or an array as float64 [row, column]; what is not finite becomes NaN."""
+    """Nested lists (null where masked) or an array as float64 [row, column]; what is not finite
+    becomes NaN.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2:
-        array = array.reshape(len(values), -1) if array.size else np.zeros((len(values), 0))
+        if array.size:
+            array = array.reshape(len(values), -1)
+        else:
+            array = np.zeros((len(values), 0))
     return np.where(np.isfinite(array), array, np.nan)
 
 
 def visible(weights: Any, scores: Any) -> NDArray:
-    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: UNSET
-    where they are not known."""
+    """Weights [query, key] with NaN where the score is masked: hidden and merely small look
+    different. scores: UNSET where they are not known."""
     matrix = as_matrix(weights)
-    return matrix if scores is None or scores is UNSET else np.where(np.isnan(as_matrix(scores)), np.nan, matrix)
+    if scores is None or scores is UNSET:
+        return matrix
+    return np.where(np.isnan(as_matrix(scores)), np.nan, matrix)
 
 
 def matrix(
@@ -326,16 +407,19 @@ def matrix(
     row_numbers: Sequence[int] | None = None,
     column_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or `*` without colour.
+    """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or
+    `*` without colour.
 
-    rows, columns: token texts, made safe here; None for what has only a number. row_numbers, column_numbers: their
-    positions, 0… if None.
-    limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the values' own if None.
+    rows, columns: token texts, made safe here; None for what has only a number. row_numbers,
+    column_numbers: their positions, 0… if None.
+    limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the
+        values' own if None.
     signed: whether the colours tell below 0 from above, such as for scores.
     bare: numbers below 1 stand without their zero, as `.105`: a cell fewer.
-    Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries are shown, and of
-    columns that do not fit likewise; a line says so, and each row names its largest if there is room. A full view
-    prints all of them, in panels. Lines still too long (very many digits) are cut, with `…`.
+    Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries
+    are shown, and of columns that do not fit likewise; a line says so, and each row names its
+    largest if there is room. A full view prints all of them, in panels. Lines still too long (very
+    many digits) are cut, with `…`.
     Without rows or columns: "(empty)".
     """
     array = as_matrix(values)
@@ -353,15 +437,21 @@ def matrix(
         palette=palette_of(view, signed=signed),
         peaks=[_peak(row) for row in array] if mark_max else [None] * array.shape[0],
         empty="." if view.ascii else empty,
-        write=without_zero(writer(array, view.precision)) if bare else writer(array, view.precision),
+        write=(
+            without_zero(writer(array, view.precision)) if bare else writer(array, view.precision)
+        ),
         view=view,
     )
     return fit_to_view(stack(top, grid.draw()), view)
 
 
 def _labels(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
-    """Names of rows or columns: the texts as labels, or `count` empty ones where there are no texts."""
-    return [""] * count if texts is None else [label(text, ascii=view.ascii) for text in texts]
+    """Names of rows or columns: the texts as labels, or `count` empty ones where there are no
+    texts.
+    """
+    if texts is None:
+        return [""] * count
+    return [label(text, ascii=view.ascii) for text in texts]
 
 
 def widest_number(values: NDArray, write: Write) -> int:
@@ -372,16 +462,18 @@ def widest_number(values: NDArray, write: Write) -> int:
 
 
 def _peak(row: NDArray) -> int | None:
-    """The column of a row's first largest entry; None when all are masked or all visible ones are 0 (which is a row
-    that sees nothing)."""
+    """The column of a row's first largest entry; None when all are masked or all visible ones are 0
+    (which is a row that sees nothing)."""
     visible = row[np.isfinite(row)]
-    return int(np.nanargmax(row)) if visible.size and visible.any() else None
+    if visible.size and visible.any():
+        return int(np.nanargmax(row))
+    return None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A matrix with its names, format of numbers and shades, from which `draw` chooses the rows and columns that
-    fit."""
+    """A matrix with its names, format of numbers and shades, from which `draw` chooses the rows and
+    columns that fit."""
 
     values: NDArray
     rows: list[str]
@@ -396,11 +488,18 @@ class Grid:
     view: View
 
     def draw(self) -> Lines:
-        """All rows and columns where they fit, by names or by numbers; else those with the largest values."""
-        view, room = self.view, self.view.width - self.left_width
+        """All rows and columns where they fit, by names or by numbers; else those with the largest
+        values.
+        """
+        view = self.view
+        room = self.view.width - self.left_width
         everything = list(range(len(self.rows)))
-        rows_to_draw = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
-        rows, columns = (len(rows_to_draw), len(everything)), len(self.columns)
+        if view.full or len(everything) <= ROWS:
+            rows_to_draw = everything
+        else:
+            rows_to_draw = strongest(self.values, STRONGEST)
+        rows = (len(rows_to_draw), len(everything))
+        columns = len(self.columns)
         # without colour the mark of a row's largest takes a cell of its own
         tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
         name_slots = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
@@ -410,8 +509,12 @@ class Grid:
         slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
-            return stack_spaced(*(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room)))
-        has_peaks = any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
+            return stack_spaced(
+                *(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room))
+            )
+        has_peaks = (
+            any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
+        )
         fitting = (room - (self.peak_slot if has_peaks else 0)) // slot
         strongest_columns = strongest(self.values[rows_to_draw].T, fitting)
         body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
@@ -444,8 +547,8 @@ class Grid:
         return max(3 + place + self.number, len(LARGEST))
 
     def _named_slots(self, room: int, least: int) -> list[int] | None:
-        """Widths of at least `least` with which all columns fit, with names as long as possible; None if they do
-        not."""
+        """Widths of at least `least` with which all columns fit, with names as long as possible;
+        None if they do not."""
         least = max(least, len(str(max(self.column_numbers))) + 1)
         for cap in range(NAME, 0, -1):
             slots = [max(least, min(cells(name), cap) + 1) for name in self.columns]
@@ -455,7 +558,9 @@ class Grid:
                 return None
         return None
 
-    def panel(self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False) -> Lines:
+    def panel(
+        self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False
+    ) -> Lines:
         """The table of these columns under a line of positions and a line of names."""
         out = [
             self._column_numbers(columns, slots, peak),
@@ -465,27 +570,47 @@ class Grid:
 
     def _column_numbers(self, columns: list[int], slots: list[int], peak: bool) -> Line:
         """The line of the numbers of these columns. peak: whether a column for the largest follows."""
-        numbers = [pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " " for column in columns]
-        largest = ["   " + localize(LARGEST.strip(), self.view)] if peak else []
+        numbers = [
+            pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " "
+            for column in columns
+        ]
+        if peak:
+            largest = ["   " + localize(LARGEST.strip(), self.view)]
+        else:
+            largest = []
         return ((" " * self.left_width, ""), *((text, FAINT) for text in numbers + largest))
 
     def _column_names(self, columns: list[int], slots: list[int]) -> Line:
         """The line of the names of these columns, each in its slot."""
-        names = [cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii) for column in columns]
-        texts = [pad(name, slots[column] - 1, "right") + " " for name, column in zip(names, columns, strict=True)]
+        names = [
+            cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii)
+            for column in columns
+        ]
+        texts = [
+            pad(name, slots[column] - 1, "right") + " "
+            for name, column in zip(names, columns, strict=True)
+        ]
         return ((" " * self.left_width, ""), *((text, "") for text in texts))
 
     def _row_line(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
         """A row's number, its name, its cells, and its largest if there is a column for that."""
         name = pad(cut(self.rows[row], self.name_width, ascii=self.view.ascii), self.name_width + 1)
-        pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index_width, "right") + " ", FAINT), (name, "")]
+        pieces: list[Piece] = [
+            (pad(str(self.row_numbers[row]), self.index_width, "right") + " ", FAINT),
+            (name, ""),
+        ]
         pieces += [self._cell(row, column, slots[column]) for column in columns]
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
-            peak_name = pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
+            peak_name = (
+                pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
+            )
             value = self.write(float(self.values[row, top]))
-            pieces += [(f"   {place} ", FAINT), (f"{peak_name if any(self.columns) else ''}{value}", "bold")]
+            pieces += [
+                (f"   {place} ", FAINT),
+                (f"{peak_name if any(self.columns) else ''}{value}", "bold"),
+            ]
         return tuple(pieces)
 
     def _cell(self, row: int, column: int, slot: int) -> Piece:
@@ -495,16 +620,22 @@ class Grid:
             return pad(self.empty, slot - 1, "right") + " ", FAINT
         largest = self.peaks[row] == column
         mark = "*" if largest and not self.view.color else " "
-        style = self.palette.style(float(self.fractions[row, column])) if self.fractions is not None else ""
-        return pad(self.write(value), slot - 1, "right") + mark, f"bold underline {style}".strip() if largest else style
+        if self.fractions is not None:
+            style = self.palette.style(float(self.fractions[row, column]))
+        else:
+            style = ""
+        return pad(self.write(value), slot - 1, "right") + mark, (
+            f"bold underline {style}".strip() if largest else style
+        )
 
 
-# Layers × heads: one number of every head, as a grid whose rows are layers and whose columns are heads.
+# Layers × heads: one number of every head, as a grid whose rows are layers and whose columns are
+# heads.
 
 
 class HeadGrid(NamedTuple):
-    """A number of every head. values: [layer, head], NaN where there is none. layers, heads: their numbers,
-    ascending."""
+    """A number of every head. values: [layer, head], NaN where there is none. layers, heads: their
+    numbers, ascending."""
 
     values: NDArray
     layers: list[int]
@@ -514,7 +645,8 @@ class HeadGrid(NamedTuple):
 def head_grid(numbers: Iterable[tuple[int, int, float | None]]) -> HeadGrid:
     """The grid of (layer, head, number), None for a head without one."""
     cells = list(numbers)
-    layers, heads = sorted({layer for layer, _, _ in cells}), sorted({head for _, head, _ in cells})
+    layers = sorted({layer for layer, _, _ in cells})
+    heads = sorted({head for _, head, _ in cells})
     values = np.full((len(layers), len(heads)), np.nan)
     for layer, head, value in cells:
         values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
@@ -531,8 +663,19 @@ def draw_grid(
     signed: bool = False,
     bare: bool = False,
 ) -> Lines:
-    """A table with a shaded number per layer (row) and head (column); limits, signed, bare: as in `matrix`."""
+    """A table with a shaded number per layer (row) and head (column); limits, signed, bare: as in
+    `matrix`.
+    """
     return matrix(
-        grid.values, None, None, view, title=title, note=note, limits=limits, signed=signed, bare=bare,
-        row_numbers=grid.layers, column_numbers=grid.heads,
-    )  # fmt: skip
+        grid.values,
+        None,
+        None,
+        view,
+        title=title,
+        note=note,
+        limits=limits,
+        signed=signed,
+        bare=bare,
+        row_numbers=grid.layers,
+        column_numbers=grid.heads,
+    )

@@ -1,4 +1,5 @@
-"""Tables, drawn by Rich: named columns and rows of texts; links with their bars; vectors; every stage of a run.
+"""Tables, drawn by Rich: named columns and rows of texts; links with their bars; vectors; every
+stage of a run.
 
 No cell's markup is read.
 """
@@ -70,8 +71,10 @@ def table(
 ) -> Lines:
     """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
 
-    rows: texts, made safe here. align: "left" or "right" per column, left where not given. total: a last
-    row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in bold. bars: the column that
+    rows: texts, made safe here. align: "left" or "right" per column, left where not given. total: a
+        last
+    row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in bold.
+    bars: the column that
     holds bars. No columns: only the heading.
     """
     top = heading(title, note, view)
@@ -84,9 +87,14 @@ def table(
     texts = zip(names, *rows, *([total] if total else ()), strict=False)
     widths = [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in texts]
     is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
-    is_kept = [right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)]
+    is_kept = [
+        right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)
+    ]
     # a rule is drawn by a box, and a box parts its columns by a cell of its own
-    box = Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii) if total else None
+    if total:
+        box = Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii)
+    else:
+        box = None
     frame_columns = [
         Column(
             _rich_cell(names[index], view),
@@ -100,15 +108,25 @@ def table(
     blocks = []
     for band in _bands(rows, widths, is_kept, view.width):
         frame = Table(
-            *(frame_columns[index].copy() for index in band), box=box, padding=(0, GAP - 1 if total else GAP, 0, 0),
-            pad_edge=False, show_edge=False, show_footer=bool(total),
-            header_style=FAINT, border_style=FAINT, footer_style="bold",
-        )  # fmt: skip
+            *(frame_columns[index].copy() for index in band),
+            box=box,
+            padding=(0, GAP - 1 if total else GAP, 0, 0),
+            pad_edge=False,
+            show_edge=False,
+            show_footer=bool(total),
+            header_style=FAINT,
+            border_style=FAINT,
+            footer_style="bold",
+        )
         for place, row in enumerate(rows):
             weight = "bold" if place == strong else ""
             frame.add_row(
                 *(
-                    _rich_bar(row[column], view) if column == bars else _rich_cell(row[column], view, weight)
+                    (
+                        _rich_bar(row[column], view)
+                        if column == bars
+                        else _rich_cell(row[column], view, weight)
+                    )
                     for column in band
                 )
             )
@@ -127,34 +145,55 @@ def ledger(
     strong: int | None = None,
     bars: int | None = None,
 ) -> Lines:
-    """A table of a calculation: all but the first column right-aligned; a rule, then the total in bold. No rules
-    without a total.
+    """A table of a calculation: all but the first column right-aligned; a rule, then the total in
+    bold. No rules without a total.
 
-    strong: a row to set in bold, such as the one with the largest weight. bars: the column that holds bars.
+    strong: a row to set in bold, such as the one with the largest weight. bars: the column that
+    holds bars.
     """
     align = ["left", *["right"] * (len(columns) - 1)]
     if bars is not None:
         align[bars] = "left"
-    return table(columns, rows, view, align=align, total=total, title=title, note=note, strong=strong, bars=bars)
+    return table(
+        columns,
+        rows,
+        view,
+        align=align,
+        total=total,
+        title=title,
+        note=note,
+        strong=strong,
+        bars=bars,
+    )
 
 
 READABLE = 36
 """Cells that a column of texts keeps where a table is too wide; numbers are never cut."""
 
 
-def _bands(rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequence[bool], room: int) -> list[list[int]]:
-    """The columns of a table in bands that fit, to stand below each other; one where all fit, or where texts can be cut
-    until they do. Each band begins with the columns that tell the rows apart.
+def _bands(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequence[bool], room: int
+) -> list[list[int]]:
+    """The columns of a table in bands that fit, to stand below each other; one where all fit, or
+    where texts can be cut until they do. Each band begins with the columns that tell the rows
+    apart.
 
     widths: cells of each column. is_kept: whether its texts are never cut. room: cells of a line.
     """
-    least = [wide if kept else min(wide, READABLE) for wide, kept in zip(widths, is_kept, strict=True)]
+    least = [
+        wide if kept else min(wide, READABLE) for wide, kept in zip(widths, is_kept, strict=True)
+    ]
     several = range(1, len(widths))
-    tells = next((count for count in several if len({tuple(row[:count]) for row in rows}) == len(rows)), 1)
+    tells = next(
+        (count for count in several if len({tuple(row[:count]) for row in rows}) == len(rows)), 1
+    )
     first = list(range(tells if 2 * sum(least[:tells]) <= room else 1))
     bands = [first]
     for column in range(len(first), len(widths)):
-        if bands[-1] != first and sum(least[place] + GAP for place in bands[-1]) + least[column] > room:
+        if (
+            bands[-1] != first
+            and sum(least[place] + GAP for place in bands[-1]) + least[column] > room
+        ):
             bands.append(first)
         bands[-1] = [*bands[-1], column]
     return bands
@@ -172,7 +211,9 @@ def _rich_cell(text: str, view: View, style: str = "") -> Text:
     from rich.text import Text
 
     # blanks at the end keep decimal points in line
-    safe_text = safe(text.rstrip(" "), ascii=view.ascii) + FIXED_BLANK * (len(text) - len(text.rstrip(" ")))
+    safe_text = safe(text.rstrip(" "), ascii=view.ascii) + FIXED_BLANK * (
+        len(text) - len(text.rstrip(" "))
+    )
     return Text(safe_text, style, no_wrap=True, overflow="ellipsis")
 
 
@@ -205,15 +246,18 @@ def links(
     title: str = "",
     note: str = "",
 ) -> Lines:
-    """A table of links, the first `view.top` in the order given: which head (`place`), `it → animal`, weight, bar from
-    0 to 1.
+    """A table of links, the first `view.top` in the order given: which head (`place`), `it →
+    animal`, weight, bar from 0 to 1.
 
     all_links: links with what `place` reads. queries, keys: the token texts by
-    position; keys are the queries where None. place: which head a link is from, in words; None where
-    there is only one or it does not matter. No links: "(none)".
+    position; keys are the queries where None. place: which head a link is from, in words; None
+    where there is only one or it does not matter. No links: "(none)".
     """
     top = heading(title, note, view)
-    shown_links = all_links if view.full else all_links[: view.top]
+    if view.full:
+        shown_links = all_links
+    else:
+        shown_links = all_links[: view.top]
     if not shown_links:
         return stack(top, remark("(none)", view))
     name = max((view.width - 30) // 2, 4)
@@ -233,14 +277,21 @@ def links(
     room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
     lines: list[Line] = []
     for link, (place_text, query, key), number in zip(shown_links, rows, numbers, strict=True):
-        bar_text = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
+        if room >= 4:
+            bar_text = bar(link.weight, room, ascii=view.ascii)
+        else:
+            bar_text = ""
         where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
         weight = (f"  {pad(number, digits, 'right')} ", "bold")
         lines.append(((where, FAINT), *ends, weight, *bar_pieces(bar_text, bar_style(view))))
-    more, counts = "", {"shown_links": len(shown_links), "all_links": len(all_links)}
+    more = ""
+    counts = {"shown_links": len(shown_links), "all_links": len(all_links)}
     if len(shown_links) < len(all_links):
-        more = message("{shown_links} of the {all_links} strongest links shown; --top {all_links} shows them", **counts)
+        more = message(
+            "{shown_links} of the {all_links} strongest links shown; --top {all_links} shows them",
+            **counts,
+        )
     return fit_to_view(stack(top, Lines(tuple(lines)), remark(more, view)), view)
 
 
@@ -262,10 +313,12 @@ def vectors(
     note: str = "",
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the Euclidean length
+    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the
+    Euclidean length
     |x|.
 
-    rows: the rows' names; none for rows that have only numbers. A full view prints every dimension and row, in panels.
+    rows: the rows' names; none for rows that have only numbers. A full view prints every dimension
+        and row, in panels.
     Without rows or dimensions: "(empty)".
 
     values: [row, dim]. row_numbers: counted from 0 where None.
@@ -274,9 +327,13 @@ def vectors(
     top = heading(title, note, view)
     if matrix.size == 0:
         return stack(top, remark("(empty)", view))
-    numbers = list(row_numbers) if row_numbers is not None else list(range(matrix.shape[0]))
+    if row_numbers is not None:
+        numbers = list(row_numbers)
+    else:
+        numbers = list(range(matrix.shape[0]))
     names = [label(text, ascii=view.ascii) for text in rows] or [""] * len(numbers)
-    write, lengths = writer(matrix, view.precision), np.sqrt((matrix**2).sum(axis=1))
+    write = writer(matrix, view.precision)
+    lengths = np.sqrt((matrix**2).sum(axis=1))
     write_length = writer(lengths, view.precision)
     index = len(str(max(numbers)))
     name = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
@@ -284,20 +341,33 @@ def vectors(
     norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
     side_width = index + 1 + name + 1
     room = view.width - side_width - norm
-    shown_rows: ShownPositions = list(range(len(names))) if view.full else first_and_last(len(names), ROWS, last=1)
+    if view.full:
+        shown_rows: ShownPositions = list(range(len(names)))
+    else:
+        shown_rows = first_and_last(len(names), ROWS, last=1)
 
     def panel(columns: ShownPositions) -> Lines:
         """The table of these dimensions, None for those left out, with the length of each row."""
         gap = pad(".." if view.ascii else "…", VECTOR_GAP, "right")
         heads = [gap if column is None else pad(str(column), slot, "right") for column in columns]
-        out: list[Line] = [((" " * side_width, ""), *((text, FAINT) for text in (*heads, pad("|x|", norm, "right"))))]
+        out: list[Line] = [
+            (
+                (" " * side_width, ""),
+                *((text, FAINT) for text in (*heads, pad("|x|", norm, "right"))),
+            )
+        ]
         for row in shown_rows:
             if row is None:
                 out.append(((pad(":" if view.ascii else "⋮", index, "right"), FAINT),))
                 continue
-            number, row_name = pad(str(numbers[row]), index, "right"), cut(names[row], name, ascii=view.ascii)
+            number = pad(str(numbers[row]), index, "right")
+            row_name = cut(names[row], name, ascii=view.ascii)
             entries = [
-                " " * VECTOR_GAP if column is None else pad(write(float(matrix[row, column])), slot, "right")
+                (
+                    " " * VECTOR_GAP
+                    if column is None
+                    else pad(write(float(matrix[row, column])), slot, "right")
+                )
                 for column in columns
             ]
             length = pad(write_length(float(lengths[row])), norm, "right")
@@ -306,39 +376,67 @@ def vectors(
         return Lines(tuple(out))
 
     if view.full:
-        body = stack_spaced(*(panel(list(group)) for group in panels([slot] * matrix.shape[1], room)))
+        body = stack_spaced(
+            *(panel(list(group)) for group in panels([slot] * matrix.shape[1], room))
+        )
         return fit_to_view(stack(top, body), view)
     dimensions = range(matrix.shape[1])
-    columns = first_and_last(len(dimensions), (room - VECTOR_GAP * (len(dimensions) * slot > room)) // slot)
-    notes = [window_text(shown_rows, numbers, "rows"), window_text(columns, dimensions, "dimensions")]
+    columns = first_and_last(
+        len(dimensions), (room - VECTOR_GAP * (len(dimensions) * slot > room)) // slot
+    )
+    notes = [
+        window_text(shown_rows, numbers, "rows"),
+        window_text(columns, dimensions, "dimensions"),
+    ]
     windows = listing([part for part in notes if part], "; ")
-    note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
+    note_text = (
+        (message("{windows} shown; --full shows all", windows=windows)) if (windows) else ("")
+    )
     return fit_to_view(stack(top, panel(columns), remark(note_text, view)), view)
 
 
-# Vectors that add up, as a table: a term a row, their sum below, with as many digits as let every column add up.
+# Vectors that add up, as a table: a term a row, their sum below, with as many digits as let every
+# column add up.
 
 SIGN = 5
 """Cells of an entry beside its digits: gap, sign, two places, point."""
 
 
 def vector_sum(
-    terms: Sequence[tuple[str, ArrayLike]], total: tuple[str, ArrayLike], view: View, *, title: str = "", note: str = ""
+    terms: Sequence[tuple[str, ArrayLike]],
+    total: tuple[str, ArrayLike],
+    view: View,
+    *,
+    title: str = "",
+    note: str = "",
 ) -> Lines:
-    """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a full view."""
+    """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a
+    full view.
+    """
     values = [np.asarray(term, np.float64) for _, term in terms]
     total_vector = np.asarray(total[1], np.float64)
     side = max(cells(name) for name, _ in (*terms, total)) + 2
-    digits, dims = view.precision, 1
+    digits = view.precision
+    dims = 1
     for _ in range(2):  # more digits take room: settle on both
         fitting = max((view.width - side) // (digits + SIGN), 1)
-        dims = len(total_vector) if view.full else min(len(total_vector), fitting)
-        columns = [([float(value[dim]) for value in values], float(total_vector[dim])) for dim in range(dims)]
+        if view.full:
+            dims = len(total_vector)
+        else:
+            dims = min(len(total_vector), fitting)
+        columns = [
+            ([float(value[dim]) for value in values], float(total_vector[dim]))
+            for dim in range(dims)
+        ]
         digits = adding_digits(columns, view.precision)
-    exact, ends = f"{{:.{digits}f}}".format, " " * (digits - view.precision)
-    rows = [[name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)]
+    exact = f"{{:.{digits}f}}".format
+    ends = " " * (digits - view.precision)
+    rows = [
+        [name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)
+    ]
     last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in total_vector[:dims])]
-    more, places = "", {"last": dims - 1, "total": len(total_vector)}
+    more = ""
+    places = {"last": dims - 1, "total": len(total_vector)}
     if dims < len(total_vector):
         more = say(view, "dimensions 0–{last} of {total} shown; --full shows all", **places)
     names = ["", *map(str, range(dims))]
@@ -347,7 +445,8 @@ def vector_sum(
 
 @dataclass(frozen=True)
 class StageTable:
-    """How the table of a stage (an array on the way to the output, such as the scores) is shown. stage: its name in the
+    """How the table of a stage (an array on the way to the output, such as the scores) is shown.
+    stage: its name in the
     document. title, note: its heading in English.
 
     square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
@@ -363,11 +462,15 @@ class StageTable:
 SHOWN = {
     "embedding": StageTable("embedding", "embeddings E", "one vector per token", head=False),
     "positions": StageTable("position", "positions P", "one vector per position", head=False),
-    "input": StageTable("hidden", "input X", "X = E + P where positions are added, else X = E", head=False),
+    "input": StageTable(
+        "hidden", "input X", "X = E + P where positions are added, else X = E", head=False
+    ),
     "W_Q": StageTable("W_Q", "W_Q", "what a row x is multiplied with to give q"),
     "W_K": StageTable("W_K", "W_K", "what a row x is multiplied with to give k"),
     "W_V": StageTable("W_V", "W_V", "what a row x is multiplied with to give v"),
-    "W_O": StageTable("W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False),
+    "W_O": StageTable(
+        "W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False
+    ),
     "q": StageTable("q", "queries Q", "Q = X·W_Q"),
     "k": StageTable("k", "keys K", "K = X·W_K"),
     "v": StageTable("v", "values V", "V = X·W_V"),
@@ -375,20 +478,33 @@ SHOWN = {
     "scaled": StageTable("scaled", "scaled S", "S / √d_k, or as --scale says", square=True),
     "capped": StageTable("capped", "capped S", "c·tanh(S / c)", square=True),
     "biased": StageTable("biased", "biased S", "S plus what depends on the distance", square=True),
-    "masked": StageTable("masked", "masked S", "−∞ where hidden: what enters the softmax", square=True),
-    "concat": StageTable(
-        "out", "output of all heads", "concat(O₁ … O_h)·W_O, or without W_O as they stand", head=False
+    "masked": StageTable(
+        "masked", "masked S", "−∞ where hidden: what enters the softmax", square=True
     ),
-    "sum": StageTable("sum", "residual X + O", "the input added to what attention gives", head=False),
-    "norm": StageTable("norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False),
+    "concat": StageTable(
+        "out",
+        "output of all heads",
+        "concat(O₁ … O_h)·W_O, or without W_O as they stand",
+        head=False,
+    ),
+    "sum": StageTable(
+        "sum", "residual X + O", "the input added to what attention gives", head=False
+    ),
+    "norm": StageTable(
+        "norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False
+    ),
 }
-"""The parts that `--show` may name beyond those that are always there, in the order of the computation."""
+"""The parts that `--show` may name beyond those that are always there, in the order of the
+computation.
+"""
 PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
 """Those that are weights, not what came of them."""
 
 WHY = {
     "W_O": message("no W_O here; --num-heads 2 or --output-projection has one"),
-    "embedding": message("no positions are added here, so E is the input X; --position sinusoidal adds them"),
+    "embedding": message(
+        "no positions are added here, so E is the input X; --position sinusoidal adds them"
+    ),
     "positions": message("no positions are added here; --position sinusoidal adds them"),
     "capped": message("no soft cap here; --softcap 5 adds one"),
     "biased": message("no bias here; --position alibi adds one"),
@@ -399,24 +515,31 @@ WHY = {
 
 
 def stage_part(part: str, document: RunDocument, view: View) -> Lines:
-    """The table of a stage of attention (such as the scores) of a run: of the first head, or of all in a full view;
-    where the run has none, a remark that says why."""
+    """The table of a stage of attention (such as the scores) of a run: of the first head, or of all
+    in a full view; where the run has none, a remark that says why."""
     stage_table = SHOWN[part]
     if document.pieces is not UNSET:
         return remark(message("words have no {part}: only weights are merged", part=part), view)
-    layers = document.layers if view.full else document.layers[:1]
+    if view.full:
+        layers = document.layers
+    else:
+        layers = document.layers[:1]
     blocks = []
     for layer in layers:
-        heads: Sequence[RunHead | None] = layer.heads if stage_table.head else [None]
+        if stage_table.head:
+            heads: Sequence[RunHead | None] = layer.heads
+        else:
+            heads = [None]
         for head in heads if view.full else heads[:1]:
-            place = (
-                message("layer {layer}", layer=layer.layer)
-                if head is None
-                else message("layer {layer} head {head}", layer=layer.layer, head=head.head)
-            )
+            if head is None:
+                place = message("layer {layer}", layer=layer.layer)
+            else:
+                place = message("layer {layer} head {head}", layer=layer.layer, head=head.head)
             note = listing((place, term(stage_table.note)), " · ")
             stage_holder = layer if head is None else head
-            stages = (stage_holder.projections if part in PROJECTIONS else stage_holder.stages) or {}
+            stages = (
+                stage_holder.projections if part in PROJECTIONS else stage_holder.stages
+            ) or {}
             values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
                 blocks.append(vectors(values, (), view, title=stage_table.title, note=note))
@@ -435,15 +558,31 @@ def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
     if part not in before:
         return False
     earlier = stages.get(before[part], stages.get("scaled"))
-    return earlier is not None and np.array_equal(as_matrix(stages[part]), as_matrix(earlier), equal_nan=True)
+    return earlier is not None and np.array_equal(
+        as_matrix(stages[part]), as_matrix(earlier), equal_nan=True
+    )
 
 
-def _stage_values(stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
+def _stage_values(
+    stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View
+) -> Lines:
     """The numbers of a stage: a matrix of queries and keys, or a vector a row."""
     texts = [token.text for token in document.tokens]
     numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
-    rows = texts if numbers is None else [texts[index] for index in numbers]
+    if numbers is None:
+        rows = texts
+    else:
+        rows = [texts[index] for index in numbers]
     if stage_table.square:
         names = key_names(texts, values)
-        return matrix(values, rows, names, view, signed=True, title=stage_table.title, note=note, row_numbers=numbers)
+        return matrix(
+            values,
+            rows,
+            names,
+            view,
+            signed=True,
+            title=stage_table.title,
+            note=note,
+            row_numbers=numbers,
+        )
     return vectors(values, rows, view, title=stage_table.title, note=note, row_numbers=numbers)

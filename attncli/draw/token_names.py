@@ -1,6 +1,7 @@
 """What tokens are called on screens, and words that a model does not know: marked in every view.
 
-A vocabulary gives all of them one id. What a screen shows of such a word is what the model makes of any other.
+A vocabulary gives all of them one id. What a screen shows of such a word is what the model makes of
+any other.
 """
 
 from __future__ import annotations
@@ -53,22 +54,28 @@ class NamedToken(Protocol):
 def marked_text(token: NamedToken) -> str:
     """A token's text, with `MARK` behind it where the model does not know it."""
     text = token.text.strip() or token.text
-    return f"{text.removesuffix(MARK)}{MARK}" if token.unknown else token.text
+    if token.unknown:
+        return f"{text.removesuffix(MARK)}{MARK}"
+    return token.text
 
 
 def word_name(token: NamedToken) -> str:
-    """A token's text with `MARK` where it is unknown, without the blanks around it unless it is nothing else."""
+    """A token's text with `MARK` where it is unknown, without the blanks around it unless it is
+    nothing else.
+    """
     return marked_text(token).strip() or token.text
 
 
 def bare_text(token: NamedToken) -> str:
     """A token's text without the `MARK` of an unknown word."""
-    return token.text.removesuffix(MARK) if token.unknown else token.text
+    if token.unknown:
+        return token.text.removesuffix(MARK)
+    return token.text
 
 
 def mark_unknown_words(document: PartOrDocument) -> PartOrDocument:
-    """The document as screens and figures show it: each unknown word's text with its mark. The document itself where
-    the model knows all words."""
+    """The document as screens and figures show it: each unknown word's text with its mark. The
+    document itself where the model knows all words."""
     changes: dict[str, Any] = {}
     for name, value in _members(document):
         if isinstance(value, list):
@@ -77,24 +84,29 @@ def mark_unknown_words(document: PartOrDocument) -> PartOrDocument:
                 changes[name] = entries
         elif (part := mark_unknown_words(value)) is not value:
             changes[name] = part
-    return replace(document, **changes) if changes else document
+    if changes:
+        return replace(document, **changes)
+    return document
 
 
 def _marked_entry(entry: Any) -> Any:
     """An entry of a list with its unknown words marked: a token by its text, a part by its members."""
     if not _is_token(entry):
         return mark_unknown_words(entry)
-    return replace(entry, text=marked_text(entry)) if entry.unknown else entry
+    if entry.unknown:
+        return replace(entry, text=marked_text(entry))
+    return entry
 
 
 def unknown_words_note(document: Any, screen: Lines, view: View) -> Lines:
-    """The lines below a screen that say how many of a document's words its model does not know; none where it knows
-    all."""
+    """The lines below a screen that say how many of a document's words its model does not know;
+    none where it knows all."""
     return sentences(unknown_word_sentences(document, view, has_marks=MARK in screen.plain), view)
 
 
 def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True) -> list[str]:
-    """The sentences on how many words of a document its model does not know: one, or one of each text, by its
+    """The sentences on how many words of a document its model does not know: one, or one of each
+    text, by its
     beginning, where they differ. has_marks: whether such words are shown with a mark."""
     from attncli.documents.header import tokens_of
     from attncli.inputs.word_groups import unknown_words
@@ -110,37 +122,52 @@ def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True)
 
 
 def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
-    """The sentence that so many of a text's words are unknown to its model. has_marks: whether each has its mark
-    somewhere."""
+    """The sentence that so many of a text's words are unknown to its model. has_marks: whether each
+    has its mark somewhere."""
     if has_marks:
         singular = message(
-            "{count} of {words} words is unknown to this model: any other unknown word would be the same to it. "
-            "A ? marks it."
+            "{count} of {words} words is unknown to this model: any other unknown word would be the"
+            " same to it. A ? marks it."
         )
         others = message(
-            "{count} of {words} words are unknown to this model: it cannot tell them apart. A ? marks each of them."
+            "{count} of {words} words are unknown to this model: it cannot tell them apart. A ?"
+            " marks each of them."
         )
     else:
         singular = message(
-            "1 of {words} words is unknown to this model: any other unknown word would be the same to it."
+            "1 of {words} words is unknown to this model: any other unknown word would be the same"
+            " to it."
         )
-        others = message("{count} of {words} words are unknown to this model: it cannot tell them apart.")
+        others = message(
+            "{count} of {words} words are unknown to this model: it cannot tell them apart."
+        )
     return say(view, singular if unknown == 1 else others, count=unknown, words=total)
 
 
 def _note_of_text(text: str, note: str, view: View) -> str:
     """A note with the beginning of the text that it is about; the note alone for no text."""
-    begins = say(view, '"{text}"', text=cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
-    return say(view, "In {text}: {note}", text=begins, note=note) if text else note
+    begins = say(
+        view, '"{text}"', text=cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii)
+    )
+    if text:
+        return say(view, "In {text}: {note}", text=begins, note=note)
+    return note
 
 
 def _texts_with_unknown_words(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:
-    """The texts of a document and of its parts that hold unknown words, each with its tokens, or with the pieces that
-    its words were made of."""
+    """The texts of a document and of its parts that hold unknown words, each with its tokens, or
+    with the pieces that its words were made of."""
     for name, value in _members(document):
-        if isinstance(value, list) and name in TEXT_OF and any(_is_token(entry) and entry.unknown for entry in value):
+        if (
+            isinstance(value, list)
+            and name in TEXT_OF
+            and any(_is_token(entry) and entry.unknown for entry in value)
+        ):
             pieces = getattr(document, "pieces", UNSET)
-            yield getattr(document, TEXT_OF[name], ""), pieces if name == "tokens" and pieces else value
+            yield (
+                getattr(document, TEXT_OF[name], ""),
+                pieces if name == "tokens" and pieces else value,
+            )
         else:
             for entry in value if isinstance(value, list) else (value,):
                 yield from _texts_with_unknown_words(entry)
@@ -150,7 +177,10 @@ def _members(part: Any) -> Iterator[tuple[str, Any]]:
     """The members of a part that may hold tokens, by name: other parts, and lists of parts."""
     for name in getattr(part, "__struct_fields__", ()):
         value = getattr(part, name)
-        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(value, list) and value:
+            first = value[0]
+        else:
+            first = value
         if hasattr(first, "__struct_fields__"):
             yield name, value
 
@@ -160,7 +190,8 @@ def _is_token(entry: Any) -> bool:
     return hasattr(entry, "unknown") and hasattr(entry, "special")
 
 
-# What tokens are called on screens: over the columns of a matrix, in the quotes of a sentence, beside a position.
+# What tokens are called on screens: over the columns of a matrix, in the quotes of a sentence,
+# beside a position.
 
 
 class Ends(Protocol):
@@ -193,10 +224,16 @@ CLAIMS = re.compile(f"{CLAIM}([^{TARGET_END}]*){TARGET_END}([^{CLAIM_END}]*){CLA
 
 
 def claim(
-    text: str, view: View, *, layer: int | None, head: int | None, query: int | None = None, key: int | None = None
+    text: str,
+    view: View,
+    *,
+    layer: int | None,
+    head: int | None,
+    query: int | None = None,
+    key: int | None = None,
 ) -> str:
-    """A name in a sentence, between marks that hold what a page opens at a click on it (head, query, key); the name
-    itself where the view marks no claims.
+    """A name in a sentence, between marks that hold what a page opens at a click on it (head,
+    query, key); the name itself where the view marks no claims.
 
     Args:
         text: The name, in quotes or without; quotes stay outside of the marks.
@@ -211,7 +248,10 @@ def claim(
     places = {"h": f"{layer}.{head}", "q": query, "k": key}
     target = "&".join(f"{name}={place}" for name, place in places.items() if place is not None)
     first = int(text[:1] in ('"', "“"))
-    last = max(text.rfind('"'), text.rfind("”")) if first else len(text)
+    if first:
+        last = max(text.rfind('"'), text.rfind("”"))
+    else:
+        last = len(text)
     return f"{text[:first]}{CLAIM}{target}{TARGET_END}{text[first:last]}{CLAIM_END}{text[last:]}"
 
 
@@ -231,13 +271,22 @@ def split_claims(sentence: str) -> list[str | tuple[str, str]]:
 
 
 def capitalize(text: str) -> str:
-    """A sentence with a capital letter, where its script has them, also where it begins with a claim."""
-    start = text.index(TARGET_END) + 1 if text.startswith(CLAIM) else 0
+    """A sentence with a capital letter, where its script has them, also where it begins with a
+    claim.
+    """
+    if text.startswith(CLAIM):
+        start = text.index(TARGET_END) + 1
+    else:
+        start = 0
     return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
 
 
-def capitalize_sentences(write: Callable[Arguments, Iterable[str]]) -> Callable[Arguments, list[str]]:
-    """Make of a function that yields sentences one that returns them as a list, each with a capital letter."""
+def capitalize_sentences(
+    write: Callable[Arguments, Iterable[str]],
+) -> Callable[Arguments, list[str]]:
+    """Make of a function that yields sentences one that returns them as a list, each with a capital
+    letter.
+    """
 
     @wraps(write)
     def sentences(*arguments: Arguments.args, **settings: Arguments.kwargs) -> list[str]:
@@ -248,18 +297,26 @@ def capitalize_sentences(write: Callable[Arguments, Iterable[str]]) -> Callable[
 
 
 def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[str]:
-    """The token texts, then `bias_k` for each further column: a learned key that every query sees and no token stands
-    for.
+    """The token texts, then `bias_k` for each further column: a learned key that every query sees
+    and no token stands for.
 
-    rows: the matrix [query, key] whose columns are named; one without rows has the tokens as columns.
+    rows: the matrix [query, key] whose columns are named; one without rows has the tokens as
+    columns.
     """
-    columns = len(rows[0]) if len(rows) else len(texts)
+    if len(rows):
+        columns = len(rows[0])
+    else:
+        columns = len(texts)
     return [*texts, *["bias_k"] * (columns - len(texts))]
 
 
 def region_name(name: str, view: View) -> str:
-    """A region's name on a screen; the rest, which holds the tokens in no region, has a name in the view's language."""
-    return say(view, message("rest")) if name == REST else label(name, ascii=view.ascii)
+    """A region's name on a screen; the rest, which holds the tokens in no region, has a name in the
+    view's language.
+    """
+    if name == REST:
+        return say(view, message("rest"))
+    return label(name, ascii=view.ascii)
 
 
 def quote_text(text: str, view: View) -> str:
@@ -272,33 +329,51 @@ def quoted_word(text: str, view: View) -> str:
     return quote_text(text.strip() or text, view)
 
 
-def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()) -> str:
-    """The text of the token at `index` in quotes, with a word for unknown tokens; a learned key, past the tokens, by
+def quoted_token(
+    tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()
+) -> str:
+    """The text of the token at `index` in quotes, with a word for unknown tokens; a learned key,
+    past the tokens, by
     its name. beside: positions of which it must be told apart.
 
-    beside: tokens of the same text that the sentence names too: its position tells it from one of the same text.
+    beside: tokens of the same text that the sentence names too: its position tells it from one of
+    the same text.
     """
     if index >= len(tokens):
         return quote_text("bias_k", view)
     token = tokens[index]
     name = quote_text(bare_text(token), view)
-    if any(place != index and place < len(tokens) and tokens[place].text == token.text for place in beside):
-        return say(view, "{name} ({place}, unknown)" if token.unknown else "{name} ({place})", name=name, place=index)
-    return say(view, "{name} (unknown)", name=name) if token.unknown else name
+    if any(
+        place != index and place < len(tokens) and tokens[place].text == token.text
+        for place in beside
+    ):
+        return say(
+            view,
+            "{name} ({place}, unknown)" if token.unknown else "{name} ({place})",
+            name=name,
+            place=index,
+        )
+    if token.unknown:
+        return say(view, "{name} (unknown)", name=name)
+    return name
 
 
 def token_reference(tokens: Sequence[TokenRow], index: int, view: View) -> str:
-    """A token as an option on a command line names it: by its text where that is a word that stands once and can be
-    written, else by its place."""
+    """A token as an option on a command line names it: by its text where that is a word that stands
+    once and can be written, else by its place."""
     text = tokens[index].text.strip()
     alone = sum(token.text.strip() == text for token in tokens) == 1
-    return text if alone and text.isalnum() and (text.isascii() or not view.ascii) else f"'#{index}'"
+    return (
+        text if alone and text.isalnum() and (text.isascii() or not view.ascii) else f"'#{index}'"
+    )
 
 
-def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:
-    """The query and the key of a link in quotes, told apart by their positions where they are the same word of one
-    text."""
-    beside = (link.query, link.key) if queries is keys else ()
+def quoted_ends(
+    queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View
+) -> tuple[str, str]:
+    """The query and the key of a link in quotes, told apart by their positions where they are the
+    same word of one text."""
+    beside = ((link.query, link.key)) if (queries is keys) else (())
     query = quoted_token(queries, link.query, view, beside=beside)
     return query, quoted_token(keys, link.key, view, beside=beside)
 

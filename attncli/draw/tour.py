@@ -1,5 +1,5 @@
-"""The steps from a sentence to one weight and to what the head does: one list for `attn explain`, the explorer and
-pages, which name, number and explain them alike."""
+"""The steps from a sentence to one weight and to what the head does: one list for `attn explain`,
+the explorer and pages, which name, number and explain them alike."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from attncli.language import Message, message, say
 
 @dataclass(frozen=True)
 class TourStep:
-    """One step on the way from a sentence to an attention weight and the head's output, as explained to a reader. name:
+    """One step on the way from a sentence to an attention weight and the head's output, as
+    explained to a reader. name:
     of what the step is about. words: what the reader should know of it.
 
-    title: what it is called. part: of those in the middle, which part of a derivation works it out; heading: the title
-    with its {query}, lead: what it does, in one sentence. Its place in the list is its number; the sentence, which all
-    begins with, has none.
+    title: what it is called. part: of those in the middle, which part of a derivation works it out;
+    heading: the title with its {query}, lead: what it does, in one sentence. Its place in the list
+    is its number; the sentence, which all begins with, has none.
     """
 
     name: str
@@ -30,14 +31,16 @@ class TourStep:
 TOUR = (
     TourStep(
         "sentence",
-        message("One word looks at the others: the tint and the curves say how much, in this head."),
+        message(
+            "One word looks at the others: the tint and the curves say how much, in this head."
+        ),
         message("the sentence"),
     ),
     TourStep(
         "similarity",
         message(
-            "Where a query and a key are alike their dot product is large: these are the whole reason why one word "
-            "looks at another."
+            "Where a query and a key are alike their dot product is large: these are the whole"
+            " reason why one word looks at another."
         ),
         message("similarity"),
         "similarity",
@@ -57,7 +60,10 @@ TOUR = (
     ),
     TourStep(
         "mask",
-        message("A mask crosses out words that may not be seen, in a decoder those to come: their score becomes −∞."),
+        message(
+            "A mask crosses out words that may not be seen, in a decoder those to come: their score"
+            " becomes −∞."
+        ),
         message("mask"),
         "masked",
         message("mask"),
@@ -81,12 +87,17 @@ TOUR = (
     ),
     TourStep(
         "heads",
-        message("Every head has its own opinion. This is the same link in all heads, the strongest first."),
+        message(
+            "Every head has its own opinion. This is the same link in all heads, the strongest"
+            " first."
+        ),
         message("the other heads"),
     ),
     TourStep(
         "effect",
-        message("Looking is not mattering: without the head, how far does the word's last vector turn?"),
+        message(
+            "Looking is not mattering: without the head, how far does the word's last vector turn?"
+        ),
         message("without the head"),
     ),
 )
@@ -99,9 +110,10 @@ STEP_OF_PART = {step.part: step for step in TOUR if step.part}
 
 def step_title(step: TourStep, view: View) -> str:
     """The number of a step among all, and its title."""
-    title, number = say(view, step.title), TOUR.index(step)
-    return (
-        say(view, "step {number} of {total}: {step}", number=number, total=len(TOUR) - 1, step=title)
-        if number
-        else title
-    )
+    title = say(view, step.title)
+    number = TOUR.index(step)
+    if number:
+        return say(
+            view, "step {number} of {total}: {step}", number=number, total=len(TOUR) - 1, step=title
+        )
+    return title

@@ -1,7 +1,8 @@
-"""`View`: all that a screen needs to know of who reads it; and a screen, which is a table of parts: each has a name,
-which `--show` takes, what draws it, and when it is shown unasked.
+"""`View`: all that a screen needs to know of who reads it; and a screen, which is a table of parts:
+each has a name, which `--show` takes, what draws it, and when it is shown unasked.
 
-`features/<name>/screen.py` holds the table `<NAME>_PARTS` of `attn.<name>/1`, in the order of the screen:
+`features/<name>/screen.py` holds the table `<NAME>_PARTS` of `attn.<name>/1`, in the order of the
+screen:
 
     FIND_PARTS: Parts[FindDocument] = (
         ScreenPart("header", header),
@@ -33,13 +34,15 @@ class View:
     width: terminal cells, at least 20. height: terminal lines, None if unknown or endless.
     color: whether styles may be used; without it, shades are drawn with characters.
     ascii: only ASCII leaves the program. precision: digits after the point.
-    scale_colors: "linear", "log" or "row" (see `shaded_matrix.normalise`). top: how many links or rows of a ranking.
+    scale_colors: "linear", "log" or "row" (see `shaded_matrix.normalise`). top: how many links or
+        rows of a ranking.
     show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
     lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
     colors: how many colours it has, "truecolor", "256" or "16".
     claims: whether sentences mark the texts that lead to what they name (see `token_names.claim`).
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
-    brief: the answer alone. few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
+    brief: the answer alone. few: nobody asked for so many, so a ranking below a grid may show fewer
+    than `top`.
     """
 
     width: int = 80
@@ -100,8 +103,8 @@ def never(document: Any, view: View) -> bool:
 
 @dataclass(frozen=True)
 class ScreenPart(Generic[Shown]):
-    """A part of a screen, by name, and the function that draws it, which may draw nothing. shown: whether it is there
-    when `--show` names no parts."""
+    """A part of a screen, by name, and the function that draws it, which may draw nothing. shown:
+    whether it is there when `--show` names no parts."""
 
     name: str
     draw: Callable[[Shown, View], Lines]
@@ -111,9 +114,11 @@ class ScreenPart(Generic[Shown]):
 Parts: TypeAlias = tuple[ScreenPart[Shown], ...]
 
 
-def parts_shown(parts: Iterable[ScreenPart[Shown]], document: Shown, view: View) -> list[ScreenPart[Shown]]:
-    """The parts that are shown, in order: the answer alone of a brief view, else those named, else those shown
-    unasked."""
+def parts_shown(
+    parts: Iterable[ScreenPart[Shown]], document: Shown, view: View
+) -> list[ScreenPart[Shown]]:
+    """The parts that are shown, in order: the answer alone of a brief view, else those named, else
+    those shown unasked."""
     if view.brief:
         return [part for part in parts if part.name == "answer"]
     if view.show is not None:
@@ -128,8 +133,10 @@ def draw_parts(
     *,
     title: Callable[[Shown, View], Lines] | None = None,
 ) -> Lines:
-    """The parts that are shown, one below the other, cut to the width of the view. A part that was named and has
-    nothing to draw says so, unless all are named. title: what stands above them, but for a brief view."""
+    """The parts that are shown, one below the other, cut to the width of the view. A part that was
+    named and has nothing to draw says so, unless all are named. title: what stands above them, but
+    for a brief view.
+    """
     from attncli.draw.lines import clip_lines, remark, stack_spaced
     from attncli.language import say
 
@@ -148,16 +155,19 @@ def draw_parts(
 
 @cache
 def part_names(name: str, folder: str) -> tuple[str, ...]:
-    """The names of a screen's parts, in order; none for a screen that has no parts. name: of its document; folder: the
-    package that holds its `screen.py`.
+    """The names of a screen's parts, in order; none for a screen that has no parts. name: of its
+    document; folder: the package that holds its `screen.py`.
 
-    They are read off the source of the table: importing it brings NumPy, which doubles the time of a page of help.
+    They are read off the source of the table: importing it brings NumPy, which doubles the time of
+    a page of help.
     """
     spec = find_spec(f"{folder}.screen")
     source = None if spec is None or spec.loader is None else spec.loader.get_source(spec.name)  # type: ignore[attr-defined]
     for node in ast.parse(source or "").body:
         match node:
-            case ast.AnnAssign(target=ast.Name(table), value=ast.Tuple(elements)) if table == f"{name.upper()}_PARTS":
+            case ast.AnnAssign(target=ast.Name(table), value=ast.Tuple(elements)) if (
+                table == f"{name.upper()}_PARTS"
+            ):
                 return tuple(_part_name(element) for element in elements)
             case _:
                 pass
@@ -165,9 +175,13 @@ def part_names(name: str, folder: str) -> tuple[str, ...]:
 
 
 def _part_name(element: ast.expr) -> str:
-    """The name of a part, read off the source of its entry in the table. Raises TypeError for another entry."""
+    """The name of a part, read off the source of its entry in the table. Raises TypeError for
+    another entry.
+    """
     match element:
         case ast.Call(ast.Name("ScreenPart"), [ast.Constant(str(name)), *_]):
             return name
         case _:
-            raise TypeError(f"a table of parts holds {ast.unparse(element)}, not ScreenPart(NAME, …)")
+            raise TypeError(
+                f"a table of parts holds {ast.unparse(element)}, not ScreenPart(NAME, …)"
+            )

@@ -1,4 +1,6 @@
-"""What keys do: moves, other runs, the derivation and effects of the chosen weight, saving what is in sight."""
+"""What keys do: moves, other runs, the derivation and effects of the chosen weight, saving what is
+in sight.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,17 @@ from attncli.explore.loaded_run import (
 )
 from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.state import Extent, SightName, State, at_pair, by_head, by_word, next_scale
-from attncli.explore.walk import STOPS, Over, Question, Walk, Work, at_stop, begin_tour, error_text, stop_in_sight
+from attncli.explore.walk import (
+    STOPS,
+    Over,
+    Question,
+    Walk,
+    Work,
+    at_stop,
+    begin_tour,
+    error_text,
+    stop_in_sight,
+)
 from attncli.features.run.document import RunDocument
 from attncli.inputs.files import atomic_writer, is_there
 from attncli.language import listing, message, say, translate
@@ -37,7 +49,9 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
     """The document of what the explorer shows, as the command for it makes it."""
     if isinstance(source, SavedSource):
         return source.document
-    model, text, tokens = source.model, source.text, source.tokens
+    model = source.model
+    text = source.text
+    tokens = source.tokens
     match state.sight:
         case "why":
             return source.derivation(state.layer, state.head, state.query)
@@ -47,7 +61,10 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
             from attncli.features.find.compute import SearchRequest, find_document
             from attncli.inputs.word_groups import merged_words
 
-            words = merged_words(tokens, text) if source.words else None
+            if source.words:
+                words = merged_words(tokens, text)
+            else:
+                words = None
             sought = SearchRequest(state.query, state.key, source.layers, source.heads)
             return find_document(model, text, tokens, sought, words=words)
         case "effects" if effects is not None:
@@ -59,7 +76,10 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
 
             heads = (state.subtracted_head, (state.layer, state.head))
             first_run, second_run = (_run_document(source, *place) for place in heads)
-            first, second = (message("layer {layer} head {head}", layer=layer, head=head) for layer, head in heads)
+            first, second = (
+                message("layer {layer} head {head}", layer=layer, head=head)
+                for layer, head in heads
+            )
             return compare_document(first_run, second_run, names=(first, second), top=10)
         case _ if state.focus == "heads" and state.sight == "matrix":
             from attncli.features.heads.compute import HeadsRequest, heads_document
@@ -85,26 +105,40 @@ def file_to_write(name: str, *, overwrite: bool) -> Path:
     """
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError("{name} has no known ending", expected=listing(SUFFIXES), name=repr(name.strip()))
+        raise UsageError(
+            "{name} has no known ending", expected=listing(SUFFIXES), name=repr(name.strip())
+        )
     if is_there(path) and not overwrite:
-        raise InputError("{path} is there already", expected="another name; Enter again writes over it", path=path.name)
+        raise InputError(
+            "{path} is there already",
+            expected="another name; Enter again writes over it",
+            path=path.name,
+        )
     return path
 
 
-def save(path: Path, source: Source, state: State, effects: HeadEffects | None, *, lang: str) -> None:
-    """Write what the explorer shows to a file. Raises UnsupportedError for what has no figure, AttnError for what
-    cannot be written.
+def save(
+    path: Path, source: Source, state: State, effects: HeadEffects | None, *, lang: str
+) -> None:
+    """Write what the explorer shows to a file. Raises UnsupportedError for what has no figure,
+    AttnError for what cannot be written.
 
-    path: its ending says what is written: .json a document, .html a page, any other a figure. effects: what heads were
-    found to change, None before that was computed.
+    path: its ending says what is written: .json a document, .html a page, any other a figure.
+    effects: what heads were found to change, None before that was computed.
     """
     match path.suffix.lower():
         case ".html":
             from attncli.draw.page import Page, page_bytes
 
             record = source.record(lambda share: None)
-            start = {"view": "search"} if state.sight == "search" else {}
-            ends = {"from": f"#{state.query}", "to": f"#{state.key}"} if start else {"query": str(state.query)}
+            if state.sight == "search":
+                start = {"view": "search"}
+            else:
+                start = {}
+            if start:
+                ends = {"from": f"#{state.query}", "to": f"#{state.key}"}
+            else:
+                ends = {"query": str(state.query)}
             pieces = page_bytes(Page(record.text, [record], start={**start, **ends}, lang=lang))
         case ".json":
             from attncli.draw.encoding import json_pieces
@@ -120,7 +154,9 @@ def save(path: Path, source: Source, state: State, effects: HeadEffects | None, 
             drawing = figure(document, scale=scale, theme=style.theme, lang=lang)
             if drawing is None:
                 raise UnsupportedError(
-                    "{schema} has no figure", expected="a file ending in .json or .html", schema=document.schema
+                    "{schema} has no figure",
+                    expected="a file ending in .json or .html",
+                    schema=document.schema,
                 )
             title = str(getattr(document, "text", ""))
             pieces = iter([figure_bytes(drawing.svg(mm=style.mm, title=title), suffix, style)])
@@ -138,8 +174,8 @@ def default_file_name(state: State) -> str:
 
 
 def explain(walk: Walk, sight: SightName) -> None:
-    """Show what explains the chosen weight, its derivation ("why") or the parts of its score ("parts"); where that
-    cannot be computed, all stays as it was."""
+    """Show what explains the chosen weight, its derivation ("why") or the parts of its score
+    ("parts"); where that cannot be computed, all stays as it was."""
     before = walk.state
     walk.state = replace(walk.state.sees(sight), focus="words")
     try:
@@ -151,22 +187,31 @@ def explain(walk: Walk, sight: SightName) -> None:
 
 def show_effects(walk: Walk) -> None:
     """Take the chosen head away and cut the chosen link; asked again, take every head away."""
-    source = live_source(walk.source, message("a file holds no model, so nothing can be taken away"))
-    state, before = walk.state, walk.effects
+    source = live_source(
+        walk.source, message("a file holds no model, so nothing can be taken away")
+    )
+    state = walk.state
+    before = walk.effects
     place = (state.layer, state.head)
     is_same_query = before is not None and before.query == state.query
     earlier_effects = before.every if before is not None and is_same_query else None
     walk.state = state.sees("effects")
 
     def compute(work: Work) -> Callable[[], None]:
-        """Run the model without the head, without the link and, asked again, without each head. Gives what shows it."""
+        """Run the model without the head, without the link and, asked again, without each head.
+        Gives what shows it.
+        """
         head = source.effects(state.query, place, None, work.report)
         try:
             cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
         except AttnError:  # a link that the mask hides
             cut_document = None
         is_asked_again = state.sight == "effects" and is_same_query
-        every = source.effects(state.query, None, None, work.report) if is_asked_again else earlier_effects
+        every = (
+            (source.effects(state.query, None, None, work.report))
+            if (is_asked_again)
+            else (earlier_effects)
+        )
 
         def take() -> None:
             """Show these effects."""
@@ -203,7 +248,8 @@ def run_text(walk: Walk, text: str) -> None:
 
 def switch_model(walk: Walk, name: str) -> None:
     """Run the text on another model."""
-    source, load = live_source(walk.source, NO_TEXT), walk.load
+    source = live_source(walk.source, NO_TEXT)
+    load = walk.load
     assert load is not None
 
     def load_model(work: Work) -> Callable[[], None]:
@@ -217,13 +263,17 @@ def switch_model(walk: Walk, name: str) -> None:
 def list_models(walk: Walk) -> None:
     """List the models there are."""
     live_source(walk.source, NO_TEXT)
-    walk.names = walk.models() if walk.load is not None else []
+    if walk.load is not None:
+        walk.names = walk.models()
+    else:
+        walk.names = []
     walk.over, walk.state = "models", replace(walk.state, row=0)
 
 
 def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
     """Merge pieces to words, or take words apart again. then: what follows at the same words."""
-    source, before = live_source(walk.source, NO_TEXT), walk.known_run
+    source = live_source(walk.source, NO_TEXT)
+    before = walk.known_run
     state = walk.state  # the run may have fewer words than this one has
 
     def finish() -> None:
@@ -291,7 +341,9 @@ def _arrow_move(layers: int, heads: int) -> Move:
 
 
 def _end_move(sign: int) -> Move:
-    """What Home (−1) and End (1) do: to the first or the last head of the layer, word of the row, or line."""
+    """What Home (−1) and End (1) do: to the first or the last head of the layer, word of the row,
+    or line.
+    """
 
     def move(state: State, extent: Extent) -> State:
         """The state moved to the first or last head, word or line."""
@@ -314,7 +366,9 @@ MOVES: Mapping[str, Move] = {
     "pagedown": _arrow_move(PAGE, 0),
     "home": _end_move(-1),
     "end": _end_move(1),
-    "focus": lambda state, extent: replace(state, focus="words" if state.focus == "heads" else "heads"),
+    "focus": lambda state, extent: replace(
+        state, focus="words" if state.focus == "heads" else "heads"
+    ),
     "layer_before": lambda state, extent: by_head(state, extent, -1, 0),
     "layer_after": lambda state, extent: by_head(state, extent, 1, 0),
     "head_before": lambda state, extent: by_head(state, extent, 0, -1),
@@ -363,7 +417,9 @@ def compare_heads(walk: Walk) -> None:
     if state.sight == "difference":
         walk.state = replace(state.sees("matrix"), subtracted_head=None)
     else:
-        walk.state = replace(state.sees("difference"), subtracted_head=(state.layer, state.head), focus="heads")
+        walk.state = replace(
+            state.sees("difference"), subtracted_head=(state.layer, state.head), focus="heads"
+        )
 
 
 def next_tour_stop(walk: Walk) -> None:
@@ -424,26 +480,37 @@ def show_help(walk: Walk) -> None:
 
 def _save_in_background(walk: Walk, path: Path) -> None:
     """Write what is looked at now, in a thread of its own."""
-    source, state, effects = walk.source, walk.state, walk.effects
+    source = walk.source
+    state = walk.state
+    effects = walk.effects
 
     def save_file(work: Work) -> Callable[[], None]:
         """Write the file; returns the function that then says so on the screen."""
         save(path, source, state, effects, lang=walk.view.lang)
-        return walk.when_done(lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name)))
+        return walk.when_done(
+            lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name))
+        )
 
     walk.begin("save", save_file)
 
 
 def take_answer(walk: Walk, question: Question, text: str) -> None:
-    """Do what the text typed in answer to a question says: run it, search its link, or save to the file of its name."""
-    loaded_run, walk.notice = walk.known_run, Notice()
+    """Do what the text typed in answer to a question says: run it, search its link, or save to the
+    file of its name.
+    """
+    loaded_run = walk.known_run
+    walk.notice = Notice()
     try:
         match question:
             case "type":
                 run_text(walk, text)
             case "search":
-                if text != link_name(walk.state, loaded_run, walk.view):  # a word may be there more than once
-                    walk.state = at_pair(walk.state, loaded_run.extent, *find_pair(text, loaded_run))
+                if text != link_name(
+                    walk.state, loaded_run, walk.view
+                ):  # a word may be there more than once
+                    walk.state = at_pair(
+                        walk.state, loaded_run.extent, *find_pair(text, loaded_run)
+                    )
                 walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
@@ -479,7 +546,9 @@ ACTIONS: Mapping[str, Callable[[Walk], None]] = {
 
 
 def act(walk: Walk, action: str) -> None:
-    """Do what a key does, and draw. A key pressed while something is drawn over the screen is its first."""
+    """Do what a key does, and draw. A key pressed while something is drawn over the screen is its
+    first.
+    """
     walk.notice = Notice()
     if action in ("quit", "interrupt"):
         walk.stage.leave(INTERRUPT if action == "interrupt" else None)
@@ -500,12 +569,16 @@ def act(walk: Walk, action: str) -> None:
 
 
 def _act_on_overlay(walk: Walk, over: Over, action: str) -> bool:
-    """Do what a key does to the help or the list drawn over the screen; whether it is still to be done below."""
+    """Do what a key does to the help or the list drawn over the screen; whether it is still to be
+    done below.
+    """
     step = {"up": -1, "down": 1, "pageup": -PAGE, "pagedown": PAGE}.get(action)
     if step is not None and over == "help":
         walk.state = replace(walk.state, top=max(walk.state.top + step, 0))
     elif step is not None:
-        walk.state = replace(walk.state, row=min(max(walk.state.row + step, 0), max(len(walk.names) - 1, 0)))
+        walk.state = replace(
+            walk.state, row=min(max(walk.state.row + step, 0), max(len(walk.names) - 1, 0))
+        )
     else:
         walk.over, walk.state = None, replace(walk.state, top=0)
         if over == "models" and action == "enter" and walk.names:

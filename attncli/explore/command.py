@@ -34,7 +34,8 @@ def explore(
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
-    """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key does.
+    """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key
+    does.
 
     attn explore --model minilm "The animal was too tired, so it slept" --query it
 
@@ -60,7 +61,9 @@ def explore(
         """Load the model of this name without notes or bars."""
         return request.model(quiet, RunSetup(ModelOptions(model=name), compute=setup.compute))
 
-    app = Explorer(source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal)
+    app = Explorer(
+        source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal
+    )
     with on_stop_signal(app.leave_by_signal):
         app.run()
     if app.signal_number is not None:
@@ -80,7 +83,11 @@ def _models(environment: Environment) -> list[str]:
     cached_hubs = {alias.hub for alias in document.aliases if alias.location is not None}
     return [
         *local_names,
-        *(model.name for model in document.cached if not model.missing and model.name not in cached_hubs),
+        *(
+            model.name
+            for model in document.cached
+            if not model.missing and model.name not in cached_hubs
+        ),
     ]
 
 
@@ -89,9 +96,11 @@ def _refuse_elsewhere(environment: Environment) -> None:
     if environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb":
         return
     raise UsageError(
-        "attn explore fills a terminal's screen, and standard output is none"
-        if not environment.stdout_is_terminal
-        else "attn explore fills a terminal's screen, and TERM=dumb says that this one has none",
+        (
+            "attn explore fills a terminal's screen, and standard output is none"
+            if not environment.stdout_is_terminal
+            else "attn explore fills a terminal's screen, and TERM=dumb says that this one has none"
+        ),
         expected="a terminal",
         hint="attn run … for the same as text, attn run … --html page.html for a browser",
     )
@@ -103,16 +112,24 @@ def _open_source(
     setup: RunSetup,
     query: str | None,
 ) -> tuple[Source, int | None]:
-    """The source that the options name, and the position of the word to begin with, if one was named."""
+    """The source that the options name, and the position of the word to begin with, if one was
+    named.
+    """
     from attncli.explore.loaded_run import LiveSource
     from attncli.features.run.compute import RunRequest
     from attncli.models.run import rows_for
 
-    if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
+    if (
+        text.text is not None
+        and text.text.lower().endswith(FILES)
+        and not any(map(str.isspace, text.text))
+    ):
         return _saved_source(Path(text.text)), None
     from dataclasses import replace
 
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):
         tokens = request.tokens_of(loaded_model, source_text)
@@ -126,8 +143,13 @@ def _open_source(
         rows=rows_for(loaded_model.spec, len(tokens)),
     )
     layers, heads = layers_and_heads(loaded_model, setup.model)
-    source = replace(LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads)
-    index = None if query is None else request.query_index(environment, tokens, query)
+    source = replace(
+        LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads
+    )
+    if query is None:
+        index = None
+    else:
+        index = request.query_index(environment, tokens, query)
     return source, index
 
 
@@ -142,7 +164,8 @@ def _saved_source(file: Path) -> Source:
         from attncli.features.view.compute import saved_derivation
         from attncli.inputs.tensors import read_tensors
 
-        tensors, saved_run = read_tensors(file, allow_nonfinite=True), document
+        tensors = read_tensors(file, allow_nonfinite=True)
+        saved_run = document
         return SavedSource(
             file.name,
             document,
@@ -153,4 +176,6 @@ def _saved_source(file: Path) -> Source:
     return SavedSource(file.name, document, lambda: record_of(document, file))
 
 
-explore_app = command_app(explore, essentials="--model --weights --file --layer --head --mask --lang --ascii")
+explore_app = command_app(
+    explore, essentials="--model --weights --file --layer --head --mask --lang --ascii"
+)

@@ -1,4 +1,6 @@
-"""The full-screen application: Textual's side of the walk (keys, mouse, a line to type in) and the picture it draws."""
+"""The full-screen application: Textual's side of the walk (keys, mouse, a line to type in) and the
+picture it draws.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,17 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from attncli.draw.lines import BLANK, COLOR_SYSTEMS, FAINT, Line, Lines, line, line_width, remark, stack
+from attncli.draw.lines import (
+    BLANK,
+    COLOR_SYSTEMS,
+    FAINT,
+    Line,
+    Lines,
+    line,
+    line_width,
+    remark,
+    stack,
+)
 from attncli.draw.safe import cells, cut, pad, safe, spell
 from attncli.draw.view import View
 from attncli.errors import AttnError
@@ -59,7 +71,8 @@ from attncli.models.model import Model
 
 def picture(walk: Walk, width: int, height: int) -> Pane:
     """The screen of a walk, exactly this large; blank before the first run."""
-    state, notice = walk.state, walk.notice
+    state = walk.state
+    notice = walk.notice
     if walk.loaded_run is None:
         return blank(width, height)
     if walk.work is not None:
@@ -67,20 +80,38 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
     view = replace(walk.view, width=width, height=height)
     scene = Scene(state, walk.loaded_run, view, width, height)
     title, draw_right = _right_pane(walk, scene)
-    values = effect_by_head(walk.effects) if state.sight == "effects" else None
-    measure = "" if values is None else say(view, "change when taken away")
+    if state.sight == "effects":
+        values = effect_by_head(walk.effects)
+    else:
+        values = None
+    if values is None:
+        measure = ""
+    else:
+        measure = say(view, "change when taken away")
     tour_text = ""
     if walk.tour is not None and not notice.message:
         tour_text = f"{caption(state, walk.tour, view)} {say(view, '(Enter: on, Esc: end)')}"
-    overlays: dict[Over, DrawPane] = {"help": help_page, "models": lambda scene: model_list(scene, walk.names)}
-    whole = None if walk.over is None else overlays[walk.over]
+    overlays: dict[Over, DrawPane] = {
+        "help": help_page,
+        "models": lambda scene: model_list(scene, walk.names),
+    }
+    if walk.over is None:
+        whole = None
+    else:
+        whole = overlays[walk.over]
     return draw_frame(Frame(scene, notice, draw_right, title, whole, values, measure, tour_text))
 
 
 def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
-    """The title and the drawing of the pane on the right; None for the matrix, which the frame draws."""
-    state, view = scene.state, scene.view
-    link = link_name(state, scene.loaded_run, view) if state.sight in ("search", "parts") else ""
+    """The title and the drawing of the pane on the right; None for the matrix, which the frame
+    draws.
+    """
+    state = scene.state
+    view = scene.view
+    if state.sight in ("search", "parts"):
+        link = link_name(state, scene.loaded_run, view)
+    else:
+        link = ""
     match state.sight:
         case "matrix":
             return "", None
@@ -100,7 +131,9 @@ def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
             title = say(view, "why · {step}", step=part_title(state, view))
             return title, lambda scene: why(scene, walk.derivation, with_words=walk.tour is None)
         case "parts":
-            return say(view, "why · {link}", link=link), lambda scene: parts(scene, walk.explanation)
+            return say(view, "why · {link}", link=link), lambda scene: parts(
+                scene, walk.explanation
+            )
         case _:
             assert_never(state.sight)
 
@@ -111,73 +144,83 @@ HELP = {
     "matrix": (
         message("One head's weights"),
         message(
-            "Each row is a word that looks, each column a word looked at; the brighter, the more weight. A row sums to "
-            "1. Blank cells are hidden by the mask. The framed cell is the chosen weight."
+            "Each row is a word that looks, each column a word looked at; the brighter, the more"
+            " weight. A row sums to 1. Blank cells are hidden by the mask. The framed cell is the"
+            " chosen weight."
         ),
     ),
     "links": (
         message("Links"),
         message(
-            "On the left the words that look, on the right those looked at; lines lead from the chosen word to all "
-            "that get a twentieth of its weight or more. r turns the direction."
+            "On the left the words that look, on the right those looked at; lines lead from the"
+            " chosen word to all that get a twentieth of its weight or more. r turns the direction."
         ),
     ),
     "why": (
         message("Why the weight is what it is"),
         message(
-            "The derivation in five steps, with this text's own numbers: dot products, scale, mask, softmax, weighted "
-            "sum; then the same as matrices. Every column adds up. Left and right change the step, up and down scroll; "
-            "the last line works out the chosen weight."
+            "The derivation in five steps, with this text's own numbers: dot products, scale, mask,"
+            " softmax, weighted sum; then the same as matrices. Every column adds up. Left and"
+            " right change the step, up and down scroll; the last line works out the chosen weight."
         ),
     ),
     "search": (
         message("Heads by a link"),
         message(
-            "How much weight every head gives the chosen link, the most first. Up and down walk through the heads, "
-            "Enter stays at one, / asks for another link."
+            "How much weight every head gives the chosen link, the most first. Up and down walk"
+            " through the heads, Enter stays at one, / asks for another link."
         ),
     ),
     "difference": (
         message("Two heads"),
         message(
-            "The weights of the chosen head less those of the head marked A: red where this one gives more, blue where "
-            "A does. Move to compare other heads; d ends it."
+            "The weights of the chosen head less those of the head marked A: red where this one"
+            " gives more, blue where A does. Move to compare other heads; d ends it."
         ),
     ),
     "effects": (
         message("Does it matter?"),
         message(
-            "A head is taken away, or the chosen link is cut in it, and the model runs on: how far does the word's "
-            "last vector turn (1 − cosine)? e again takes every head away, one at a time. These numbers do not add up."
+            "A head is taken away, or the chosen link is cut in it, and the model runs on: how far"
+            " does the word's last vector turn (1 − cosine)? e again takes every head away, one at"
+            " a time. These numbers do not add up."
         ),
     ),
     "parts": (
         message("What the score is made of"),
         message(
-            "The score of the chosen link is a sum over pairs of parts of both words: the word itself, what each "
-            "earlier head brought to it, what each feed-forward part made of it. Each row says what a part adds above "
-            "what the row expects, and the weight without it. Up and down scroll; moving takes another link apart."
+            "The score of the chosen link is a sum over pairs of parts of both words: the word"
+            " itself, what each earlier head brought to it, what each feed-forward part made of it."
+            " Each row says what a part adds above what the row expects, and the weight without it."
+            " Up and down scroll; moving takes another link apart."
         ),
     ),
 }
 """The title and the words of what is looked at."""
-ARROW_WORDS = {"heads": message("another head"), "words": message("another word, cell, step or row")}
+ARROW_WORDS = {
+    "heads": message("another head"),
+    "words": message("another word, cell, step or row"),
+}
 """What the arrows choose."""
 MOST, GAP = 3, 2
 """Columns of keys, at most, and cells between them."""
 
 
 def help_page(scene: Scene) -> Pane:
-    """The help: what is in view, in words; then the keys, in as many columns as fit; scrolled by `state.top`."""
-    state, view, height = scene.state, replace(scene.view, width=min(scene.width, 100)), scene.height
+    """The help: what is in view, in words; then the keys, in as many columns as fit; scrolled by
+    `state.top`.
+    """
+    state = scene.state
+    view = replace(scene.view, width=min(scene.width, 100))
+    height = scene.height
     title, words = HELP[state.sight]
     grid_words = message(
-        "On the left every head has a cell, layers in rows: its colour is the strongest link of the chosen word, or, "
-        "with m, another number. Below it is the chosen head."
+        "On the left every head has a cell, layers in rows: its colour is the strongest link of the"
+        " chosen word, or, with m, another number. Below it is the chosen head."
     )
     sentence_words = message(
-        "At the bottom the sentence is shaded by where the word in brackets looks, or, turned with r, by who looks at "
-        "it; under it stands the answer in words."
+        "At the bottom the sentence is shaded by where the word in brackets looks, or, turned with"
+        " r, by who looks at it; under it stands the answer in words."
     )
     block = stack(
         line((spell(say(view, title), ascii=view.ascii), "bold")),
@@ -199,7 +242,9 @@ def help_page(scene: Scene) -> Pane:
 def _key_table(scene: Scene) -> Lines:
     """What each key does, in as many columns as fit the room."""
     view = scene.view
-    key_texts: list[tuple[str, str]] = [("arrows" if view.ascii else "← ↑ ↓ →", ARROW_WORDS[scene.state.focus])]
+    key_texts: list[tuple[str, str]] = [
+        ("arrows" if view.ascii else "← ↑ ↓ →", ARROW_WORDS[scene.state.focus])
+    ]
     key_texts += [(spell(key.symbol, ascii=view.ascii), key.words) for key in KEYS if key.words]
     name = max(cells(key_name) for key_name, _ in key_texts) + GAP
     texts = [(key_name, spell(say(view, does), ascii=view.ascii)) for key_name, does in key_texts]
@@ -224,26 +269,36 @@ def _key_table(scene: Scene) -> Lines:
 
 def model_list(scene: Scene, names: Sequence[str]) -> Pane:
     """The list of models to switch to, the chosen one marked; those around it where not all fit."""
-    view, chosen_row = scene.view, scene.state.row
+    view = scene.view
+    chosen_row = scene.state.row
     if not names:
-        return Pane(remark("No models are on this machine; attn models list says how to get one.", view).rows)
+        return Pane(
+            remark(
+                "No models are on this machine; attn models list says how to get one.", view
+            ).rows
+        )
     room = max(scene.height - 3, 1)
     top = min(max(chosen_row - room // 2, 0), max(len(names) - room, 0))
     rows: list[Line] = [((say(view, "models on this machine"), "bold"),), ()]
     for number, name in enumerate(names[top : top + room], top):
         text = f" {cut(safe(name, ascii=view.ascii), max(scene.width - 2, 1), ascii=view.ascii)} "
         rows.append(((text, cursor_style(view) if number == chosen_row else ""),))
-    rows.append(((spell(say(view, "↑ ↓ choose · Enter takes it · Esc leaves"), ascii=view.ascii), FAINT),))
+    rows.append(
+        ((spell(say(view, "↑ ↓ choose · Enter takes it · Esc leaves"), ascii=view.ascii), FAINT),)
+    )
 
     def spot_at(x: int, y: int) -> Spot | None:
         """The row of the list at a cell; None outside."""
         number = y - 2 + top
-        return RowSpot(number) if y >= 2 and number < min(top + room, len(names)) else None
+        if y >= 2 and number < min(top + room, len(names)):
+            return RowSpot(number)
+        return None
 
     return Pane(tuple(rows), spot_at)
 
 
-# The canvas: the one widget of the screen; it draws a pane's lines and writes only those that changed.
+# The canvas: the one widget of the screen; it draws a pane's lines and writes only those that
+# changed.
 
 INKS = {False: ("#d7dae0", "#14161b", "#868e9c"), True: ("#1f2328", "#fbfbf9", "#6b7280")}
 """Ink, ground and faint ink of a dark and of a light screen."""
@@ -254,9 +309,14 @@ def style_of(name: str, light: bool, color: bool) -> Style:
     """A Rich style's name as Textual's style on a light or dark screen, with or without colour."""
     ink, ground, faint = INKS[light]
     if not color:
-        base = Style.parse(name) if name else Style()
+        if name:
+            base = Style.parse(name)
+        else:
+            base = Style()
         return Style(bold=base.bold, underline=base.underline, reverse=base.reverse)
-    return Style(color=ink, bgcolor=ground) + (Style.parse(name.replace(FAINT, faint)) if name else Style())
+    return Style(color=ink, bgcolor=ground) + (
+        Style.parse(name.replace(FAINT, faint)) if name else Style()
+    )
 
 
 class Canvas(Widget, can_focus=True):
@@ -268,16 +328,24 @@ class Canvas(Widget, can_focus=True):
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 
     def __init__(
-        self, on_choice: Callable[[Spot | None], None], on_resized: Callable[[], None], *, light: bool, color: bool
+        self,
+        on_choice: Callable[[Spot | None], None],
+        on_resized: Callable[[], None],
+        *,
+        light: bool,
+        color: bool,
     ) -> None:
         super().__init__()
-        self._on_choice, self._on_resized = on_choice, on_resized
-        self._light, self._color = light, color
+        self._on_choice = on_choice
+        self._on_resized = on_resized
+        self._light = light
+        self._color = color
         self.pane = Pane()
 
     def show(self, pane: Pane) -> None:
         """Draw this pane; lines that are as before are left as they are."""
-        before, self.pane = self.pane.rows, pane
+        before = self.pane.rows
+        self.pane = pane
         regions = [
             Region(0, line, self.size.width, 1)
             for line, row in enumerate(pane.rows)
@@ -293,12 +361,19 @@ class Canvas(Widget, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Choose what lies under a click."""
         event.stop()
-        self._on_choice(self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None)
+        self._on_choice(
+            self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None
+        )
 
     def render_line(self, y: int) -> Strip:
         """One line as Textual takes it."""
-        row: Line = self.pane.rows[y] if y < self.pane.height else ()
-        segments = [Segment(text, style_of(name, self._light, self._color)) for text, name in row if text]
+        if y < self.pane.height:
+            row: Line = self.pane.rows[y]
+        else:
+            row = ()
+        segments = [
+            Segment(text, style_of(name, self._light, self._color)) for text, name in row if text
+        ]
         strip = Strip(segments, line_width(row))
         return strip.adjust_cell_length(self.size.width, style_of("", self._light, self._color))
 
@@ -312,7 +387,9 @@ PAUSE = 0.3
 
 
 class Explorer(App[None]):
-    """Everything on one screen. The arguments are those of `Walk`; driver: what draws, None for Textual's own."""
+    """Everything on one screen. The arguments are those of `Walk`; driver: what draws, None for
+    Textual's own.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "#asked { dock: bottom; height: 1; border: none; padding: 0 1; display: none; }"
@@ -333,14 +410,25 @@ class Explorer(App[None]):
         self.walk = Walk(source, view, self, start=start, about=about, models=models, load=load)
         self.signal_number: int | None = None
         self.failure: BaseException | None = None
-        self._plain = [] if view.color else [NoColor()]
+        if view.color:
+            self._plain = []
+        else:
+            self._plain = [NoColor()]
         self._stale = False
         self.question: Question | None = None
         self._typing: Timer | None = None
         self.console = Console(
-            color_system=COLOR_SYSTEMS[view.colors], file=self.console.file, markup=False, highlight=False,
-            emoji=False, legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
-        )  # fmt: skip
+            color_system=COLOR_SYSTEMS[view.colors],
+            file=self.console.file,
+            markup=False,
+            highlight=False,
+            emoji=False,
+            legacy_windows=False,
+            force_terminal=True,
+            safe_box=False,
+            soft_wrap=False,
+            _environ={},
+        )
         self.canvas = Canvas(self.choose_spot, self.draw, light=view.light, color=view.color)
         self.line = Input(id="asked", select_on_focus=False, restrict=INERT)
 
@@ -357,7 +445,8 @@ class Explorer(App[None]):
         """Begin the first run once the screen is there."""
         ink, ground, _ = INKS[self.view.light]
         for part in (self.screen, self.line):
-            part.styles.background, part.styles.color = ground, ink
+            part.styles.background = ground
+            part.styles.color = ink
         self.canvas.focus()
         if self.signal_number is not None:
             self.exit()
@@ -411,7 +500,10 @@ class Explorer(App[None]):
             case PairSpot(query, key):
                 self.walk.go_to_pair(query, key)
             case WordSpot(index, side):
-                is_turned = state.is_turned if side == "sentence" else side == "key"
+                if side == "sentence":
+                    is_turned = state.is_turned
+                else:
+                    is_turned = side == "key"
                 self.walk.go_to_word(index, is_turned=is_turned)
             case RowSpot(row_index):
                 choose_row(self.walk, row_index)
@@ -434,7 +526,10 @@ class Explorer(App[None]):
     def ask(self, question: Question, text: str) -> None:
         """A line to type in, with this in it already."""
         self.question = question
-        self.line.value = text if re.fullmatch(INERT, text) else safe(text)
+        if re.fullmatch(INERT, text):
+            self.line.value = text
+        else:
+            self.line.value = safe(text)
         self.line.placeholder = say(self.view, QUESTIONS[question])
         self.line.cursor_position = len(self.line.value)
         if question == "search":  # another pair takes the place of the chosen one
@@ -467,14 +562,16 @@ class Explorer(App[None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer the question with what was typed."""
-        question, text = self.question, event.value
+        question = self.question
+        text = event.value
         self._close_question()
         if question is not None:
             take_answer(self.walk, question, text)
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
         """End, and put the screen away. number: of the signal that asked for it."""
-        self.signal_number, self.failure = number, failure
+        self.signal_number = number
+        self.failure = failure
         self.walk.stop()
         self.exit()
 
@@ -485,7 +582,9 @@ class Explorer(App[None]):
             self._loop.call_soon_threadsafe(self.leave, number)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Keep an error that Textual caught, so that the command can raise it after the screen is put away."""
+        """Keep an error that Textual caught, so that the command can raise it after the screen is
+        put away.
+        """
         self.failure = error
         super()._handle_exception(error)
 
@@ -501,14 +600,21 @@ class Terminal(LinuxDriver):
     """Textual's driver on standard output: what goes to standard error may be on its way to a file."""
 
     def __init__(
-        self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+        self,
+        app: Any,
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         if sys.__stdout__ is not None:
             self._file = sys.__stdout__
 
     def stop_application_mode(self) -> None:
-        """Leave an empty screen behind: some terminals keep lines of a screen that grew while it was shown."""
+        """Leave an empty screen behind: some terminals keep lines of a screen that grew while it
+        was shown.
+        """
         self.write("\x1b[0m\x1b[H\x1b[2J")
         super().stop_application_mode()
 

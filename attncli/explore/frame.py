@@ -1,4 +1,6 @@
-"""The frame: a line that says what runs, the grid beside what is looked at, the sentence with its links, the answer."""
+"""The frame: a line that says what runs, the grid beside what is looked at, the sentence with its
+links, the answer.
+"""
 
 from __future__ import annotations
 
@@ -47,30 +49,47 @@ NEAR = 200
 
 
 def shares(scene: Scene) -> list[float | None]:
-    """The chosen head's weights: of the chosen query on each key, or, where the view is turned, of each query on the
-    chosen key; 0 for a query that sees nothing, None for each where there are no weights."""
-    state, loaded_run, place = scene.state, scene.loaded_run, (scene.state.layer, scene.state.head)
-    weights = loaded_run.column(place, state.key) if state.is_turned else loaded_run.row(place, state.query)
+    """The chosen head's weights: of the chosen query on each key, or, where the view is turned, of
+    each query on the chosen key; 0 for a query that sees nothing, None for each where there are no
+    weights."""
+    state = scene.state
+    loaded_run = scene.loaded_run
+    place = (scene.state.layer, scene.state.head)
+    if state.is_turned:
+        weights = loaded_run.column(place, state.key)
+    else:
+        weights = loaded_run.row(place, state.query)
     if weights is None:
         return [None] * len(loaded_run.queries if state.is_turned else loaded_run.keys)
     return [float(value) for value in np.nan_to_num(weights)]
 
 
 def sentence(scene: Scene) -> Pane:
-    """The text's words, shaded by the chosen head's weights; of a long text, the lines around the chosen word."""
-    state, loaded_run, width, height = scene.state, scene.loaded_run, scene.width, scene.height
+    """The text's words, shaded by the chosen head's weights; of a long text, the lines around the
+    chosen word.
+    """
+    state = scene.state
+    loaded_run = scene.loaded_run
+    width = scene.width
+    height = scene.height
     record = loaded_run.record
     tokens: Sequence[Token] = loaded_run.queries if state.is_turned else loaded_run.keys
     text = record.text if record.sides.is_one_text else None
-    chosen_words = frozenset({state.word}) if record.sides.is_one_text else frozenset()
-    near = slice(max(state.word - NEAR, 0), state.word + NEAR)  # of a long text, no more than can be seen
+    if record.sides.is_one_text:
+        chosen_words = frozenset({state.word})
+    else:
+        chosen_words = frozenset()
+    near = slice(
+        max(state.word - NEAR, 0), state.word + NEAR
+    )  # of a long text, no more than can be seen
     sentence_words = words(text, tokens[near], shares(scene)[near], chosen_words)
     pair_end = state.query if state.is_turned else state.key
     rows: list[Line] = []
     places: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
     spans: list[tuple[int, int, int]] = []
-    column, own_index = 0, 0
+    column = 0
+    own_index = 0
     for index, word in enumerate(sentence_words, near.start):
         pieces = _word_pieces(word, scene.view, width, is_pair_end=index == pair_end)
         size = sum(cells(piece) for piece, _ in pieces)
@@ -78,7 +97,10 @@ def sentence(scene: Scene) -> Pane:
         if row and column + gap + size > width:
             rows.append(tuple(row))
             places.append(spans)
-            row, spans, column, gap = [], [], 0, 0
+            row = []
+            spans = []
+            column = 0
+            gap = 0
         if word.is_chosen:
             own_index = len(rows)
         row += [*([(" ", "")] if gap else []), *pieces]
@@ -90,14 +112,19 @@ def sentence(scene: Scene) -> Pane:
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
-        line = places[y + start] if y + start < len(places) else []
+        if y + start < len(places):
+            line = places[y + start]
+        else:
+            line = []
         return next((WordSpot(index) for low, high, index in line if low <= x < high), None)
 
     return Pane(tuple(rows[start : start + height]), spot_at)
 
 
 def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> list[Piece]:
-    """One word: tinted by its share, in brackets where it is chosen, underlined at the other end of the pair."""
+    """One word: tinted by its share, in brackets where it is chosen, underlined at the other end of
+    the pair.
+    """
     text = cut(safe(word.text, ascii=view.ascii), max(width - 4, 1), ascii=view.ascii)
     word_style = FAINT if word.quiet else ""
     if word.share is not None and word.share >= LEAST:
@@ -112,9 +139,11 @@ def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> li
 
 
 def answer(scene: Scene) -> Pane:
-    """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight; whether it is
+    """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight;
+    whether it is
     learned: as many of these sentences as there is room for."""
-    loaded_run, view = scene.loaded_run, scene.view
+    loaded_run = scene.loaded_run
+    view = scene.view
     sentences = _look_sentences(scene)
     if loaded_run.unknown_count[0]:
         sentences.append(unknown_words_sentence(*loaded_run.unknown_count, view))
@@ -123,7 +152,9 @@ def answer(scene: Scene) -> Pane:
         sentences.append(not_learned_note(loaded_run.record.model, view))
     rows = Lines()
     for count in range(1, len(sentences) + 1):
-        longer = remark(spell(join_sentences(sentences[:count], view), ascii=view.ascii), view, style="")
+        longer = remark(
+            spell(join_sentences(sentences[:count], view), ascii=view.ascii), view, style=""
+        )
         if count > 1 and len(longer.rows) > scene.height:
             break
         rows = longer
@@ -131,22 +162,39 @@ def answer(scene: Scene) -> Pane:
 
 
 def _weight_sentences(scene: Scene) -> list[str]:
-    """The weight between the two chosen words, in both heads where two are compared; nothing where it is not known."""
-    state, loaded_run, view = scene.state, scene.loaded_run, scene.view
+    """The weight between the two chosen words, in both heads where two are compared; nothing where
+    it is not known.
+    """
+    state = scene.state
+    loaded_run = scene.loaded_run
+    view = scene.view
     if state.query >= len(loaded_run.queries) or state.key >= len(loaded_run.keys):
         return []
-    query, key = _word_text(loaded_run.queries[state.query], view), _word_text(loaded_run.keys[state.key], view)
-    place, compared_head = (state.layer, state.head), state.compared_head
+    query = _word_text(loaded_run.queries[state.query], view)
+    key = _word_text(loaded_run.keys[state.key], view)
+    place = (state.layer, state.head)
+    compared_head = state.compared_head
     weight = loaded_run.weight(place, state.query, state.key)
     if weight is None:
         is_hidden = loaded_run.row(place, state.query) is not None
-        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)] if is_hidden else []
-    subtracted = None if compared_head is None else loaded_run.weight(compared_head, state.query, state.key)
+        if is_hidden:
+            return [say(view, "The mask hides {key} from {query}.", query=query, key=key)]
+        return []
+    if compared_head is None:
+        subtracted = None
+    else:
+        subtracted = loaded_run.weight(compared_head, state.query, state.key)
     if subtracted is None:
-        name = message("The chosen weight, {query} → {key}, is {weight}.", query=query, key=key, weight=f"{weight:.3f}")
+        name = message(
+            "The chosen weight, {query} → {key}, is {weight}.",
+            query=query,
+            key=key,
+            weight=f"{weight:.3f}",
+        )
     else:
         name = message(
-            "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A: {difference}.",
+            "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A:"
+            " {difference}.",
             query=query,
             key=key,
             weight=f"{weight:.3f}",
@@ -157,8 +205,12 @@ def _weight_sentences(scene: Scene) -> list[str]:
 
 
 def _look_sentences(scene: Scene) -> list[str]:
-    """What the chosen word looks at most, or who looks at it most; nothing where no weights are known."""
-    state, loaded_run, view = scene.state, scene.loaded_run, scene.view
+    """What the chosen word looks at most, or who looks at it most; nothing where no weights are
+    known.
+    """
+    state = scene.state
+    loaded_run = scene.loaded_run
+    view = scene.view
     weights = np.array([share or 0.0 for share in shares(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
@@ -166,61 +218,94 @@ def _look_sentences(scene: Scene) -> list[str]:
     words_here = loaded_run.keys if state.is_turned else loaded_run.queries
     word_text = _word_text(words_here[min(state.word, len(words_here) - 1)], view)
     order = np.argsort(-weights, kind="stable")
-    first, second = int(order[0]), int(order[1]) if len(order) > 1 else int(order[0])
+    first = int(order[0])
+    second = int(order[1]) if len(order) > 1 else int(order[0])
     if weights[first] <= 0:
         if loaded_run.row((state.layer, state.head), 0) is None:
             return []
         return [
-            say(view, "No word sees {key}.", key=word_text)
-            if state.is_turned
-            else say(view, "{query} can see no word: its weights and its output are 0.", query=word_text)
+            (
+                say(view, "No word sees {key}.", key=word_text)
+                if state.is_turned
+                else say(
+                    view,
+                    "{query} can see no word: its weights and its output are 0.",
+                    query=word_text,
+                )
+            )
         ]
     if state.is_turned:
-        query, share = _word_text(others[first], view), percent(weights[first])
+        query = _word_text(others[first], view)
+        share = percent(weights[first])
         return [
-            say(view, "{query} looks at {key} most: {share} of its weight.", key=word_text, query=query, share=share)
+            say(
+                view,
+                "{query} looks at {key} most: {share} of its weight.",
+                key=word_text,
+                query=query,
+                share=share,
+            )
         ]
     visible_count = int(np.count_nonzero(weights > 0)) or 1
     if weights[first] < EVEN / visible_count:
         spread = message(
-            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even share is {even}.",
+            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
+            " share is {even}.",
             query=word_text,
             weight=f"{weights[first]:.2f}",
             even=f"{1 / visible_count:.2f}",
         )
         return [say(view, spread)]
-    indices = [first, second] if second != first and weights[second] >= SECOND * weights[first] else [first]
+    if second != first and weights[second] >= SECOND * weights[first]:
+        indices = [first, second]
+    else:
+        indices = [first]
     keys = [(_word_text(others[index], view), float(weights[index])) for index in indices]
     return [looks_most_sentence(word_text, keys, view)]
 
 
 def _word_text(token: Token, view: View) -> str:
     """A token in quotation marks, as a sentence names it; one that the model does not know is told."""
-    text = cut(label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii)
+    text = cut(
+        label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii
+    )
     name = say(view, '"{text}"', text=text)
-    return say(view, "{name} (unknown)", name=name) if token.unknown else name
+    if token.unknown:
+        return say(view, "{name} (unknown)", name=name)
+    return name
 
 
-# Links: two columns of the words, and lines from the chosen one to what it looks at, or from who looks at it.
+# Links: two columns of the words, and lines from the chosen one to what it looks at, or from who
+# looks at it.
 
 NAME, LINE, BAR = 14, 9, 24
 """Cells of a word, of the lines between, and of the longest bar."""
 
 
 def links(scene: Scene) -> Pane:
-    """The links of the chosen word: words in two columns, on the left those that look, on the right those looked at.
+    """The links of the chosen word: words in two columns, on the left those that look, on the right
+    those looked at.
 
     Of more words than lines, those with the largest shares and the chosen one.
     """
-    state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
+    state = scene.state
+    loaded_run = scene.loaded_run
+    view = scene.view
+    width = scene.width
+    height = scene.height
     weights = np.array([share or 0.0 for share in shares(scene)])
     own_index = state.word
     order = np.argsort(-weights, kind="stable")
     indices = sorted(
-        {own_index, *order[: max(height - 1, 1)].tolist()} if len(weights) > height else range(len(weights))
+        {own_index, *order[: max(height - 1, 1)].tolist()}
+        if len(weights) > height
+        else range(len(weights))
     )
     indices = [index for index in indices if index < len(weights)][:height]
-    origin = indices.index(own_index) if own_index in indices else 0
+    if own_index in indices:
+        origin = indices.index(own_index)
+    else:
+        origin = 0
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
     names = [loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys")]
     widest = max(loaded_run.widest(side, ascii=view.ascii) for side in ("queries", "keys"))
@@ -230,14 +315,31 @@ def links(scene: Scene) -> Pane:
     for row, index in enumerate(indices):
         share = float(weights[index])
         query_text, key_text = (
-            pad(cut(side[index] if index < len(side) else "", name_width, ascii=view.ascii), name_width, align)
+            pad(
+                cut(side[index] if index < len(side) else "", name_width, ascii=view.ascii),
+                name_width,
+                align,
+            )
             for side, align in zip(names, ("right", "left"), strict=True)
         )
-        share_style = tint(share, view) if view.color and share >= LEAST else FAINT if share < LEAST else ""
-        own_style = (accent(view) or "bold") if index == own_index else FAINT
-        query_style, key_style = (share_style, own_style) if state.is_turned else (own_style, share_style)
+        if view.color and share >= LEAST:
+            share_style = tint(share, view)
+        elif share < LEAST:
+            share_style = FAINT
+        else:
+            share_style = ""
+        if index == own_index:
+            own_style = accent(view) or "bold"
+        else:
+            own_style = FAINT
+        query_style, key_style = (
+            (share_style, own_style) if state.is_turned else (own_style, share_style)
+        )
         line = _connector(row, origin, linked_rows, view, is_turned=state.is_turned)
-        strip = bar_pieces(bar(share, room, ascii=view.ascii), bar_style(view)) if room > 3 else []
+        if room > 3:
+            strip = bar_pieces(bar(share, room, ascii=view.ascii), bar_style(view))
+        else:
+            strip = []
         value: list[Piece] = [(f" {share:.2f} ", "bold" if share >= 0.5 else FAINT), *strip]
         line_style = "" if row in linked_rows or row == origin else FAINT
         rows.append(((query_text, query_style), (line, line_style), (key_text, key_style), *value))
@@ -251,18 +353,34 @@ def links(scene: Scene) -> Pane:
     return scene.fit(Pane(tuple(rows), spot_at))
 
 
-def _connector(row: int, origin: int, linked_rows: list[int], view: View, *, is_turned: bool) -> str:
-    """The lines between the two columns of links in one row: a trunk beside the chosen word, a branch to every linked
-    one."""
-    low, high = min([origin, *linked_rows]), max([origin, *linked_rows])
-    inside, branch = low <= row <= high and bool(linked_rows), row in linked_rows
+def _connector(
+    row: int, origin: int, linked_rows: list[int], view: View, *, is_turned: bool
+) -> str:
+    """The lines between the two columns of links in one row: a trunk beside the chosen word, a
+    branch to every linked one."""
+    low = min([origin, *linked_rows])
+    high = max([origin, *linked_rows])
+    inside = low <= row <= high and bool(linked_rows)
+    branch = row in linked_rows
     root = row == origin and bool(linked_rows)
     if view.ascii:
-        stem = "-" * 3 if root else " " * 3
-        arm = "-" * 3 + ">" if branch else " " * 4
-        arm = arm if not is_turned else ("<---" if root else " " * 4)
+        if root:
+            stem = "-" * 3
+        else:
+            stem = " " * 3
+        if branch:
+            arm = "-" * 3 + ">"
+        else:
+            arm = " " * 4
+        if not is_turned:
+            arm = arm
+        elif root:
+            arm = "<---"
+        else:
+            arm = " " * 4
         return f" {stem}{'+' if root or branch else '|' if inside else ' '}{arm}"
-    up, down = inside and row > low, inside and row < high
+    up = inside and row > low
+    down = inside and row < high
     west, east = (root, branch) if not is_turned else (branch, root)
     stem = " " + ("───" if west else "   ")
     arm = "──▸ " if east else "    "
@@ -282,7 +400,9 @@ DrawPane = Callable[[Scene], Pane]
 
 @dataclass(frozen=True)
 class Notice:
-    """What is told besides: a line in place of the answer, and how far long work has come (None for none)."""
+    """What is told besides: a line in place of the answer, and how far long work has come (None for
+    none).
+    """
 
     message: str = ""
     working: str = ""
@@ -291,11 +411,11 @@ class Notice:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Everything the screen shows. scene: the whole screen. right: draws what is looked at, None for the matrix. title:
-    its name.
+    """Everything the screen shows. scene: the whole screen. right: draws what is looked at, None
+    for the matrix. title: its name.
 
-    values: what colours the heads in place of the measure, and what it is called; whole: draws over everything between
-    header and footer; tour_text: in place of the answer.
+    values: what colours the heads in place of the measure, and what it is called; whole: draws over
+    everything between header and footer; tour_text: in place of the answer.
     """
 
     scene: Scene
@@ -310,10 +430,15 @@ class Frame:
 
 def draw_frame(frame: Frame) -> Pane:
     """The screen, exactly as large as its scene."""
-    scene, width, room = frame.scene, frame.scene.width, frame.scene.height - 3
+    scene = frame.scene
+    width = frame.scene.width
+    room = frame.scene.height - 3
     if width < LEAST_WIDTH or scene.height < LEAST_HEIGHT:
         return scene.fit(_small_window_pane(scene))
-    rule = "-" * width if scene.view.ascii else "─" * width
+    if scene.view.ascii:
+        rule = "-" * width
+    else:
+        rule = "─" * width
     top = scene.sized(width, 2).fit(Pane((_header(frame), ((rule, FAINT),))))
     foot = scene.sized(width, 1).fit(_footer(scene))
     if frame.whole is not None:
@@ -324,7 +449,11 @@ def draw_frame(frame: Frame) -> Pane:
     return stack_panes((top, body, answer_pane, foot))
 
 
-SCALE_NAMES = {"row": message("each row"), "log": message("logarithmic"), "rest": message("without first token")}
+SCALE_NAMES = {
+    "row": message("each row"),
+    "log": message("logarithmic"),
+    "rest": message("without first token"),
+}
 """What the colour scales are called, but the plain one."""
 
 SOURCES = {
@@ -349,22 +478,45 @@ def _small_window_pane(scene: Scene) -> Pane:
 
 def _body(frame: Frame, scene: Scene) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
-    view, state, extent, width, height = scene.view, scene.state, scene.loaded_run.extent, scene.width, scene.height
-    most = max(width * 2 // 5, 24) if width >= 64 else width // 3
-    left_width = min(max(extent.columns * head_cell_width(extent, most) + extent.edge, min(26, most)), most)
+    view = scene.view
+    state = scene.state
+    extent = scene.loaded_run.extent
+    width = scene.width
+    height = scene.height
+    if width >= 64:
+        most = max(width * 2 // 5, 24)
+    else:
+        most = width // 3
+    left_width = min(
+        max(extent.columns * head_cell_width(extent, most) + extent.edge, min(26, most)), most
+    )
     details = height - min(len(extent.heads) + 1, max(height - 1, 2)) - 2
     details = 0 if details < 3 else details
     name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
     grid_height = height - 1 - (details + 1 if details else 0)
-    below = (blank(left_width, 1), head_summary(scene.sized(left_width, details))) if details else ()
-    heads_title = scene.sized(left_width, 1).fit(Pane((_title(name, view, is_focused=state.focus == "heads"),)))
-    heads = stack_panes((heads_title, grid(scene.sized(left_width, grid_height), values=frame.values), *below))
+    below = (
+        ((blank(left_width, 1), head_summary(scene.sized(left_width, details))))
+        if (details)
+        else (())
+    )
+    heads_title = scene.sized(left_width, 1).fit(
+        Pane((_title(name, view, is_focused=state.focus == "heads"),))
+    )
+    heads = stack_panes(
+        (heads_title, grid(scene.sized(left_width, grid_height), values=frame.values), *below)
+    )
     room = width - left_width - 4
     name = frame.title or say(view, "weights · who looks (rows) at whom (columns)")
     title = _title(name, view, is_focused=state.focus == "words")
-    legend = _legend(scene) if frame.right is None else ()
+    if frame.right is None:
+        legend = _legend(scene)
+    else:
+        legend = ()
     free = room - line_width(title) - line_width(legend)
-    heading: Line = (*title, (" " * free, ""), *legend) if free > 1 else title
+    if free > 1:
+        heading: Line = (*title, (" " * free, ""), *legend)
+    else:
+        heading = title
     above = scene.sized(room, 1).fit(Pane((heading,)))
     right_scene = scene.sized(room, height - 1)
     right = stack_panes((above, right_scene.fit((frame.right or matrix)(right_scene))))
@@ -373,32 +525,48 @@ def _body(frame: Frame, scene: Scene) -> Pane:
 
 
 def _chosen_word(scene: Scene) -> str:
-    """The word that the sentence is about, as the grid's title names it; "" of a text without words."""
+    """The word that the sentence is about, as the grid's title names it; "" of a text without
+    words.
+    """
     tokens = scene.loaded_run.keys if scene.state.is_turned else scene.loaded_run.queries
     if not tokens:
         return ""
-    return cut(label(word_name(tokens[min(scene.state.word, len(tokens) - 1)]), ascii=scene.view.ascii), 14)
+    return cut(
+        label(word_name(tokens[min(scene.state.word, len(tokens) - 1)]), ascii=scene.view.ascii), 14
+    )
 
 
 def _title(text: str, view: View, *, is_focused: bool) -> Line:
     """A part of the screen's title; the part that the arrows move has a mark before it."""
-    mark = (">" if view.ascii else "▸") if is_focused else " "
+    if is_focused:
+        mark = ">" if view.ascii else "▸"
+    else:
+        mark = " "
     return ((mark, accent(view)), (spell(text, ascii=view.ascii), "bold" if is_focused else ""))
 
 
 def _legend(scene: Scene) -> Line:
     """The colours from little to much, and how weights become colours."""
-    view, state = scene.view, scene.state
+    view = scene.view
+    state = scene.state
     signed = state.compared_head is not None
     if view.color and not view.ascii:
         palette = palette_of(view, signed=signed)
         shades = [palette.colour(number / (SHADES - 1)) for number in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
     else:
-        ramp = [((sign if signed else shade)(number / 7, ascii=view.ascii), "") for number in range(8)]
-    most = "1" if state.scale == "linear" else say(view, contextual("colour scale", "most"))
+        ramp = [
+            ((sign if signed else shade)(number / 7, ascii=view.ascii), "") for number in range(8)
+        ]
+    if state.scale == "linear":
+        most = "1"
+    else:
+        most = say(view, contextual("colour scale", "most"))
     low, high = ("−", "+") if signed else ("0", most)
-    name = say(view, SCALE_NAMES[state.scale]) if not signed and state.scale in SCALE_NAMES else ""
+    if not signed and state.scale in SCALE_NAMES:
+        name = say(view, SCALE_NAMES[state.scale])
+    else:
+        name = ""
     return (
         (f"{spell(name, ascii=view.ascii)} " if name else "", FAINT),
         (spell(low, ascii=view.ascii), FAINT),
@@ -408,8 +576,11 @@ def _legend(scene: Scene) -> Line:
 
 
 def _answer_pane(frame: Frame, room: int) -> Pane:
-    """The sentence, and below it the answer or what has just happened. room: lines between header and footer."""
-    width, view = frame.scene.width - 2, replace(frame.scene.view, width=frame.scene.width - 2)
+    """The sentence, and below it the answer or what has just happened. room: lines between header
+    and footer.
+    """
+    width = frame.scene.width - 2
+    view = replace(frame.scene.view, width=frame.scene.width - 2)
     most, rows = (2, 2) if room < 24 else (3, 3) if room < 30 else (5, 4)
     if frame.tour_text:
         text_rows = remark(frame.tour_text, view, style=accent(view)).rows[:4]
@@ -426,34 +597,48 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
 
 def _header(frame: Frame) -> Line:
     """What runs, on the left; the chosen head, or how far work has come, on the right."""
-    scene, notice, view = frame.scene, frame.notice, frame.scene.view
+    scene = frame.scene
+    notice = frame.notice
+    view = frame.scene.view
     record = scene.loaded_run.record
     model = record.model
     parts = ["attn explore"]
     if model is not None:
-        sizes = (
-            say(view, "1 layer × {heads} heads", heads=model.heads)
-            if model.layers == 1
-            else say(view, "{layers} layers × {heads} heads", layers=model.layers, heads=model.heads)
-        )
+        if model.layers == 1:
+            sizes = say(view, "1 layer × {heads} heads", heads=model.heads)
+        else:
+            sizes = say(
+                view, "{layers} layers × {heads} heads", layers=model.layers, heads=model.heads
+            )
         name = record.name or model.name or say(view, SOURCES[model.source], seed=model.seed)
         parts = [safe(name, ascii=view.ascii), *([model.family] if model.family else []), sizes]
         if record.attention is not None and record.attention.mask not in ("none", ""):
             parts.append(safe(record.attention.mask, ascii=view.ascii))
-    parts.append(say(view, plural("{count} token", "{count} tokens", count=len(scene.loaded_run.queries))))
+    parts.append(
+        say(view, plural("{count} token", "{count} tokens", count=len(scene.loaded_run.queries)))
+    )
     if notice.share is not None:
-        right = (f"{spell(notice.working, ascii=view.ascii)}{percent(notice.share).rjust(4)} ", accent(view))
+        right = (
+            f"{spell(notice.working, ascii=view.ascii)}{percent(notice.share).rjust(4)} ",
+            accent(view),
+        )
     else:
-        head = say(view, "layer {layer} head {head}", layer=scene.state.layer, head=scene.state.head)
+        head = say(
+            view, "layer {layer} head {head}", layer=scene.state.layer, head=scene.state.head
+        )
         right = (spell(head, ascii=view.ascii) + " ", "bold")
     size = cells(right[0])
-    title = cut(spell(" · ".join(parts), ascii=view.ascii), max(scene.width - size - 2, 1), ascii=view.ascii)
+    title = cut(
+        spell(" · ".join(parts), ascii=view.ascii), max(scene.width - size - 2, 1), ascii=view.ascii
+    )
     space = " " * max(scene.width - size - cells(title) - 1, 0)
     return (" ", ""), (title, "bold" if not model else ""), (space, ""), right
 
 
 def _footer(scene: Scene) -> Pane:
-    """The keys that lead on from here, as many as fit beside those for help and the way out; each can be clicked."""
+    """The keys that lead on from here, as many as fit beside those for help and the way out; each
+    can be clicked.
+    """
     view = scene.view
     keys = [key for key in KEYS if key.foot]
     texts = {key.does: spell(say(view, key.foot), ascii=view.ascii) for key in keys}

@@ -1,4 +1,6 @@
-"""The grid of heads, a cell for each, coloured by one number; and the chosen head's weights as a map under its axes."""
+"""The grid of heads, a cell for each, coloured by one number; and the chosen head's weights as a
+map under its axes.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,8 @@ ROOMY = 4
 
 
 def head_values(state: State, loaded_run: LoadedRun) -> dict[Pair, float | None]:
-    """The number that colours each head in the grid, by (layer, head): its strongest link with the chosen word, or a
-    metric, as `state.measure` says; None where it is not known."""
+    """The number that colours each head in the grid, by (layer, head): its strongest link with the
+    chosen word, or a metric, as `state.measure` says; None where it is not known."""
     if state.measure == "word":
         strongest_links = loaded_run.strongest(state.word, is_turned=state.is_turned)
         return {place: strongest_links.get(place) for place in loaded_run.heads}
@@ -76,43 +78,67 @@ def head_cell_width(extent: Extent, width: int) -> int:
 
 
 def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
-    """A cell for each head, layers in rows, coloured by a number; of more layers or heads than fit, those around the
+    """A cell for each head, layers in rows, coloured by a number; of more layers or heads than fit,
+    those around the
     chosen one. values: what colours the heads in place of the chosen measure."""
-    state, extent = scene.state, scene.loaded_run.extent
-    values_by_head = head_values(state, scene.loaded_run) if values is None else values
+    state = scene.state
+    extent = scene.loaded_run.extent
+    if values is None:
+        values_by_head = head_values(state, scene.loaded_run)
+    else:
+        values_by_head = values
     wide = head_cell_width(extent, scene.width)
-    edge, columns = extent.edge, extent.columns
+    edge = extent.edge
+    columns = extent.columns
     fitting = max((scene.width - edge) // wide, 1)
     columns_shown = _window_around(state.head, columns, fitting)
     layers = list(extent.heads)
-    layer_row = layers.index(state.layer) if state.layer in layers else 0
+    if state.layer in layers:
+        layer_row = layers.index(state.layer)
+    else:
+        layer_row = 0
     layers_shown = [layers[row] for row in _window_around(layer_row, len(layers), scene.height - 1)]
     rows: list[Line] = [((" " * edge, ""), *_head_numbers(columns_shown, wide, state.head))]
     known = [value for value in values_by_head.values() if value is not None and value == value]
     largest = max(map(abs, known), default=0.0)
-    highest = 1.0 if state.measure in ("word", "entropy") and values is None and largest <= 1 else largest
+    highest = (
+        1.0 if state.measure in ("word", "entropy") and values is None and largest <= 1 else largest
+    )
     signed = any(value < 0 for value in known)
     for layer in layers_shown:
         name = (pad(str(layer), edge - 1, "right") + " ", "bold" if layer == state.layer else FAINT)
         heads = (
-            _head_cell(scene, (layer, head), values_by_head.get((layer, head)), highest, wide, signed=signed)
+            _head_cell(
+                scene,
+                (layer, head),
+                values_by_head.get((layer, head)),
+                highest,
+                wide,
+                signed=signed,
+            )
             for head in columns_shown
         )
         rows.append((name, *heads))
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
-        column, row = (x - edge) // wide + columns_shown.start, y - 1
+        column = (x - edge) // wide + columns_shown.start
+        row = y - 1
         if x < edge or not 0 <= row < len(layers_shown) or column not in columns_shown:
             return None
-        return HeadSpot(layers_shown[row], column) if extent.has(layers_shown[row], column) else None
+        if extent.has(layers_shown[row], column):
+            return HeadSpot(layers_shown[row], column)
+        return None
 
     return scene.fit(Pane(tuple(rows), spot_at))
 
 
 def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Piece]:
     """The heads' numbers over their columns, each `wide` cells, as many as leave a blank between."""
-    most = len(str(columns_shown.stop - 1)) if len(columns_shown) else 1
+    if len(columns_shown):
+        most = len(str(columns_shown.stop - 1))
+    else:
+        most = 1
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > most)
     pieces: list[Piece] = []
     column = 0
@@ -123,35 +149,56 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
             text = pad(str(head), wide, "right")
             start = (head - columns_shown.start + 1) * wide - len(text)
             if start >= column + (column > 0 and wide == 1):
-                pieces += [(" " * (start - column), ""), (text, "bold" if head == chosen_head else FAINT)]
+                pieces += [
+                    (" " * (start - column), ""),
+                    (text, "bold" if head == chosen_head else FAINT),
+                ]
                 column = start + len(text)
     return pieces
 
 
-def _head_cell(scene: Scene, place: Pair, value: float | None, highest: float, wide: int, *, signed: bool) -> Piece:
-    """One head: its colour, its number where there is room, brackets around the chosen one. highest: the largest
-    magnitude of all heads; wide: cells."""
-    state, view = scene.state, scene.view
+def _head_cell(
+    scene: Scene, place: Pair, value: float | None, highest: float, wide: int, *, signed: bool
+) -> Piece:
+    """One head: its colour, its number where there is room, brackets around the chosen one.
+    highest: the largest magnitude of all heads; wide: cells."""
+    state = scene.state
+    view = scene.view
     if not scene.loaded_run.extent.has(*place):
         return " " * wide, ""
     if value is None or value != value:
-        text, cell_style = (".." if view.ascii else "··")[:wide].rjust(wide), FAINT
+        text = (".." if view.ascii else "··")[:wide].rjust(wide)
+        cell_style = FAINT
     else:
-        fraction = min(abs(value) / highest, 1.0) if highest > 0 else 0.0
-        fraction = 0.5 + np.sign(value) * fraction / 2 if signed else fraction
+        if highest > 0:
+            fraction = min(abs(value) / highest, 1.0)
+        else:
+            fraction = 0.0
+        if signed:
+            fraction = 0.5 + np.sign(value) * fraction / 2
+        else:
+            fraction = fraction
         level = int(levels(np.array([fraction]))[0])
         mark = (sign if signed else shade)(level / (SHADES - 1), ascii=view.ascii)
-        text = " " * wide if view.color and not view.ascii else mark * min(wide, 2)
+        if view.color and not view.ascii:
+            text = " " * wide
+        else:
+            text = mark * min(wide, 2)
         if wide == ROOMY:
             text = " " + _number_in_three_cells(value)
-        cell_style = level_style(palette_of(view, signed=signed), level) if view.color else ""
+        if view.color:
+            cell_style = level_style(palette_of(view, signed=signed), level)
+        else:
+            cell_style = ""
     text = text.rjust(wide)[:wide]
     if place == state.subtracted_head:
         text = f"A{text[1:]}"
     if place != (state.layer, state.head):
         return text, cell_style
     if wide == ROOMY:
-        return (text, cursor_style(view)) if view.color else (f"[{text[1:]}"[:wide], "bold reverse")
+        if view.color:
+            return (text, cursor_style(view))
+        return (f"[{text[1:]}"[:wide], "bold reverse")
     return ("◆" if not view.ascii else "@") if wide == 1 else "[]", cursor_style(view)
 
 
@@ -163,23 +210,38 @@ def _number_in_three_cells(value: float) -> str:
         return f"{value:.0f}"
     if value < 0:
         return f"{value:.1f}".replace("-0.", "-.")
-    return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
+    if value >= 0.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"[1:]
 
 
 def head_summary(scene: Scene) -> Pane:
     """The chosen head below the grid: its labels, its numbers, its strongest links."""
-    state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
+    state = scene.state
+    loaded_run = scene.loaded_run
+    view = scene.view
+    width = scene.width
+    height = scene.height
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or height < 2:
         return scene.fit(Pane())
-    rows: list[Line] = [((say(view, "layer {layer} head {head}", layer=state.layer, head=state.head), "bold"),)]
+    rows: list[Line] = [
+        ((say(view, "layer {layer} head {head}", layer=state.layer, head=state.head), "bold"),)
+    ]
     if head.labels:
         names = (label_name(head_label, view.lang) for head_label in head.labels)
         labels_text = label(say(view, contextual("between", ", ")).join(names), ascii=view.ascii)
         rows[0] = (*rows[0], ("  " + cut(labels_text, width, ascii=view.ascii), FAINT))
-    numbers = [(spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name)) for name in METRICS]
+    numbers = [
+        (spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name))
+        for name in METRICS
+    ]
     metric_rows = [(name, value) for name, value in numbers if value is not None]
-    links = [link for link in head.links if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)]
+    links = [
+        link
+        for link in head.links
+        if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)
+    ]
     room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)
     name_width = max((cells(name) for name, _ in metric_rows), default=0)
     columns = 2 if width >= 2 * (name_width + 7) else 1
@@ -198,11 +260,25 @@ def head_summary(scene: Scene) -> Pane:
         side = max((width - 8) // 2, 3)
         for query, key, weight in links[: lines_left - 1]:
             a, b = (
-                pad(cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii), side, align)
-                for token, align in ((loaded_run.queries[query], "right"), (loaded_run.keys[key], "left"))
+                pad(
+                    cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii),
+                    side,
+                    align,
+                )
+                for token, align in (
+                    (loaded_run.queries[query], "right"),
+                    (loaded_run.keys[key], "left"),
+                )
             )
             pairs[len(rows)] = (query, key)
-            rows.append(((a, ""), (" > " if view.ascii else " → ", FAINT), (b, ""), (f"{weight:.2f}"[-4:], "")))
+            rows.append(
+                (
+                    (a, ""),
+                    (" > " if view.ascii else " → ", FAINT),
+                    (b, ""),
+                    (f"{weight:.2f}"[-4:], ""),
+                )
+            )
 
     return scene.fit(Pane(tuple(rows), lambda x, y: PairSpot(*pairs[y]) if y in pairs else None))
 
@@ -223,8 +299,8 @@ ROOMY_AREA, TEXT_HEIGHT = 4, 0.095
 
 @dataclass(frozen=True)
 class MatrixArea:
-    """How a matrix is cut to a room. rows, columns: the words shown; block: how many make one cell; across, down: its
-    cells; halves: whether two rows share a line."""
+    """How a matrix is cut to a room. rows, columns: the words shown; block: how many make one cell;
+    across, down: its cells; halves: whether two rows share a line."""
 
     rows: range
     columns: range
@@ -235,35 +311,45 @@ class MatrixArea:
 
 
 def matrix_area(scene: Scene) -> MatrixArea:
-    """How a matrix is cut to the room: all words in cells as large as fit; of too many, all pooled, or, near, those
-    around the chosen pair."""
-    state, width, height = scene.state, scene.width, scene.height
-    queries, keys = len(scene.loaded_run.queries), len(scene.loaded_run.keys)
+    """How a matrix is cut to the room: all words in cells as large as fit; of too many, all pooled,
+    or, near, those around the chosen pair."""
+    state = scene.state
+    width = scene.width
+    height = scene.height
+    queries = len(scene.loaded_run.queries)
+    keys = len(scene.loaded_run.keys)
     if 2 * keys <= width and queries <= height:
         across = min(width // max(keys, 1), 6)
         down = max(min(height // max(queries, 1), across // 2, 3), 1)
         return MatrixArea(range(queries), range(keys), 1, across, down)
     if state.near:
         return MatrixArea(
-            _window_around(state.query, queries, height), _window_around(state.key, keys, width // 2), 1, 2, 1
+            _window_around(state.query, queries, height),
+            _window_around(state.key, keys, width // 2),
+            1,
+            2,
+            1,
         )
     fine = scene.view.color and not scene.view.ascii
-    lines = 2 * height if fine else height
+    if fine:
+        lines = 2 * height
+    else:
+        lines = height
     block = max(-(-keys // max(width, 1)), -(-queries // max(lines, 1)), 1)
     return MatrixArea(range(queries), range(keys), block, 1, 1, fine)
 
 
 def _window_around(position: int, many: int, room: int) -> range:
-    """As many of `many` positions as there is room for, one at least, with `position` as near to their middle as can
-    be."""
+    """As many of `many` positions as there is room for, one at least, with `position` as near to
+    their middle as can be."""
     room = max(min(room, many), 1)
     start = min(max(position - room // 2, 0), max(many - room, 0))
     return range(start, min(start + room, many))
 
 
 def fractions(weights: NDArray, state: State) -> NDArray:
-    """Weights scaled to the colour range by the chosen colour scale, 0 to 1; a difference of two heads by a signed
-    scale."""
+    """Weights scaled to the colour range by the chosen colour scale, 0 to 1; a difference of two
+    heads by a signed scale."""
     if state.compared_head is not None:
         return normalise(weights, "signed")
     if state.scale == "rest":
@@ -276,18 +362,24 @@ def fractions(weights: NDArray, state: State) -> NDArray:
 
 
 def weights_of(state: State, loaded_run: LoadedRun, rows: slice) -> NDArray | None:
-    """The weights in sight, [query, key]; with another head, this one's less the other's; None where they are not
-    known."""
+    """The weights in sight, [query, key]; with another head, this one's less the other's; None
+    where they are not known."""
     weights = loaded_run.weights((state.layer, state.head), rows)
     if state.compared_head is None or weights is None:
         return weights
     subtracted_weights = loaded_run.weights(state.compared_head, rows)
-    return None if subtracted_weights is None else weights - subtracted_weights
+    if subtracted_weights is None:
+        return None
+    return weights - subtracted_weights
 
 
 def matrix(scene: Scene) -> Pane:
     """The map of the chosen head's weights, queries in rows, under its axes."""
-    state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
+    state = scene.state
+    loaded_run = scene.loaded_run
+    view = scene.view
+    width = scene.width
+    height = scene.height
     names = loaded_run.names("queries", ascii=view.ascii)
     side = min(loaded_run.widest("queries", ascii=view.ascii), NAME, max(width // 4, 4)) + 1
     above = _axis_height(scene.sized(width - side, height))
@@ -298,7 +390,9 @@ def matrix(scene: Scene) -> Pane:
     body = _map_lines(scene, area)
     if body is None:
         return scene.fit(_waiting_pane(scene))
-    rows: list[Line] = [((" " * side, ""), *row) for row in _key_axis(scene, area, above, width - side)]
+    rows: list[Line] = [
+        ((" " * side, ""), *row) for row in _key_axis(scene, area, above, width - side)
+    ]
     per = area.block * (2 if area.halves else 1)
     for line_number, pieces in enumerate(body):
         line = line_number // area.down
@@ -306,7 +400,12 @@ def matrix(scene: Scene) -> Pane:
         is_chosen = first <= state.query < first + per
         has_name = line_number % area.down == 0 and (area.across >= 2 or is_chosen or line % 4 == 0)
         word = state.query if is_chosen else first
-        text = names[word] if has_name and (area.across >= 2 or is_chosen) else str(first) if has_name else ""
+        if has_name and (area.across >= 2 or is_chosen):
+            text = names[word]
+        elif has_name:
+            text = str(first)
+        else:
+            text = ""
         name = pad(cut(text, side - 1, ascii=view.ascii), side - 1, "right") + " "
         rows.append(((name, accent(view) or "bold" if is_chosen else FAINT), *pieces))
 
@@ -316,17 +415,25 @@ def matrix(scene: Scene) -> Pane:
         row = area.rows.start + (y - above) // area.down * per
         inside = column in area.columns and x >= side
         if y < above:
-            return WordSpot(column, "key") if inside else None
+            if inside:
+                return WordSpot(column, "key")
+            return None
         if row not in area.rows:
             return None
-        return PairSpot(row, column) if inside else WordSpot(row, "query") if x < side else None
+        if inside:
+            return PairSpot(row, column)
+        if x < side:
+            return WordSpot(row, "query")
+        return None
 
     return scene.fit(Pane(tuple(rows), spot_at))
 
 
 def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     """The map's lines with the chosen cell laid over them; None where no weights are kept."""
-    state, loaded_run, signed = scene.state, scene.loaded_run, scene.state.compared_head is not None
+    state = scene.state
+    loaded_run = scene.loaded_run
+    signed = scene.state.compared_head is not None
     if area.block > 1 and len(loaded_run.queries) > 1024:
         return _pooled_map_lines(scene, area)
     weights = weights_of(state, loaded_run, slice(area.rows.start, area.rows.stop))
@@ -340,25 +447,42 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     return lines
 
 
-def _write_weights(lines: list[Line], level_map: NDArray, weights: NDArray, scene: Scene, area: MatrixArea) -> None:
-    """Write the number of each weight that counts into its cell of a map's lines, and that of the chosen one."""
-    view, palette = scene.view, palette_of(scene.view, signed=False)
+def _write_weights(
+    lines: list[Line], level_map: NDArray, weights: NDArray, scene: Scene, area: MatrixArea
+) -> None:
+    """Write the number of each weight that counts into its cell of a map's lines, and that of the
+    chosen one.
+    """
+    view = scene.view
+    palette = palette_of(scene.view, signed=False)
     chosen_cell = (scene.state.query - area.rows.start, scene.state.key - area.columns.start)
     for (row, column), weight in np.ndenumerate(weights.astype(np.float64)):
         is_chosen = (row, column) == chosen_cell
         if not (weight >= TEXT_HEIGHT or (is_chosen and weight == weight)):
             continue
-        text = ("1.0" if weight >= 0.995 else f"{weight:.2f}"[1:]).rjust(area.across // 2 + 2).ljust(area.across)
-        text_style = level_style(palette, int(level_map[row, column])) if view.color else ""
+        text = (
+            ("1.0" if weight >= 0.995 else f"{weight:.2f}"[1:])
+            .rjust(area.across // 2 + 2)
+            .ljust(area.across)
+        )
+        if view.color:
+            text_style = level_style(palette, int(level_map[row, column]))
+        else:
+            text_style = ""
         if is_chosen:
             text_style = cursor_style(view)
-            text = text if view.color else f"[{text.strip()}]".center(area.across)[: area.across]
+            if view.color:
+                text = text
+            else:
+                text = f"[{text.strip()}]".center(area.across)[: area.across]
         line = row * area.down + (area.down - 1) // 2
         lines[line] = lay_over(lines[line], column * area.across, text, text_style)
 
 
 def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
-    """A long text's map from what was pooled while it ran; None where nothing was, or of a difference."""
+    """A long text's map from what was pooled while it ran; None where nothing was, or of a
+    difference.
+    """
     head = scene.loaded_run.heads.get((scene.state.layer, scene.state.head))
     if head is None or head.small.size <= 1 or scene.state.sight == "difference":
         return None
@@ -372,19 +496,32 @@ def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
 
 
 def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]:
-    """The lines of a map of levels [row, column], the chosen pair's cell in brackets or as one mark."""
-    state, view, signed = scene.state, scene.view, scene.state.compared_head is not None
+    """The lines of a map of levels [row, column], the chosen pair's cell in brackets or as one
+    mark.
+    """
+    state = scene.state
+    view = scene.view
+    signed = scene.state.compared_head is not None
     row = (state.query - area.rows.start) // area.block
     column = (state.key - area.columns.start) // area.block
     if area.halves:
         lines = half_cells(level_map, view, signed=signed)
         lines[row // 2] = lay_over(lines[row // 2], column, "◆", cursor_style(view))
         return lines
-    lines = [line for line in whole_cells(level_map, area.across, view, signed=signed) for _ in range(area.down)]
+    lines = [
+        line
+        for line in whole_cells(level_map, area.across, view, signed=signed)
+        for _ in range(area.down)
+    ]
     inner = "·" if level_map[row, column] == BLANK and not view.ascii else " "
-    text = f"[{inner * (area.across - 2)}]" if area.across > 1 else "@"
+    if area.across > 1:
+        text = f"[{inner * (area.across - 2)}]"
+    else:
+        text = "@"
     for line_number in range(row * area.down, (row + 1) * area.down):
-        lines[line_number] = lay_over(lines[line_number], column * area.across, text, cursor_style(view))
+        lines[line_number] = lay_over(
+            lines[line_number], column * area.across, text, cursor_style(view)
+        )
     return lines
 
 
@@ -399,13 +536,17 @@ def _axis_height(scene: Scene) -> int:
 
 
 def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[list[Piece]]:
-    """The keys over their columns, in `above` lines: words written downwards, or numbers with the chosen word among
-    them."""
+    """The keys over their columns, in `above` lines: words written downwards, or numbers with the
+    chosen word among them."""
     if area.across < 2 or above < LETTERS:
         return [_numbered_axis(scene, area, width)]
     names = scene.loaded_run.names("keys", ascii=scene.view.ascii)
-    align, own_style = "center" if area.across > 2 else "left", accent(scene.view) or "bold"
-    letters = {column: _letters_downwards(names[column], above, ascii=scene.view.ascii) for column in area.columns}
+    align = "center" if area.across > 2 else "left"
+    own_style = accent(scene.view) or "bold"
+    letters = {
+        column: _letters_downwards(names[column], above, ascii=scene.view.ascii)
+        for column in area.columns
+    }
     return [
         [
             (pad(word[line], area.across, align), own_style if column == scene.state.key else FAINT)
@@ -416,7 +557,9 @@ def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[li
 
 
 def _letters_downwards(name: str, above: int, *, ascii: bool) -> list[str]:
-    """A word's letters from the top down, the last ones right above the map; what does not fit is cut."""
+    """A word's letters from the top down, the last ones right above the map; what does not fit is
+    cut.
+    """
     text = list(clusters(name))
     if len(text) > above:
         text = [*text[: above - 1], "~" if ascii else "⋮"]
@@ -425,7 +568,8 @@ def _letters_downwards(name: str, above: int, *, ascii: bool) -> list[str]:
 
 def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
     """The number of the key at every tenth or fifth cell, and the chosen word over its own cell."""
-    state, view = scene.state, scene.view
+    state = scene.state
+    view = scene.view
     offset = (state.key - area.columns.start) // area.block * area.across
     name = cut(scene.loaded_run.names("keys", ascii=view.ascii)[state.key], 14, ascii=view.ascii)
     start = max(min(offset, width - cells(name) - 2), 0)
@@ -434,7 +578,8 @@ def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
     for cell in range(0, -(-len(area.columns) // area.block), 10 if area.across == 1 else 5):
         line = line.ljust(cell * area.across) + str(area.columns.start + cell * area.block) + " "
     line = line.ljust(width)[:width]
-    before, after = line[:start], line[start + cells(text) :]
+    before = line[:start]
+    after = line[start + cells(text) :]
     if before and before[-1] != " ":  # a number that the word covers in part
         before = before[: before.rstrip().rfind(" ") + 1].ljust(start)
     if after and after[0] != " ":
@@ -444,9 +589,10 @@ def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
 
 def _waiting_pane(scene: Scene) -> Pane:
     """Why the chosen head has no map."""
-    name = (
-        message("the run has not reached this head yet")
-        if scene.loaded_run.share < 1
-        else message("the weights of this head are not held; its numbers and links are on the left")
-    )
+    if scene.loaded_run.share < 1:
+        name = message("the run has not reached this head yet")
+    else:
+        name = message(
+            "the weights of this head are not held; its numbers and links are on the left"
+        )
     return Pane(remark(name, scene.view).rows)

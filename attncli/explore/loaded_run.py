@@ -1,4 +1,5 @@
-"""`LoadedRun`: what is known of a run, head by head as it comes, from a model with a text or from a saved file.
+"""`LoadedRun`: what is known of a run, head by head as it comes, from a model with a text or from a
+saved file.
 
 Weights are decoded when they are looked at.
 """
@@ -63,15 +64,22 @@ class LiveSource:
     @classmethod
     def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> LiveSource:
         """A text as it is typed. Raises InputError for one without tokens, or with too many."""
-        text_tokens = model.encode(text) if tokens is None else tokens
+        text_tokens = (model.encode(text)) if (tokens is None) else (tokens)
         return cls(model, text, text_tokens, len(text_tokens))
 
     def record(self, progress: Progress) -> RunRecord:
         """The run, whose heads come one after another."""
         return run_record(
-            self.model, self.text, self.tokens, name=self.model.identity.name or "", layers=self.layers,
-            heads=self.heads, words=self.words, exact=True, progress=progress,
-        )  # fmt: skip
+            self.model,
+            self.text,
+            self.tokens,
+            name=self.model.identity.name or "",
+            layers=self.layers,
+            heads=self.heads,
+            words=self.words,
+            exact=True,
+            progress=progress,
+        )
 
     def with_text(self, text: str) -> LiveSource:
         """The same model reading another text."""
@@ -93,10 +101,16 @@ class LiveSource:
         from attncli.features.explain.compute import derivation_document
 
         piece = self.pieces(query)[0]
-        return derivation_document(self.model, self.text, self.tokens, layer=layer, head=head, query=piece)
+        return derivation_document(
+            self.model, self.text, self.tokens, layer=layer, head=head, query=piece
+        )
 
     def effects(
-        self, query: int, place: tuple[int, int] | None, link: tuple[int, int] | None, progress: Progress
+        self,
+        query: int,
+        place: tuple[int, int] | None,
+        link: tuple[int, int] | None,
+        progress: Progress,
     ) -> AblateDocument:
         """How far the word's last vector turns when heads are taken away, one at a time.
 
@@ -108,23 +122,33 @@ class LiveSource:
         from attncli.mechanism.spec import HeadSelection
         from attncli.models.estimate import free_memory
 
-        heads = HeadSelection() if place is None else HeadSelection((place[0],), (place[1],))
-        cut_link = None if link is None else CutLink(self.pieces(link[0]), self.pieces(link[1]))
+        if place is None:
+            heads = HeadSelection()
+        else:
+            heads = HeadSelection((place[0],), (place[1],))
+        if link is None:
+            cut_link = None
+        else:
+            cut_link = CutLink(self.pieces(link[0]), self.pieces(link[1]))
         removal = Removal(heads, link=cut_link, baseline="top" if place is None else "all")
         request = MeasureRequest(("vector",), self.pieces(query), len(self.tokens) - 1)
         memory = free_memory().bytes
-        return ablate_document(self.model, self.text, self.tokens, removal, request, memory=memory, progress=progress)
+        return ablate_document(
+            self.model, self.text, self.tokens, removal, request, memory=memory, progress=progress
+        )
 
     def parts(self, layer: int, head: int, query: int, key: int, progress: Progress) -> WhyDocument:
-        """Why the head has this link: the parts of both words that its score is the sum of. Of words, the pieces with
-        the largest weight."""
+        """Why the head has this link: the parts of both words that its score is the sum of. Of
+        words, the pieces with the largest weight."""
         from attncli.features.why.compute import WhyRequest, why_document
         from attncli.mechanism.spec import HeadSelection
         from attncli.models.estimate import free_memory
 
         request = WhyRequest(self.pieces(query), self.pieces(key), HeadSelection((layer,), (head,)))
         memory = free_memory().bytes
-        return why_document(self.model, self.text, self.tokens, request, memory=memory, progress=progress)
+        return why_document(
+            self.model, self.text, self.tokens, request, memory=memory, progress=progress
+        )
 
     @property
     def shorter(self) -> LiveSource:
@@ -132,11 +156,15 @@ class LiveSource:
         return replace(self, tokens=self.tokens[:-1], text=self.text[: self.tokens[-1].start])
 
     def longer(self, progress: Progress) -> LiveSource:
-        """The source with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
+        """The source with the likeliest next token. Raises UnsupportedError for a model that
+        predicts none.
+        """
         from attncli.features.generate.compute import GenerateRequest, generated_document
 
         request = GenerateRequest(1, layers=[0], heads=[0])
-        document = generated_document(self.model, self.text, self.tokens, request, progress=progress)
+        document = generated_document(
+            self.model, self.text, self.tokens, request, progress=progress
+        )
         new = document.generated[0]
         text = self.text + document.continuation
         token = Token(len(self.tokens), new.text, new.id, len(self.text), len(text), new.special)
@@ -145,7 +173,8 @@ class LiveSource:
 
 @dataclass(frozen=True, eq=False)
 class SavedSource:
-    """A saved file. document: what it holds; make: its record, anew each time, for its heads are gone through once.
+    """A saved file. document: what it holds; make: its record, anew each time, for its heads are
+    gone through once.
 
     derive: the derivation of a layer, a head and a query, None where queries and keys are not held.
     """
@@ -168,11 +197,14 @@ class SavedSource:
             if (link.layer, link.head, link.query, link.key) == (layer, head, query, key):
                 return self.document
         raise UnsupportedError(
-            "this file does not hold the parts of this link", hint="attn why TEXT --from TOK --to TOK --model NAME"
+            "this file does not hold the parts of this link",
+            hint="attn why TEXT --from TOK --to TOK --model NAME",
         )
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
-        """One query's attention written out. Raises UnsupportedError where the file does not hold what that takes."""
+        """One query's attention written out. Raises UnsupportedError where the file does not hold
+        what that takes.
+        """
         if self.derive is None:
             what = message("this file holds no queries and keys to derive the weight from")
             raise UnsupportedError(what, hint="attn run … --save run.safetensors")
@@ -186,7 +218,9 @@ def live_source(source: Source, what: str) -> LiveSource:
     """The source with its model. Raises UnsupportedError for a file; what: what a file cannot do."""
     if isinstance(source, LiveSource):
         return source
-    raise UnsupportedError(what, expected="a text and a model", hint="attn explore TEXT --model NAME")
+    raise UnsupportedError(
+        what, expected="a text and a model", hint="attn explore TEXT --model NAME"
+    )
 
 
 WHOLE = 1024
@@ -205,7 +239,8 @@ class LoadedRun:
     """
 
     def __init__(self, record: RunRecord) -> None:
-        self.record, self.share = record, 0.0
+        self.record = record
+        self.share = 0.0
         self.heads: dict[Pair, HeadRecord] = {}
         is_learned = record.model is not None and record.model.source == "checkpoint"
         sides = record.sides
@@ -232,7 +267,9 @@ class LoadedRun:
 
     @cached_property
     def unknown_count(self) -> tuple[int, int]:
-        """How many words of the text the model does not know, and how many there are; (0, 0) where it knows all."""
+        """How many words of the text the model does not know, and how many there are; (0, 0) where
+        it knows all.
+        """
         return unknown_words(self.record.text, self.queries)
 
     @property
@@ -264,8 +301,8 @@ class LoadedRun:
         self._strongest = self._extent = None
 
     def weights(self, place: Pair, rows: slice | None = None) -> Floats | None:
-        """A head's weights, float32 [query, key], of these rows or all; None where they are not kept. Hidden pairs are
-        NaN, learned keys left out."""
+        """A head's weights, float32 [query, key], of these rows or all; None where they are not
+        kept. Hidden pairs are NaN, learned keys left out."""
         head = self.heads.get(place)
         if head is None or isinstance(head.recipe, Absent):
             return None
@@ -281,8 +318,11 @@ class LoadedRun:
         return self._weights_by_head[place][row_range.start : row_range.stop]
 
     def _rows(self, head: HeadRecord, rows: Ints) -> Floats:
-        """A head's weights of these query rows, float32 [row, key]; hidden pairs are NaN, as is a head without any."""
-        bits, visibility = head.visibility_bits, None
+        """A head's weights of these query rows, float32 [row, key]; hidden pairs are NaN, as is a
+        head without any.
+        """
+        bits = head.visibility_bits
+        visibility = None
         if bits is not None:
             visibility = np.unpackbits(bits[rows], axis=-1, count=head.columns).astype(bool)
         match head.recipe:
@@ -311,11 +351,19 @@ class LoadedRun:
         return values
 
     def column(self, place: Pair, key: int) -> Floats | None:
-        """The weight that each query gives one key, float32 [query]; NaN for queries that do not see it."""
+        """The weight that each query gives one key, float32 [query]; NaN for queries that do not
+        see it.
+        """
         head = self.heads.get(place)
-        if place in self._weights_by_head or head is None or not isinstance(head.recipe, QueryKeyRecipe):
+        if (
+            place in self._weights_by_head
+            or head is None
+            or not isinstance(head.recipe, QueryKeyRecipe)
+        ):
             matrix = self.weights(place)
-            return None if matrix is None else matrix[:, key]
+            if matrix is None:
+                return None
+            return matrix[:, key]
         recipe = head.recipe
         scores = numbers(recipe.q) @ _matrix_row(recipe.k, key) * np.float32(recipe.scale)
         if recipe.softcap is not None:
@@ -323,28 +371,37 @@ class LoadedRun:
         if recipe.bias is not None:
             scores = scores + recipe.bias[key - np.arange(len(scores)) + len(scores) - 1]
         with np.errstate(invalid="ignore", over="ignore"):
-            values: Floats = np.where(np.isneginf(recipe.lse), np.float32(0), np.exp(scores - recipe.lse))
+            values: Floats = np.where(
+                np.isneginf(recipe.lse), np.float32(0), np.exp(scores - recipe.lse)
+            )
         if head.visibility_bits is not None:
             bit = (head.visibility_bits[:, key // 8] >> (7 - key % 8)) & 1
             values = np.where(bit == 1, values, np.float32(np.nan))
         return values
 
     def strongest(self, word: int, *, is_turned: bool) -> dict[Pair, float]:
-        """By (layer, head), the largest weight from a word (is_turned: to it) in each head; uninformative links, such
-        as those to special tokens, are left out."""
+        """By (layer, head), the largest weight from a word (is_turned: to it) in each head;
+        uninformative links, such as those to special tokens, are left out."""
         request = (word, is_turned, len(self.heads))
         if self._strongest is None or self._strongest[0] != request:
             out = self.uninformative_links(word, is_turned=is_turned)
             by_head: dict[Pair, float] = {}
             for place in self.heads:
-                values = self.column(place, word) if is_turned else self.row(place, word)
+                if is_turned:
+                    values = self.column(place, word)
+                else:
+                    values = self.row(place, word)
                 if values is not None:
-                    by_head[place] = float(np.where(out | np.isnan(values), 0.0, values).max(initial=0.0))
+                    by_head[place] = float(
+                        np.where(out | np.isnan(values), 0.0, values).max(initial=0.0)
+                    )
             self._strongest = request, by_head
         return self._strongest[1]
 
     def uninformative_links(self, word: int, *, is_turned: bool) -> Bools:
-        """Which links from a word [key], or turned to it [query], say little, such as those to special tokens."""
+        """Which links from a word [key], or turned to it [query], say little, such as those to
+        special tokens.
+        """
         if not is_turned:
             return self.left_out.rows(np.array([word]))[0]
         out = self.left_out.queries | bool(self.left_out.keys[word])
@@ -354,15 +411,21 @@ class LoadedRun:
         return out
 
     def weight(self, place: Pair, query: int, key: int) -> float | None:
-        """The weight from a query to a key in one head; None where the mask hides the key or the weight is not known.
+        """The weight from a query to a key in one head; None where the mask hides the key or the
+        weight is not known.
 
         place: layer and head. query, key: positions from 0.
         """
         row = self.row(place, query)
         if row is None:
-            links = self.heads[place].links if place in self.heads else ()
+            if place in self.heads:
+                links = self.heads[place].links
+            else:
+                links = ()
             return next((weight for q, k, weight in links if (q, k) == (query, key)), None)
-        return None if np.isnan(row[key]) else float(row[key])
+        if np.isnan(row[key]):
+            return None
+        return float(row[key])
 
     def search(self, query: int, key: int) -> list[tuple[float, Pair]]:
         """The weight and the place of every head that has this link, the largest weight first."""
@@ -385,7 +448,8 @@ def _matrix_row(matrix: FixedPoint | Floats, row: int) -> Floats:
 
 
 def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> State:
-    """The state at the strongest link between two words that do not stand side by side: a place with something to see.
+    """The state at the strongest link between two words that do not stand side by side: a place
+    with something to see.
 
     about: the word that looks, None for any.
     """
@@ -397,9 +461,18 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
         row = loaded_run.row((layer, head), about)
         assert row is not None
         out = loaded_run.uninformative_links(about, is_turned=False) | np.isnan(row)
-        return replace(state, layer=layer, head=head, query=about, key=int(np.where(out, -1.0, row).argmax()))
+        return replace(
+            state, layer=layer, head=head, query=about, key=int(np.where(out, -1.0, row).argmax())
+        )
     every = [
-        (_is_between_words(loaded_run, query, key) and abs(query - key) > 1, weight, -layer, -head, query, key)
+        (
+            _is_between_words(loaded_run, query, key) and abs(query - key) > 1,
+            weight,
+            -layer,
+            -head,
+            query,
+            key,
+        )
         for (layer, head), record in loaded_run.heads.items()
         for query, key, weight in record.links[:3]
     ]
@@ -410,8 +483,8 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
 
 
 def strongest_pair_in_head(state: State, loaded_run: LoadedRun) -> State:
-    """The state at the chosen head's own strongest link; a head that there is not, or without links, as
-    `strongest_place`."""
+    """The state at the chosen head's own strongest link; a head that there is not, or without
+    links, as `strongest_place`."""
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or not head.links:
         return strongest_place(state, loaded_run, None)
@@ -420,7 +493,9 @@ def strongest_pair_in_head(state: State, loaded_run: LoadedRun) -> State:
 
 
 def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
-    """The state at the words that stand where the chosen ones stood in the text, as pieces or merged."""
+    """The state at the words that stand where the chosen ones stood in the text, as pieces or
+    merged.
+    """
     query, key = (
         next((index for index, token in enumerate(tokens) if _holds_beginning(token, old)), None)
         for tokens, old in (
@@ -428,11 +503,15 @@ def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
             (loaded_run.keys, before.keys[state.key]),
         )
     )
-    return state if query is None or key is None else replace(state, query=query, key=key)
+    if query is None or key is None:
+        return state
+    return replace(state, query=query, key=key)
 
 
 def _holds_beginning(token: Token, earlier: Token) -> bool:
-    """Whether a token holds the beginning of another one; one that is not of the text is known by its name."""
+    """Whether a token holds the beginning of another one; one that is not of the text is known by
+    its name.
+    """
     if token.start is None or token.end is None or earlier.start is None:
         return token.start == earlier.start and token.text == earlier.text
     return token.start <= earlier.start < token.end

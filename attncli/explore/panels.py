@@ -1,4 +1,5 @@
-"""Panels: rankings of heads, effects, a search, the derivation of a weight; the cells and panes that all are made of.
+"""Panels: rankings of heads, effects, a search, the derivation of a weight; the cells and panes
+that all are made of.
 
 A pane is a block of styled lines that knows what lies under each cell.
 """
@@ -14,7 +15,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, join_sentences, line, line_width, remark, stack
+from attncli.draw.lines import (
+    FAINT,
+    Line,
+    Lines,
+    Piece,
+    clip_lines,
+    join_sentences,
+    line,
+    line_width,
+    remark,
+    stack,
+)
 from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.shaded_matrix import Palette, bar_style, palette_of, shade, sign
@@ -35,7 +47,9 @@ from attncli.language import message, plural, say
 
 NDArray = np.ndarray[Any, Any]
 SHADES = 25
-"""Colours of a map, an odd number so that no difference has one of its own; neighbours that share one are one piece."""
+"""Colours of a map, an odd number so that no difference has one of its own; neighbours that share
+one are one piece.
+"""
 BLANK = -1
 """The level of a hidden cell."""
 
@@ -53,8 +67,8 @@ def cursor_style(view: View) -> str:
 
 
 def pool_blocks(values: NDArray, block: int, *, signed: bool) -> NDArray:
-    """The largest value (signed: of largest magnitude) of every block × block cells, float64; NaN where all are
-    hidden."""
+    """The largest value (signed: of largest magnitude) of every block × block cells, float64; NaN
+    where all are hidden."""
     if block == 1:
         return values.astype(np.float64)
     high = _reduce_blocks(np.fmax, values, block)
@@ -67,7 +81,9 @@ def pool_blocks(values: NDArray, block: int, *, signed: bool) -> NDArray:
 def _reduce_blocks(by: np.ufunc, values: NDArray, block: int) -> NDArray:
     """A reduction, such as `np.fmax`, of every block × block cells of a matrix, float64."""
     down, across = (np.arange(0, size, block) for size in values.shape)
-    values_by_block: NDArray = by.reduceat(by.reduceat(values, down, axis=0), across, axis=1).astype(np.float64)
+    values_by_block: NDArray = by.reduceat(
+        by.reduceat(values, down, axis=0), across, axis=1
+    ).astype(np.float64)
     return values_by_block
 
 
@@ -80,28 +96,44 @@ def levels(fractions: NDArray) -> NDArray:
 @cache
 def level_style(palette: Palette, level: int) -> str:
     """The style of a level: the colour behind, a readable one in front; "" for a hidden cell."""
-    return "" if level == BLANK else palette.style(level / (SHADES - 1))
+    if level == BLANK:
+        return ""
+    return palette.style(level / (SHADES - 1))
 
 
 @cache
 def _split_cell(palette: Palette, upper: int, lower: int) -> Piece:
-    """A terminal cell that shows two shades, `upper` in its upper half and `lower` in its lower one, and its style."""
-    above, below = (palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower))
+    """A terminal cell that shows two shades, `upper` in its upper half and `lower` in its lower
+    one, and its style.
+    """
+    above, below = (
+        palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower)
+    )
     if above and below:
         return "▀", f"{above} on {below}"
-    return ("▀", above) if above else ("▄", below) if below else (" ", "")
+    if above:
+        return ("▀", above)
+    if below:
+        return ("▄", below)
+    return (" ", "")
 
 
 def whole_cells(level_map: NDArray, across: int, view: View, *, signed: bool) -> list[Line]:
     """Levels [row, column] as pieces, each `across` cells wide, one for each run of one level."""
-    palette, mark = palette_of(view, signed=signed), sign if signed else shade
+    palette = palette_of(view, signed=signed)
+    mark = sign if signed else shade
     lines: list[Line] = []
     for row in level_map:
         pieces: list[Piece] = []
         for start, stop, level in _runs(row):
             is_plain = level == BLANK or (view.color and not view.ascii)
-            char = " " if is_plain else mark(level / (SHADES - 1), ascii=view.ascii)
-            pieces.append((char * (stop - start) * across, level_style(palette, level) if view.color else ""))
+            if is_plain:
+                char = " "
+            else:
+                char = mark(level / (SHADES - 1), ascii=view.ascii)
+            pieces.append(
+                (char * (stop - start) * across, level_style(palette, level) if view.color else "")
+            )
         lines.append(tuple(pieces))
     return lines
 
@@ -133,7 +165,8 @@ def _runs(row: NDArray) -> list[tuple[int, int, int]]:
 def lay_over(pieces: Line, start: int, text: str, text_style: str) -> Line:
     """The pieces with `text` laid over them from cell `start` on; all cells one column wide."""
     out: list[Piece] = []
-    column, stop = 0, start + len(text)
+    column = 0
+    stop = start + len(text)
     for piece, piece_style in pieces:
         end = column + len(piece)
         if column < start:
@@ -146,7 +179,8 @@ def lay_over(pieces: Line, start: int, text: str, text_style: str) -> Line:
     return tuple(part for part in out if part[0])
 
 
-# Panes: blocks of styled lines that know what lies under each of their cells, set beside and below each other.
+# Panes: blocks of styled lines that know what lies under each of their cells, set beside and below
+# each other.
 
 
 @dataclass(frozen=True)
@@ -167,7 +201,9 @@ class PairSpot:
 
 @dataclass(frozen=True)
 class WordSpot:
-    """A word; side: whether it looks or is looked at, or is of the sentence, which is about the chosen one."""
+    """A word; side: whether it looks or is looked at, or is of the sentence, which is about the
+    chosen one.
+    """
 
     index: int
     side: str = "sentence"
@@ -193,8 +229,8 @@ Spots: TypeAlias = Callable[[int, int], "Spot | None"]
 
 @dataclass(frozen=True)
 class Pane:
-    """Styled lines, and a function that tells which item lies at column x of line y. width: cells of every line, None
-    where they differ."""
+    """Styled lines, and a function that tells which item lies at column x of line y. width: cells
+    of every line, None where they differ."""
 
     rows: tuple[Line, ...] = ()
     spots: Spots = lambda x, y: None
@@ -208,8 +244,8 @@ class Pane:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """What a pane is drawn from: the state, the run, the view (language, colour, width), and the pane's size: width in
-    cells, height in lines. The view has the pane's width."""
+    """What a pane is drawn from: the state, the run, the view (language, colour, width), and the
+    pane's size: width in cells, height in lines. The view has the pane's width."""
 
     state: State
     loaded_run: LoadedRun
@@ -261,21 +297,29 @@ def _fit_row(row: Line, width: int, ascii: bool) -> Line:
     rest = width - line_width(row)
     if rest < 0:
         return _fit_row(clip_lines(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
-    return (*row, (" " * rest, "")) if rest else row
+    if rest:
+        return (*row, (" " * rest, ""))
+    return row
 
 
 def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
     """Two panes of like height side by side, the left one of a known width. gap: blanks between."""
     assert left.width is not None
-    between: Line = ((gap, ""),) if gap else ()
+    if gap:
+        between: Line = ((gap, ""),)
+    else:
+        between = ()
     rows = tuple((*a, *between, *b) for a, b in zip(left.rows, right.rows, strict=True))
-    width, start = left.width, left.width + len(gap)
+    width = left.width
+    start = left.width + len(gap)
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
         if x < width:
             return left.spots(x, y)
-        return right.spots(x - start, y) if x >= start else None
+        if x >= start:
+            return right.spots(x - start, y)
+        return None
 
     return Pane(rows, spot_at, None if right.width is None else start + right.width)
 
@@ -288,7 +332,9 @@ BAR = 28
 
 @dataclass(frozen=True)
 class RankingRow:
-    """One head of a ranking. share: of the bar, 0 to 1. value_text: its number as written. more: a remark behind."""
+    """One head of a ranking. share: of the bar, 0 to 1. value_text: its number as written. more: a
+    remark behind.
+    """
 
     layer: int
     head: int
@@ -298,8 +344,12 @@ class RankingRow:
 
 
 def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
-    """Heads below each other by a number, with its bar: the rows in this room, those around the chosen one."""
-    view, room, chosen_row = scene.view, max(scene.height, 1), min(scene.state.row, len(rows) - 1)
+    """Heads below each other by a number, with its bar: the rows in this room, those around the
+    chosen one.
+    """
+    view = scene.view
+    room = max(scene.height, 1)
+    chosen_row = min(scene.state.row, len(rows) - 1)
     top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
     visible_rows = rows[top : top + room]
     name = max((len(f"L{row.layer} H{row.head}") for row in visible_rows), default=0)
@@ -308,15 +358,22 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     length = max(min(scene.width - name - number - more - 6, BAR), 0)
     lines: list[Line] = []
     for index, row in enumerate(visible_rows, top):
-        text = f" {f'L{row.layer} H{row.head}'.ljust(name)}  {pad(row.value_text, number, 'right')} "
-        bar_text = bar(row.share, length, ascii=view.ascii) if length > 3 else ""
+        text = (
+            f" {f'L{row.layer} H{row.head}'.ljust(name)}  {pad(row.value_text, number, 'right')} "
+        )
+        if length > 3:
+            bar_text = bar(row.share, length, ascii=view.ascii)
+        else:
+            bar_text = ""
         text_style, more_style = (cursor_style(view), "") if index == chosen_row else ("", FAINT)
         bars = bar_pieces(bar_text, bar_style(view))
         lines.append(((text, text_style), (" ", ""), *bars, (f" {row.more}", more_style)))
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
-        return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None
+        if y >= 0 and y + top < len(rows):
+            return RowSpot(y + top)
+        return None
 
     return scene.fit(Pane(tuple(lines), spot_at))
 
@@ -326,8 +383,8 @@ class HeadEffects:
     """What removing heads changed. place, query, key: the (layer, head), the word and
     the link asked about.
 
-    head: that head taken away; cut_document: the link cut in it; every: each head taken away, None where that was
-    not asked.
+    head: that head taken away; cut_document: the link cut in it; every: each head taken away, None
+    where that was not asked.
     """
 
     place: Pair
@@ -347,7 +404,11 @@ def effect_by_head(head_effects: HeadEffects | None) -> dict[Pair, float | None]
     """The effect of every head, by which the grid is coloured; None where not all were taken away."""
     if head_effects is None or head_effects.every is None:
         return None
-    return {(row.layer, row.head): cosine_of(row) for row in head_effects.every.effects if row.attention == "self"}
+    return {
+        (row.layer, row.head): cosine_of(row)
+        for row in head_effects.every.effects
+        if row.attention == "self"
+    }
 
 
 def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
@@ -370,18 +431,28 @@ def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
 
 def _random_turn(row: EffectRow) -> str:
     """How far a random change of the same size turns the word, as written; "" for rows without one."""
-    cosine = None if row.random is None else getattr(row.random.vector, "cosine", None)
-    return "" if cosine is None else effect_text(cosine)
+    if row.random is None:
+        cosine = None
+    else:
+        cosine = getattr(row.random.vector, "cosine", None)
+    if cosine is None:
+        return ""
+    return effect_text(cosine)
 
 
 def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
-    """What taking heads away changed, in words; then all heads, if they were asked for. None: it is not known yet."""
+    """What taking heads away changed, in words; then all heads, if they were asked for. None: it is
+    not known yet.
+    """
     view = scene.view
     if head_effects is None:
         return scene.fit(Pane(remark("Taking the head away …", view).rows))
     state = replace(scene.state, query=head_effects.query, key=head_effects.key)
     texts: Iterable[str] = _effect_sentences(replace(scene, state=state), head_effects)
-    texts = texts if head_effects.every is None else [join_sentences(texts, view)]
+    if head_effects.every is None:
+        texts = texts
+    else:
+        texts = [join_sentences(texts, view)]
     text_rows = stack(*(remark(text, view, style="") for text in texts)).rows
     ranking_rows = effect_rows(head_effects)
     if not ranking_rows:
@@ -393,7 +464,8 @@ def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
 
 def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
     """What was taken away, what that changed in the word's last vector, and what may be asked next."""
-    view, link = scene.view, link_name(scene.state, scene.loaded_run, scene.view)
+    view = scene.view
+    link = link_name(scene.state, scene.loaded_run, scene.view)
     word = link.partition(" -> " if view.ascii else " → ")[0]
     if head_effects.every is not None:
         yield say(view, "How far the last vector of {word} turns without each head:", word=word)
@@ -403,10 +475,17 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
         turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")
         yield say(view, turn, head=head, word=word, size=effect_text(cosine_of(row)))
         if _random_turn(row):
-            yield say(view, "A random change of the same size turns it by {size}.", size=_random_turn(row))
+            yield say(
+                view, "A random change of the same size turns it by {size}.", size=_random_turn(row)
+            )
     if head_effects.cut_document is not None and head_effects.cut_document.effects:
         cut_size = effect_text(cosine_of(head_effects.cut_document.effects[0]))
-        yield say(view, "With the link {link} alone cut in this head it turns by {size}.", link=link, size=cut_size)
+        yield say(
+            view,
+            "With the link {link} alone cut in this head it turns by {size}.",
+            link=link,
+            size=cut_size,
+        )
     if head_effects.every is not None:
         yield say(view, "Behind the first rows: a random change of the same size.")
         yield say(view, "Heads are taken away one at a time: these numbers do not add up.")
@@ -418,13 +497,23 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
 
 
 def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
-    """The positions of the words in "it → animal", "it animal" or "#7 #2". Raises UsageError for another number of
-    words, InputError for a word that there is not."""
+    """The positions of the words in "it → animal", "it animal" or "#7 #2". Raises UsageError for
+    another number of words, InputError for a word that there is not."""
     parts = [part.strip() for part in re.split(r"→|->", text)]
-    parts = parts if len(parts) == 2 else text.split()
+    if len(parts) == 2:
+        parts = parts
+    else:
+        parts = text.split()
     if len(parts) != 2 or not all(parts):
-        raise UsageError("{text} does not name two words", expected="FROM → TO, such as it → animal", text=repr(text))
-    return find_token(loaded_run.queries, parts[0]).index, find_token(loaded_run.keys, parts[1]).index
+        raise UsageError(
+            "{text} does not name two words",
+            expected="FROM → TO, such as it → animal",
+            text=repr(text),
+        )
+    return (
+        find_token(loaded_run.queries, parts[0]).index,
+        find_token(loaded_run.keys, parts[1]).index,
+    )
 
 
 def search_rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
@@ -451,21 +540,28 @@ def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
 # Why: the derivation of the chosen weight, one step at a time, each column with its sum.
 
 STEPS = (*STEP_OF_PART, "matrices")
-"""The parts of a derivation that are gone through, one at a time: five numbered steps, and all of them as matrices."""
+"""The parts of a derivation that are gone through, one at a time: five numbered steps, and all of
+them as matrices.
+"""
 
 
 def part_title(state: State, view: View) -> str:
     """The number and the name of the derivation's step in sight; of the matrices, the name alone."""
     step = STEP_OF_PART.get(STEPS[min(state.step, len(STEPS) - 1)])
-    return say(view, "as matrices") if step is None else step_title(step, view)
+    if step is None:
+        return say(view, "as matrices")
+    return step_title(step, view)
 
 
 def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) -> Pane:
-    """A step of the derivation, from the line on that is its first; below it the chosen weight in one line.
+    """A step of the derivation, from the line on that is its first; below it the chosen weight in
+    one line.
 
-    derivation: None where it is not known yet. with_words: whether it says in words what the step does.
+    derivation: None where it is not known yet. with_words: whether it says in words what the step
+    does.
     """
-    state, view = scene.state, replace(scene.view, top=min(10, max(scene.height - 8, 3)))
+    state = scene.state
+    view = replace(scene.view, top=min(10, max(scene.height - 8, 3)))
     if derivation is None:
         return scene.fit(Pane(remark("deriving …", view).rows))
     step = STEPS[min(state.step, len(STEPS) - 1)]
@@ -473,7 +569,9 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     room = max(scene.height - len(formula.rows) - 1, 1)
     if with_words:
         steps = Derivation(derivation, view)
-        words = remark(say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), view, style="")
+        words = remark(
+            say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), view, style=""
+        )
         block = stack(words, line(""), getattr(steps, step)())
     else:
         block = _step_in_room(derivation, step, view, room)
@@ -489,7 +587,9 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
 
 
 def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) -> Lines:
-    """A step of a derivation with as many keys as leave its last line in sight; the others are told in one line."""
+    """A step of a derivation with as many keys as leave its last line in sight; the others are told
+    in one line.
+    """
     keys = len(derivation.tokens) + derivation.extra_keys
     block: Lines = getattr(Derivation(derivation, view, keys), step)()
     while step != "matrices" and len(block.rows) > room and keys > 1:
@@ -500,12 +600,20 @@ def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) 
 
 def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
     """The chosen weight from its score: exp(score − max) / sum."""
-    scores, softmax = derivation.step(Scores), derivation.step(SoftmaxRow)
-    score = scores.scores[key] if key < len(scores.scores) else None
+    scores = derivation.step(Scores)
+    softmax = derivation.step(SoftmaxRow)
+    if key < len(scores.scores):
+        score = scores.scores[key]
+    else:
+        score = None
     if score is None or softmax.highest is None:
         return remark("The mask hides this key: its weight is 0.", view, style=accent(view))
     weight = float(np.asarray(softmax.weights)[key])
-    formula = f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace("− -", "+ ")
+    formula = (
+        f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace(
+            "− -", "+ "
+        )
+    )
     return remark(spell(formula, ascii=view.ascii), view, style=accent(view) or "bold")
 
 
@@ -513,12 +621,10 @@ def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
 
 
 def parts(scene: Scene, document: WhyDocument | None) -> Pane:
-    """What the score of the chosen link is the sum of: the answer in words, then the parts of both sides by size. None:
-    it is not known yet."""
-    view, height = (
-        replace(scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False),
-        scene.height,
-    )
+    """What the score of the chosen link is the sum of: the answer in words, then the parts of both
+    sides by size. None: it is not known yet."""
+    view = replace(scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False)
+    height = scene.height
     if document is None:
         return scene.fit(Pane(remark("taking the score apart …", view).rows))
     words = remark(join_sentences(why_sentences(document, view), view), view, style="")

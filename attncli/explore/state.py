@@ -9,8 +9,8 @@ from typing import Literal
 from attncli.language import message
 
 SightName = Literal["matrix", "links", "why", "search", "difference", "effects", "parts"]
-"""What fills the right side: one head's weights, its links, a weight's derivation, heads by a link, two heads, what
-taking heads away changes, the parts that a score is made of."""
+"""What fills the right side: one head's weights, its links, a weight's derivation, heads by a link,
+two heads, what taking heads away changes, the parts that a score is made of."""
 ColourScale = Literal["linear", "log", "row", "rest"]
 SCALES: tuple[ColourScale, ...] = ("linear", "row", "log", "rest")
 """How weights become colours; "rest" leaves the first key out."""
@@ -20,13 +20,15 @@ Focus = Literal["heads", "words"]
 
 @dataclass(frozen=True)
 class State:
-    """What the explorer shows. layer, head: the chosen head; query, key: the positions of the chosen words, whose
-    weight is the chosen one. sight: which pane is shown; focus: whether arrows move the head or the words.
+    """What the explorer shows. layer, head: the chosen head; query, key: the positions of the
+    chosen words, whose
+    weight is the chosen one. sight: which pane is shown; focus: whether arrows move the head or the
+    words.
 
-    is_turned: whether the sentence tells who looks at the chosen word. measure: what colours the heads: "word" for the
-    strongest link of the chosen word, or the name of a metric. subtracted_head: the one that is subtracted. near:
-    whether a long text is shown word by word. step: of the derivation. row: of a list; top: the first line shown of a
-    long part.
+    is_turned: whether the sentence tells who looks at the chosen word. measure: what colours the
+    heads: "word" for the strongest link of the chosen word, or the name of a metric.
+    subtracted_head: the one that is subtracted. near: whether a long text is shown word by word.
+    step: of the derivation. row: of a list; top: the first line shown of a long part.
     """
 
     layer: int = 0
@@ -55,13 +57,19 @@ class State:
         return self.subtracted_head if self.sight == "difference" else None
 
     def sees(self, sight: SightName) -> State:
-        """The state with another pane (sight) shown for the same head and words, scrolled to its beginning."""
-        return self if sight == self.sight else replace(self, sight=sight, row=0, top=0, step=0)
+        """The state with another pane (sight) shown for the same head and words, scrolled to its
+        beginning.
+        """
+        if sight == self.sight:
+            return self
+        return replace(self, sight=sight, row=0, top=0, step=0)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What there is to look at. heads: by layer, the numbers of its heads. queries, keys: how many words."""
+    """What there is to look at. heads: by layer, the numbers of its heads. queries, keys: how many
+    words.
+    """
 
     heads: dict[int, Sequence[int]]
     queries: int
@@ -93,7 +101,9 @@ def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
 
 
 def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
-    """The state moved by `layers` layers and `heads` heads among those there are, stopping at the ends."""
+    """The state moved by `layers` layers and `heads` heads among those there are, stopping at the
+    ends.
+    """
     if not extent.heads:
         return state
     state = at_head(state, extent, state.layer, state.head)
@@ -101,7 +111,12 @@ def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
     layer = rows[min(max(rows.index(state.layer) + layers, 0), len(rows) - 1)]
     columns = list(extent.heads[layer])
     head = min(columns, key=lambda number: (abs(number - state.head), number))
-    return replace(state, layer=layer, head=columns[min(max(columns.index(head) + heads, 0), len(columns) - 1)], top=0)
+    return replace(
+        state,
+        layer=layer,
+        head=columns[min(max(columns.index(head) + heads, 0), len(columns) - 1)],
+        top=0,
+    )
 
 
 def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
@@ -131,8 +146,11 @@ def next_scale(state: State) -> State:
 
 @dataclass(frozen=True)
 class Key:
-    """names: as Textual calls it, the first one shown. does: the name of the action. symbol: how it is written.
-    words: what it does, as help says it; "" of the arrows. foot: the same in the footer; "" where it is not there."""
+    """names: as Textual calls it, the first one shown. does: the name of the action. symbol: how it
+    is written.
+    words: what it does, as help says it; "" of the arrows. foot: the same in the footer; "" where
+    it is not there.
+    """
 
     names: tuple[str, ...]
     does: str
@@ -150,7 +168,13 @@ KEYS = (
     Key(("pagedown",), "pagedown", "PgDn"),
     Key(("home",), "home", "Home"),
     Key(("end",), "end", "End"),
-    Key(("tab", "shift+tab"), "focus", "Tab", message("arrows: heads or words"), message("heads/words")),
+    Key(
+        ("tab", "shift+tab"),
+        "focus",
+        "Tab",
+        message("arrows: heads or words"),
+        message("heads/words"),
+    ),
     Key(("enter",), "enter", "Enter", message("why this weight; on"), message("why")),
     Key(("left_square_bracket",), "layer_before", "[", message("layer before")),
     Key(("right_square_bracket",), "layer_after", "]", message("layer after")),

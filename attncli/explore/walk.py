@@ -1,4 +1,6 @@
-"""The walk: what is explored, what takes time in a thread of its own, and the tour. Knows no terminal."""
+"""The walk: what is explored, what takes time in a thread of its own, and the tour. Knows no
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +25,39 @@ from attncli.language import Message, listing, message, say, say_each, translate
 from attncli.measure.head_record import HeadRecord
 from attncli.models.model import Model
 
-# Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
-# stopped.
+# Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and
+# each can be stopped.
 
 Post = Callable[[Callable[[], None]], None]
 """Has a function called in the thread of the screen."""
 WalkJob: TypeAlias = "Callable[[Work], Callable[[], None]]"
-"""What a piece of work does in a thread of its own; it returns what the thread of the screen does at its end."""
+"""What a piece of work does in a thread of its own; it returns what the thread of the screen does
+at its end.
+"""
 
 
 class WorkCancelled(BaseException):
-    """The work is no longer wanted; no Exception, so that nothing on the way takes it for a failure."""
+    """The work is no longer wanted; no Exception, so that nothing on the way takes it for a
+    failure.
+    """
 
 
 class Work:
-    """One piece of work. job: is handed it, and tells it the share done by `report`, which raises `WorkCancelled` where
+    """One piece of work. job: is handed it, and tells it the share done by `report`, which raises
+    `WorkCancelled` where
     it is to stop. on_error: is given what went wrong."""
 
-    def __init__(self, post: Post, job: WalkJob, *, name: str, on_error: Callable[[Exception], None]) -> None:
-        self.name, self.share = name, 0.0
-        self._post, self._job, self._on_error = post, job, on_error
+    def __init__(
+        self, post: Post, job: WalkJob, *, name: str, on_error: Callable[[Exception], None]
+    ) -> None:
+        self.name = name
+        self.share = 0.0
+        self._post = post
+        self._job = job
+        self._on_error = on_error
         self._stop = Event()
-        # a daemon: who leaves does not wait for what cannot be interrupted, such as the reading of a large file
+        # a daemon: who leaves does not wait for what cannot be interrupted, such as the reading of
+        # a large file
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> Work:
@@ -53,7 +66,9 @@ class Work:
         return self
 
     def cancel(self) -> None:
-        """Ask the job to stop: its next `report` raises WorkCancelled, and nothing that it posted is done any more."""
+        """Ask the job to stop: its next `report` raises WorkCancelled, and nothing that it posted
+        is done any more.
+        """
         self._stop.set()
 
     @property
@@ -62,7 +77,9 @@ class Work:
         return self._stop.is_set()
 
     def report(self, share: float) -> None:
-        """Note the share of this work that is done, 0 to 1. Raises WorkCancelled where it is to stop."""
+        """Note the share of this work that is done, 0 to 1. Raises WorkCancelled where it is to
+        stop.
+        """
         if self.is_cancelled:
             raise WorkCancelled
         self.share = share
@@ -127,15 +144,17 @@ class WalkStage(Protocol):
         """Draw soon, once for all that comes until then."""
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
-        """End the walk. number: of the signal that asked for it; failure: what ended it, if something went wrong."""
+        """End the walk. number: of the signal that asked for it; failure: what ended it, if
+        something went wrong.
+        """
 
 
 class Walk:
     """One walk through a source: what is looked at, what is known of it, and what is computed.
 
-    models: the names that may be switched to; load: the model of a name. start: where it begins, None for where there
-    is something to see; about: the word it is about, then. is_placed: that it is where somebody wants it; what comes in
-    later moves it nowhere.
+    models: the names that may be switched to; load: the model of a name. start: where it begins,
+    None for where there is something to see; about: the word it is about, then. is_placed: that it
+    is where somebody wants it; what comes in later moves it nowhere.
     """
 
     def __init__(
@@ -149,7 +168,9 @@ class Walk:
         models: Callable[[], list[str]] = list,
         load: Callable[[str], Model] | None = None,
     ) -> None:
-        self.source, self.view, self.stage = source, view, stage
+        self.source = source
+        self.view = view
+        self.stage = stage
         self.state = start or State(query=about or 0)
         self.loaded_run: LoadedRun | None = None
         self.work: Work | None = None
@@ -161,11 +182,17 @@ class Walk:
         self.explanations: dict[tuple[int, int, int, int], WhyDocument] = {}
         self.tour: int | None = None
         self.has_merged_words = False  # before the tour, which is about tokens
-        self.is_placed, self._about = start is not None, about
-        self.models, self.load = models, load
-        self.refused_name: str | None = None  # the name of a file that was refused: asked for again, it is written over
+        self.is_placed = start is not None
+        self._about = about
+        self.models = models
+        self.load = load
+        self.refused_name: str | None = (
+            None  # the name of a file that was refused: asked for again, it is written over
+        )
 
-    def run(self, source: Source, *, first: bool = False, then: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self, source: Source, *, first: bool = False, then: Callable[[], None] = lambda: None
+    ) -> None:
         """Run a source; its heads appear as they come. first: whether a failure ends the program."""
 
         def read_heads(work: Work) -> Callable[[], None]:
@@ -185,14 +212,18 @@ class Walk:
         self.begin("run", read_heads, first=first)
 
     def begin(self, name: str, job: WalkJob, *, first: bool = False) -> None:
-        """Start a job in the background, after cancelling the one in progress; its name is shown in the header.
+        """Start a job in the background, after cancelling the one in progress; its name is shown in
+        the header.
 
-        name: a key of `WORK`. first: whether nothing was shown yet, so that any error ends the program.
+        name: a key of `WORK`. first: whether nothing was shown yet, so that any error ends the
+        program.
         """
         self.stop()
 
         def on_error(error: Exception) -> None:
-            """Tell the user's errors on the screen; any other, or one of the first run, ends the program."""
+            """Tell the user's errors on the screen; any other, or one of the first run, ends the
+            program.
+            """
             self.work = None
             if first or not isinstance(error, AttnError):
                 self.stage.leave(failure=error)
@@ -202,8 +233,8 @@ class Walk:
         self.work = self.stage.begin(say(self.view, WORK[name]), job, on_error)
 
     def when_done(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Wraps `act` as the function that a job returns: it marks the work as over, calls `act`, and draws the
-        screen."""
+        """Wraps `act` as the function that a job returns: it marks the work as over, calls `act`,
+        and draws the screen."""
 
         def finish() -> None:
             """End the work, take in what it gave, and draw."""
@@ -223,8 +254,11 @@ class Walk:
 
     def _enter(self, source: Source, loaded_run: LoadedRun) -> None:
         """Show a run that has begun, of which no head is known yet."""
-        self.source, self.loaded_run = source, loaded_run
-        self.effects, self.derivations, self.explanations = None, {}, {}
+        self.source = source
+        self.loaded_run = loaded_run
+        self.effects = None
+        self.derivations = {}
+        self.explanations = {}
         self.state = at_pair(self.state, loaded_run.extent, self.state.query, self.state.key)
         if self.state.sight in ("why", "effects", "parts"):
             self.state = self.state.sees("matrix")
@@ -238,8 +272,11 @@ class Walk:
             self.stage.draw_soon()
 
     def _finish(self, loaded_run: LoadedRun, then: Callable[[], None]) -> None:
-        """All heads of a run are known: go to a place that has something to see, unless one was chosen."""
-        loaded_run.share, self.work = 1.0, None
+        """All heads of a run are known: go to a place that has something to see, unless one was
+        chosen.
+        """
+        loaded_run.share = 1.0
+        self.work = None
         if not self.is_placed:
             self.is_placed = True
             self.state = strongest_place(self.state, loaded_run, self._about)
@@ -254,26 +291,36 @@ class Walk:
         self.stage.draw()
 
     def follow(self) -> None:
-        """After a move: choose the head of the chosen row in a list, and start computing the derivation or the score's
-        parts if they are shown and not known."""
+        """After a move: choose the head of the chosen row in a list, and start computing the
+        derivation or the score's parts if they are shown and not known."""
         assert self.loaded_run is not None
         state = self.state
         if state.sight in ("search", "effects") and state.focus == "words":
-            rows = search_rows(state, self.loaded_run) if state.sight == "search" else effect_rows(self.effects)
+            if state.sight == "search":
+                rows = search_rows(state, self.loaded_run)
+            else:
+                rows = effect_rows(self.effects)
             if rows:
                 row = min(state.row, len(rows) - 1)
                 self.state = replace(state, row=row, layer=rows[row].layer, head=rows[row].head)
-        source, query = self.source, (state.layer, state.head, state.query)
+        source = self.source
+        query = (state.layer, state.head, state.query)
         link = (*query, state.key)
         if state.sight == "why":
             self.state = replace(self.state, step=min(state.step, len(STEPS) - 1))
-            self._compute_once("why", self.derivations, query, lambda work: source.derivation(*query))
+            self._compute_once(
+                "why", self.derivations, query, lambda work: source.derivation(*query)
+            )
         if state.sight == "parts":
-            self._compute_once("parts", self.explanations, link, lambda work: source.parts(*link, work.report))
+            self._compute_once(
+                "parts", self.explanations, link, lambda work: source.parts(*link, work.report)
+            )
 
-    def _compute_once(self, name: str, known: dict[K, V], place: K, compute: Callable[[Work], V]) -> None:
-        """Compute a value in the background and store it in `known[place]`, unless it is there. name: a key of
-        `WORK`."""
+    def _compute_once(
+        self, name: str, known: dict[K, V], place: K, compute: Callable[[Work], V]
+    ) -> None:
+        """Compute a value in the background and store it in `known[place]`, unless it is there.
+        name: a key of `WORK`."""
         if place in known:
             return
 
@@ -287,20 +334,26 @@ class Walk:
     def go_to_head(self, layer: int, head: int) -> None:
         """Show this head."""
         if self.loaded_run is not None:
-            self.state = replace(at_head(self.state, self.loaded_run.extent, layer, head), focus="heads")
+            self.state = replace(
+                at_head(self.state, self.loaded_run.extent, layer, head), focus="heads"
+            )
             self.follow()
 
     def go_to_pair(self, query: int, key: int) -> None:
         """Show the weight between these two words."""
         if self.loaded_run is not None:
-            self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), focus="words")
+            self.state = replace(
+                at_pair(self.state, self.loaded_run.extent, query, key), focus="words"
+            )
             self.follow()
 
     def go_to_word(self, index: int, *, is_turned: bool) -> None:
         """Look at what this word looks at, or, turned, at who looks at it."""
         if self.loaded_run is not None:
             query, key = (self.state.query, index) if is_turned else (index, self.state.key)
-            self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), is_turned=is_turned)
+            self.state = replace(
+                at_pair(self.state, self.loaded_run.extent, query, key), is_turned=is_turned
+            )
             self.follow()
 
     @property
@@ -317,10 +370,13 @@ class Walk:
     @property
     def explanation(self) -> WhyDocument | None:
         """The parts of the chosen link's score, if they are there."""
-        return self.explanations.get((self.state.layer, self.state.head, self.state.query, self.state.key))
+        return self.explanations.get(
+            (self.state.layer, self.state.head, self.state.query, self.state.key)
+        )
 
 
-# The tour: stops on the way from a sentence to one weight and what it changes, each with a place and some words.
+# The tour: stops on the way from a sentence to one weight and what it changes, each with a place
+# and some words.
 
 FROM, TO = "it", "animal"
 """The link of the sample sentence that the tour is about."""
@@ -328,8 +384,11 @@ FROM, TO = "it", "animal"
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop of the tour. words: what it says; none at the first, whose words tell what is in view. step: of the
-    derivation. tour_step: what it is of the steps that have numbers, beside those of the derivation."""
+    """One stop of the tour. words: what it says; none at the first, whose words tell what is in
+    view. step: of the
+    derivation. tour_step: what it is of the steps that have numbers, beside those of the
+    derivation.
+    """
 
     words: tuple[Message, ...]
     sight: SightName
@@ -338,10 +397,12 @@ class Stop:
     tour_step: TourStep | None = None
 
 
-AS_MATRICES = message("The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls.")
+AS_MATRICES = message(
+    "The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls."
+)
 FAREWELL = message(
-    "That is all there is to one weight. i takes a sentence of yours, / searches a link, d subtracts two heads, ? "
-    "tells every key."
+    "That is all there is to one weight. i takes a sentence of yours, / searches a link, d"
+    " subtracts two heads, ? tells every key."
 )
 STOPS = (
     Stop((), "matrix", "heads"),
@@ -349,22 +410,41 @@ STOPS = (
     Stop((STEP["scale"].words,), "why", "words", 1),
     Stop((STEP["mask"].words,), "why", "words", 2),
     Stop((STEP["softmax"].words,), "why", "words", 3),
-    Stop((STEP["output"].words, message("Look at one column: its terms add up to o.")), "why", "words", 4),
+    Stop(
+        (STEP["output"].words, message("Look at one column: its terms add up to o.")),
+        "why",
+        "words",
+        4,
+    ),
     Stop((AS_MATRICES,), "why", "words", 5),
-    Stop((STEP["heads"].words, message("Up and down walks through them.")), "search", "words", tour_step=STEP["heads"]),
-    Stop((STEP["effect"].words, message("e compares all heads.")), "effects", "words", tour_step=STEP["effect"]),
+    Stop(
+        (STEP["heads"].words, message("Up and down walks through them.")),
+        "search",
+        "words",
+        tour_step=STEP["heads"],
+    ),
+    Stop(
+        (STEP["effect"].words, message("e compares all heads.")),
+        "effects",
+        "words",
+        tour_step=STEP["effect"],
+    ),
     Stop((FAREWELL,), "matrix", "heads"),
 )
 """The steps of attention, with what goes before and what follows."""
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
-    """The state that the tour begins with: at the sample's own link, in the head with most of it; of another text where
-    it is."""
-    texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
+    """The state that the tour begins with: at the sample's own link, in the head with most of it;
+    of another text where it is."""
+    texts = [
+        [token.text.strip().lower() for token in side]
+        for side in (loaded_run.queries, loaded_run.keys)
+    ]
     if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
         return replace(state, is_turned=False)
-    query, key = texts[0].index(FROM), texts[1].index(TO)
+    query = texts[0].index(FROM)
+    key = texts[1].index(TO)
     matches = loaded_run.search(query, key)
     layer, head = matches[0][1] if matches else (state.layer, state.head)
     return replace(state, query=query, key=key, layer=layer, head=head, is_turned=False)
@@ -372,26 +452,34 @@ def begin_tour(state: State, loaded_run: LoadedRun) -> State:
 
 def error_text(error: AttnError, view: View) -> str:
     """What an error says, and what was expected, in one line."""
-    return translate(listing([error.what, error.expected], "; ") if error.expected else error.what, view.lang)
+    return translate(
+        listing([error.what, error.expected], "; ") if error.expected else error.what, view.lang
+    )
 
 
 def at_stop(state: State, number: int) -> State:
     """The state at the tour's stop of this number."""
     stop = STOPS[number]
-    return replace(state.sees(stop.sight), focus=stop.focus, step=stop.step, top=0, row=0, subtracted_head=None)
+    return replace(
+        state.sees(stop.sight), focus=stop.focus, step=stop.step, top=0, row=0, subtracted_head=None
+    )
 
 
 def stop_in_sight(state: State, number: int) -> int | None:
-    """The number of the stop that tells of what is looked at now, this one or the nearest to it; None where the tour
-    has no words for it."""
-    same = [place for place, stop in enumerate(STOPS) if (stop.sight, stop.step) == (state.sight, state.step)]
+    """The number of the stop that tells of what is looked at now, this one or the nearest to it;
+    None where the tour has no words for it."""
+    same = [
+        place
+        for place, stop in enumerate(STOPS)
+        if (stop.sight, stop.step) == (state.sight, state.step)
+    ]
     return min(same, key=lambda place: abs(place - number), default=None)
 
 
 SENTENCE = (
     message(
-        "Below is the sentence; the word in brackets looks at the others, and the tint says how much. On the left "
-        "every head has a colour: {colour}."
+        "Below is the sentence; the word in brackets looks at the others, and the tint says how"
+        " much. On the left every head has a colour: {colour}."
     ),
     message("how strong its strongest link from that word is"),
 )
@@ -399,8 +487,8 @@ SENTENCE = (
 
 TURNED_SENTENCE = (
     message(
-        "Below is the sentence; the others look at the word in brackets, and the tint says how much. On the left every "
-        "head has a colour: {colour}."
+        "Below is the sentence; the others look at the word in brackets, and the tint says how"
+        " much. On the left every head has a colour: {colour}."
     ),
     message("how strong its strongest link to that word is"),
 )
@@ -408,17 +496,23 @@ TURNED_SENTENCE = (
 
 
 def caption(state: State, number: int, view: View) -> str:
-    """The words of the tour's stop of this number; a step of the derivation has the number that its title has. The
-    colours of the heads and the tint of the sentence are told as they are now."""
-    stop, title = STOPS[number], ""
+    """The words of the tour's stop of this number; a step of the derivation has the number that its
+    title has. The colours of the heads and the tint of the sentence are told as they are now."""
+    stop = STOPS[number]
+    title = ""
     if stop.words:
         text = " ".join(say_each(view, *stop.words))
     else:
         template, colour = TURNED_SENTENCE if state.is_turned else SENTENCE
-        colour = colour if state.measure == "word" else MEASURE_NAMES[state.measure]
+        if state.measure == "word":
+            colour = colour
+        else:
+            colour = MEASURE_NAMES[state.measure]
         text = say(view, template, colour=say(view, colour))
     if stop.sight == "why":
         title = part_title(state, view)
     elif stop.tour_step is not None:
         title = step_title(stop.tour_step, view)
-    return f"{title} · {text}" if title else text
+    if title:
+        return f"{title} · {text}"
+    return text

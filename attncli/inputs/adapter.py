@@ -1,10 +1,12 @@
-"""Adapters: low-rank changes of a checkpoint's matrices, in PEFT's folders, merged with them as they are read.
+"""Adapters: low-rank changes of a checkpoint's matrices, in PEFT's folders, merged with them as
+they are read.
 
-A matrix W becomes W + s·B·A with s = α/r (LoRA) or α/√r (rank-stabilised); with magnitudes m (DoRA) its rows, scaled to
-the length m: m·(W + s·B·A)/‖W + s·B·A‖. Everything is computed in float64 and rounded once.
+A matrix W becomes W + s·B·A with s = α/r (LoRA) or α/√r (rank-stabilised); with magnitudes m (DoRA)
+its rows, scaled to the length m: m·(W + s·B·A)/‖W + s·B·A‖. Everything is computed in float64 and
+rounded once.
 
-Source: Hu et al., LoRA, 2021; Kalajdzievski, 2023 (rank stabilisation); Liu et al., DoRA, 2024; the files are those of
-PEFT's `save_pretrained`.
+Source: Hu et al., LoRA, 2021; Kalajdzievski, 2023 (rank stabilisation); Liu et al., DoRA, 2024; the
+files are those of PEFT's `save_pretrained`.
 """
 
 from __future__ import annotations
@@ -29,11 +31,46 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 PLAIN = frozenset(
     (
-        *("alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "corda_config", "eva_config"),
-        *("exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern"),
-        *("layers_to_transform", "loftq_config", "lora_alpha", "lora_bias", "lora_dropout", "megatron_config"),
-        *("megatron_core", "modules_to_save", "peft_type", "peft_version", "r", "rank_pattern", "revision"),
-        *("runtime_config", "target_modules", "task_type", "trainable_token_indices", "use_dora", "use_rslora"),
+        *(
+            "alpha_pattern",
+            "auto_mapping",
+            "base_model_name_or_path",
+            "bias",
+            "corda_config",
+            "eva_config",
+        ),
+        *(
+            "exclude_modules",
+            "fan_in_fan_out",
+            "inference_mode",
+            "init_lora_weights",
+            "layers_pattern",
+        ),
+        *(
+            "layers_to_transform",
+            "loftq_config",
+            "lora_alpha",
+            "lora_bias",
+            "lora_dropout",
+            "megatron_config",
+        ),
+        *(
+            "megatron_core",
+            "modules_to_save",
+            "peft_type",
+            "peft_version",
+            "r",
+            "rank_pattern",
+            "revision",
+        ),
+        *(
+            "runtime_config",
+            "target_modules",
+            "task_type",
+            "trainable_token_indices",
+            "use_dora",
+            "use_rslora",
+        ),
         *("ensure_weight_tying", "lora_ga_config", "qalora_group_size", "velora_config"),
     )
 )
@@ -63,22 +100,30 @@ class AdapterRequest(Struct, frozen=True):
     @property
     def label(self) -> str:
         """The adapter's folder as text, followed by `:WEIGHT` where the weight is not 1."""
-        return str(self.folder) if self.weight == 1 else f"{self.folder}:{self.weight:g}"
+        if self.weight == 1:
+            return str(self.folder)
+        return f"{self.folder}:{self.weight:g}"
 
 
 def parse_adapter(text: str) -> AdapterRequest:
-    """The folder and weight in `DIR` or `DIR:WEIGHT`; text that is itself the path of an adapter's folder is taken
-    whole as DIR. Raises UsageError."""
-    match = None if is_there(Path(text) / CONFIG) else SPECIFICATION.fullmatch(text)
-    weight = 1.0 if match is None else float(match[2])
+    """The folder and weight in `DIR` or `DIR:WEIGHT`; text that is itself the path of an adapter's
+    folder is taken whole as DIR. Raises UsageError."""
+    if is_there(Path(text) / CONFIG):
+        match = None
+    else:
+        match = SPECIFICATION.fullmatch(text)
+    if match is None:
+        weight = 1.0
+    else:
+        weight = float(match[2])
     if not text or not abs(weight) <= LARGEST_WEIGHT:
         raise refused_value("--adapter", text, "DIR or DIR:WEIGHT, such as lora:0.5")
     return AdapterRequest(Path(text if match is None else match[1]), weight)
 
 
 class _Change(Struct, frozen=True, eq=False):
-    """What one adapter changes in one module: its tensors by part (a name out of `PARTS`), the factor on B·A, and
-    whether its config says that the matrix is stored [in, out]."""
+    """What one adapter changes in one module: its tensors by part (a name out of `PARTS`), the
+    factor on B·A, and whether its config says that the matrix is stored [in, out]."""
 
     scale: float
     in_out: bool
@@ -86,15 +131,28 @@ class _Change(Struct, frozen=True, eq=False):
 
 
 class MergedRows:
-    """A recipe (it computes a tensor's rows when they are read): a matrix of the base plus the low-rank changes of its
+    """A recipe (it computes a tensor's rows when they are read): a matrix of the base plus the
+    low-rank changes of its
     adapters, one after the other. in_out: whether the matrix is stored [in, out], not [out, in]."""
 
-    def __init__(self, base: Checkpoint, name: str, changes: Sequence[_Change], *, in_out: bool) -> None:
-        self._base, self._name, self._changes, self._in_out = base, name, changes, in_out
-        own = base.recipes.get(name) if isinstance(base, DerivedCheckpoint) else None
+    def __init__(
+        self, base: Checkpoint, name: str, changes: Sequence[_Change], *, in_out: bool
+    ) -> None:
+        self._base = base
+        self._name = name
+        self._changes = changes
+        self._in_out = in_out
+        if isinstance(base, DerivedCheckpoint):
+            own = base.recipes.get(name)
+        else:
+            own = None
         by_row = own is None or own.unit == 1
         # a row's length is that of a column where the matrix is stored the other way round
-        self.unit = 1 if by_row and not (in_out and any("magnitude" in change.parts for change in changes)) else 0
+        self.unit = (
+            1
+            if by_row and not (in_out and any("magnitude" in change.parts for change in changes))
+            else 0
+        )
         self._count = base.info(name).shape[0]
 
     def rows(self, start: int, stop: int) -> Array:
@@ -113,7 +171,9 @@ class MergedRows:
         return matrix
 
     def _delta(self, change: _Change, start: int, stop: int) -> Array:
-        """The product s·B·A that a change adds to the rows start..stop-1 of the matrix, [row, column]."""
+        """The product s·B·A that a change adds to the rows start..stop-1 of the matrix, [row,
+        column].
+        """
         parts = change.parts
         if "table_a" in parts:  # [rank, vocabulary] and [width, rank]
             delta = parts["table_a"][:, start:stop].T @ parts["table_b"].T
@@ -125,12 +185,16 @@ class MergedRows:
 
 
 class ShiftedBias:
-    """A recipe (it computes a tensor when it is read): a bias of the base plus the bias terms of its adapters."""
+    """A recipe (it computes a tensor when it is read): a bias of the base plus the bias terms of
+    its adapters.
+    """
 
     unit = 0
 
     def __init__(self, base: Checkpoint, name: str, shifts: Sequence[Array]) -> None:
-        self._base, self._name, self._shifts = base, name, shifts
+        self._base = base
+        self._name = name
+        self._shifts = shifts
 
     def rows(self, start: int, stop: int) -> Array:
         """The bias with all shifts added; start and stop are not used, for it always comes whole."""
@@ -138,7 +202,9 @@ class ShiftedBias:
 
 
 class ReplacedTensor:
-    """A recipe (it gives a tensor when it is read): a tensor that an adapter stores whole, in place of the base's."""
+    """A recipe (it gives a tensor when it is read): a tensor that an adapter stores whole, in place
+    of the base's.
+    """
 
     unit = 0
 
@@ -151,13 +217,15 @@ class ReplacedTensor:
 
 
 class AdaptedCheckpoint(DerivedCheckpoint):
-    """A `Checkpoint` with adapters merged into it as its tensors are read. base: the checkpoint that they change;
-    tensors without a change are read from it.
+    """A `Checkpoint` with adapters merged into it as its tensors are read. base: the checkpoint
+    that they change; tensors without a change are read from it.
 
     adapters: each as it is told.
     """
 
-    def __init__(self, base: Checkpoint, recipes: Mapping[str, Recipe], adapters: Sequence[str]) -> None:
+    def __init__(
+        self, base: Checkpoint, recipes: Mapping[str, Recipe], adapters: Sequence[str]
+    ) -> None:
         super().__init__(base.folder, base.config, dict(base.names()), recipes)
         self.base, self.adapters, self.notes = base, tuple(adapters), base.notes
         self.format = base.format
@@ -168,17 +236,19 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         return self.base.quantization
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """A whole tensor with its adapters merged, or as the base has it; in its stored type, or as the float type
-        `dtype`."""
+        """A whole tensor with its adapters merged, or as the base has it; in its stored type, or as
+        the float type `dtype`."""
         if name in self.recipes:
             return super().read(name, dtype)
         self.bytes_read += self.info(name).bytes
         return self.base.read(name, dtype)
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
-        """The rows with these numbers on the first axis, in this order, with adapters merged; arguments as
-        `Checkpoint.read_rows`."""
-        return super().read_rows(name, rows, dtype) if name in self.recipes else self.base.read_rows(name, rows, dtype)
+        """The rows with these numbers on the first axis, in this order, with adapters merged;
+        arguments as `Checkpoint.read_rows`."""
+        if name in self.recipes:
+            return super().read_rows(name, rows, dtype)
+        return self.base.read_rows(name, rows, dtype)
 
     def product(
         self,
@@ -189,17 +259,21 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """x·Wᵀ + b, [row, out], with the stored matrix W and its adapters; None where it must be read with `read`
-        instead. Arguments as `Checkpoint.product`."""
-        return None if name in self.recipes else self.base.product(name, x, backend, bias, in_out=in_out)
+        """x·Wᵀ + b, [row, out], with the stored matrix W and its adapters; None where it must be
+        read with `read` instead. Arguments as `Checkpoint.product`."""
+        if name in self.recipes:
+            return None
+        return self.base.product(name, x, backend, bias, in_out=in_out)
 
     def ahead(self, names: Sequence[str]) -> None:
-        """Announce which tensors will be read next, in this order, so that a thread can read them before."""
+        """Announce which tensors will be read next, in this order, so that a thread can read them
+        before.
+        """
         self.base.ahead([name for name in names if name not in self.recipes])
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under new names and another config. names: the old name of each new
-        one; adapters stay merged."""
+        """A checkpoint of some of these tensors under new names and another config. names: the old
+        name of each new one; adapters stay merged."""
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
         return AdaptedCheckpoint(self.base.part(names, config), recipes, self.adapters)
 
@@ -211,13 +285,16 @@ class AdaptedCheckpoint(DerivedCheckpoint):
 def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> AdaptedCheckpoint:
     """A checkpoint with these adapters merged into it, one after the other.
 
-    Raises InputError for a folder that holds none, for tensors that fit no matrix of the base, and for shapes that
-    contradict it; UnsupportedError for adapters other than LoRA with its relatives, and for GGUF files.
+    Raises InputError for a folder that holds none, for tensors that fit no matrix of the base, and
+    for shapes that contradict it; UnsupportedError for adapters other than LoRA with its relatives,
+    and for GGUF files.
     """
     if base.format == "gguf":
         what = message("adapters change the tensors of a folder, and this is a GGUF file")
         expected = message("the folder of the model that the adapter was trained on")
-        raise UnsupportedError(what, where=str(next(iter(base.names().values())).file), expected=expected)
+        raise UnsupportedError(
+            what, where=str(next(iter(base.names().values())).file), expected=expected
+        )
     changes: dict[str, list[_Change]] = {}
     shifts: dict[str, list[Array]] = {}
     recipes: dict[str, Recipe] = {}
@@ -246,13 +323,17 @@ def _read_adapter(
     shifts: dict[str, list[Array]],
     recipes: dict[str, Recipe],
 ) -> None:
-    """Read one adapter and add what it changes to the three dictionaries, which go by the names of the base's tensors:
-    low-rank `changes`, `shifts` of biases, and `recipes` of tensors that it replaces whole."""
+    """Read one adapter and add what it changes to the three dictionaries, which go by the names of
+    the base's tensors: low-rank `changes`, `shifts` of biases, and `recipes` of tensors that it
+    replaces whole."""
     folder = request.folder
     if not folder.is_dir() or not is_there(guarded_path(folder.resolve(), CONFIG)):
         what = message("this folder holds no adapter")
         raise InputError(
-            what, where=str(folder), expected=f"{CONFIG} · {WEIGHTS}", hint=message("PEFT's save_pretrained writes one")
+            what,
+            where=str(folder),
+            expected=f"{CONFIG} · {WEIGHTS}",
+            hint=message("PEFT's save_pretrained writes one"),
         )
     real = folder.resolve()
     config = read_object(guarded_path(real, CONFIG), what="an adapter's config")
@@ -285,24 +366,36 @@ def _read_adapter(
         shift = parts.pop("shift", None)
         if "magnitude" in parts:
             parts["magnitude"] = parts["magnitude"].reshape(-1)
-        changes.setdefault(target, []).append(_Change(scale, bool(config.get("fan_in_fan_out")), parts))
+        changes.setdefault(target, []).append(
+            _Change(scale, bool(config.get("fan_in_fan_out")), parts)
+        )
         if shift is not None:
-            shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(shift * scale)
+            shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(
+                shift * scale
+            )
 
 
 def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
     """Raise for an adapter of a kind that cannot be merged here, judged by its adapter_config.json."""
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise UnsupportedError("this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80])
+        raise UnsupportedError(
+            "this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80]
+        )
     for key, value in config.items():
         if key not in PLAIN and value not in (None, False, [], {}):
             raise UnsupportedError(
-                _config_setting(key, value), where=where, expected="an adapter of B·A, its scale and its magnitudes"
+                _config_setting(key, value),
+                where=where,
+                expected="an adapter of B·A, its scale and its magnitudes",
             )
     if config.get("use_dora") and request.weight != 1:
-        what = message("an adapter with magnitudes has no share of {weight:g}", weight=request.weight)
-        raise UnsupportedError(what, where=str(request.folder), expected="the whole adapter, without a weight")
+        what = message(
+            "an adapter with magnitudes has no share of {weight:g}", weight=request.weight
+        )
+        raise UnsupportedError(
+            what, where=str(request.folder), expected="the whole adapter, without a weight"
+        )
 
 
 def _config_setting(key: str, value: object) -> Message:
@@ -311,24 +404,33 @@ def _config_setting(key: str, value: object) -> Message:
 
 
 def _change_scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
-    """The factor on B·A of a module without the request's own weight: α/r, or α/√r where the config is
-    rank-stabilised."""
+    """The factor on B·A of a module without the request's own weight: α/r, or α/√r where the config
+    is rank-stabilised."""
     alpha = config.get("lora_alpha")
     patterns = config.get("alpha_pattern") or {}
     for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
-        if not NAME.fullmatch(pattern):  # PEFT takes any expression, and one can be written that never ends
-            raise UnsupportedError(_config_setting("alpha_pattern", pattern), where=where, expected="names of modules")
+        if not NAME.fullmatch(
+            pattern
+        ):  # PEFT takes any expression, and one can be written that never ends
+            raise UnsupportedError(
+                _config_setting("alpha_pattern", pattern), where=where, expected="names of modules"
+            )
         if f".{module}".endswith("." + pattern.removeprefix("^").removesuffix("$")):
             alpha = value
             break
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < LARGEST_WEIGHT or rank < 1:
+    if (
+        isinstance(alpha, bool)
+        or not isinstance(alpha, int | float)
+        or not abs(alpha) < LARGEST_WEIGHT
+        or rank < 1
+    ):
         raise InputError(_config_setting("lora_alpha", alpha), where=where, expected="a number")
     return float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 def _module_and_part(name: str) -> tuple[str, str]:
-    """The name of the module that an adapter's tensor belongs to, and its part: a value of `PARTS`, or "whole" for a
-    tensor that replaces the base's."""
+    """The name of the module that an adapter's tensor belongs to, and its part: a value of `PARTS`,
+    or "whole" for a tensor that replaces the base's."""
     short = name.removeprefix(PREFIX)
     for end, part in PARTS.items():
         if short.endswith(end):
@@ -337,8 +439,8 @@ def _module_and_part(name: str) -> tuple[str, str]:
 
 
 def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
-    """The name of the base's tensor that a tensor name of the adapter stands for: leading words of it may be missing on
-    either side. Raises InputError where there is none."""
+    """The name of the base's tensor that a tensor name of the adapter stands for: leading words of
+    it may be missing on either side. Raises InputError where there is none."""
     names = base.names()
     words = name.split(".")
     for start in range(len(words) - 1):
@@ -353,18 +455,24 @@ def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
 
 
 def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
-    """Whether the low-rank matrices among these parts multiply to this shape: that of a matrix, [out, in], or of an
-    embedding table, [token, width]."""
+    """Whether the low-rank matrices among these parts multiply to this shape: that of a matrix,
+    [out, in], or of an embedding table, [token, width]."""
     if "table_a" in parts:
-        a, b = parts["table_a"], parts["table_b"]
-        return a.ndim == b.ndim == 2 and shape == (a.shape[1], b.shape[0]) and a.shape[0] == b.shape[1]
-    a, b = parts["a"], parts["b"]
+        a = parts["table_a"]
+        b = parts["table_b"]
+        return (
+            a.ndim == b.ndim == 2 and shape == (a.shape[1], b.shape[0]) and a.shape[0] == b.shape[1]
+        )
+    a = parts["a"]
+    b = parts["b"]
     whole = a.ndim == b.ndim == 2 and a.shape[0] == b.shape[1] and shape == (b.shape[0], a.shape[1])
     return whole and ("magnitude" not in parts or parts["magnitude"].shape == (shape[0],))
 
 
 def _misfit_error(base: Checkpoint, name: str, parts: Mapping[str, Array]) -> InputError:
-    """The error, returned and not raised, that these parts of an adapter do not fit the base's tensor of this name."""
+    """The error, returned and not raised, that these parts of an adapter do not fit the base's
+    tensor of this name.
+    """
     info: TensorInfo = base.info(name)
     return InputError(
         "tensor {name} has shape {shape}, and the adapter changes it by {parts}",

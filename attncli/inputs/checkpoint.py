@@ -1,10 +1,12 @@
-"""`Checkpoint`: a folder in Hugging Face layout, its tensors read when needed, into memory that is used again.
+"""`Checkpoint`: a folder in Hugging Face layout, its tensors read when needed, into memory that is
+used again.
 
-It holds `model.safetensors`, or several shards named by `model.safetensors.index.json`. An index is data from
-elsewhere: it may name only files beside it. Checkpoints of before safetensors are pickles. torch's restricted
-unpickler (`weights_only=True`) rebuilds tensors and plain containers and calls nothing that a file names. Files of
-torch's zip format are mapped into memory and read as their tensors are asked for; a mapped file that shrinks meanwhile
-ends the process. Older files are read whole.
+It holds `model.safetensors`, or several shards named by `model.safetensors.index.json`. An index is
+data from elsewhere: it may name only files beside it. Checkpoints of before safetensors are
+pickles. torch's restricted unpickler (`weights_only=True`) rebuilds tensors and plain containers
+and calls nothing that a file names. Files of torch's zip format are mapped into memory and read as
+their tensors are asked for; a mapped file that shrinks meanwhile ends the process. Older files are
+read whole.
 """
 
 from __future__ import annotations
@@ -46,14 +48,17 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 INDEX_LIMIT = 64 * 2**20
 CONVERT = (
-    "python -c \"from transformers import AutoModel as M; M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
+    'python -c "from transformers import AutoModel as M;'
+    " M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
 )
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
 EXPECTED = f"{SINGLE} or {INDEX}"
 PICKLED_SINGLE = "pytorch_model.bin"
 PICKLED_INDEX = "pytorch_model.bin.index.json"
 WEIGHT_FILES = ((SINGLE, INDEX, ".safetensors"), (PICKLED_SINGLE, PICKLED_INDEX, ".bin"))
-"""A file of all weights, an index of several, and the ending of those that it names; what torch pickled comes last."""
+"""A file of all weights, an index of several, and the ending of those that it names; what torch
+pickled comes last.
+"""
 PLAIN_STEM = r"\w[\w.-]{0,200}"
 """What an index may name, less the ending."""
 FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
@@ -67,10 +72,11 @@ QUANTISED = {
 
 
 class TensorInfo(Struct, frozen=True):
-    """Where a stored tensor lies in its file. dtype: NumPy's name ("bfloat16"). start, stop: bytes from the beginning
-    of `file`.
+    """Where a stored tensor lies in its file. dtype: NumPy's name ("bfloat16"). start, stop: bytes
+    from the beginning of `file`.
 
-    scheme: the kind of numbers that lie there, where they are computed from as they are read ("Q4_K"); else "".
+    scheme: the kind of numbers that lie there, where they are computed from as they are read
+    ("Q4_K"); else "".
     """
 
     dtype: str
@@ -107,18 +113,24 @@ def guarded_path(folder: Path, name: str) -> Path:
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise InputError("this link leads nowhere", where=str(folder / name)) from error
     roots = [folder]
-    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(("models--", "datasets--")):
+    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(
+        ("models--", "datasets--")
+    ):
         repository = folder.parent.parent
         # the repository's own blobs, and the store that repositories of one cache share
         roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
     if not any(target.is_relative_to(root) for root in roots):
         what = message("{name} is a link that leaves its folder", name=repr(name))
-        raise InputError(what, where=str(folder), expected="a file", hint="give the folder that holds the files")
+        raise InputError(
+            what, where=str(folder), expected="a file", hint="give the folder that holds the files"
+        )
     return target
 
 
 def local_header(path: Path) -> SafetensorsHeader | None:
-    """The header of a weight file, None where there is no such file. Raises as `open_regular` and `read_header`."""
+    """The header of a weight file, None where there is no such file. Raises as `open_regular` and
+    `read_header`.
+    """
     if not is_there(path):
         return None
     stream, size = open_regular(path, what="a .safetensors file", limit=LARGEST_FILE)
@@ -127,14 +139,17 @@ def local_header(path: Path) -> SafetensorsHeader | None:
 
 
 def find_tensors(
-    folder: Path, header: Callable[[Path], SafetensorsHeader | None] = local_header, *, packed: bool = False
+    folder: Path,
+    header: Callable[[Path], SafetensorsHeader | None] = local_header,
+    *,
+    packed: bool = False,
 ) -> dict[str, TensorInfo]:
     """Every tensor of a checkpoint by name, in file order; headers are read, no data.
 
-    header: gives the header of a weight file, None where there is no such file. packed: whether weights of few bits
-    are listed, too; numbers of eight bits then go by the name that ml_dtypes has for them.
-    Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format,
-    for quantised ones and for data types such as float8.
+    header: gives the header of a weight file, None where there is no such file. packed: whether
+    weights of few bits are listed, too; numbers of eight bits then go by the name that ml_dtypes
+    has for them. Raises InputError for missing, malformed or contradicting files, UnsupportedError
+    for weights in another format, for quantised ones and for data types such as float8.
     """
     single = header(guarded_path(folder, SINGLE))
     if single is not None:
@@ -145,30 +160,38 @@ def find_tensors(
 
 
 def shard_names(index: Path, ending: str) -> list[str]:
-    """The files that a shard index names, each once, by name. ending: of all of them. Raises InputError for an index
-    that is malformed or leads elsewhere."""
+    """The files that a shard index names, each once, by name. ending: of all of them. Raises
+    InputError for an index that is malformed or leads elsewhere."""
     return sorted(set(_read_index(index, ending).values()))
 
 
 def _read_index(index: Path, ending: str) -> dict[str, str]:
-    """For each tensor's name, the name of the file that holds it, from a shard index. Raises as `shard_names`."""
+    """For each tensor's name, the name of the file that holds it, from a shard index. Raises as
+    `shard_names`.
+    """
     shards = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise InputError(
-            "this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file"
+            "this index has no weight_map",
+            where=str(index),
+            expected="tensor names, each with the name of its file",
         )
     for shard in shards.values():
-        if not isinstance(shard, str) or not re.fullmatch(PLAIN_STEM + re.escape(ending), shard, re.ASCII):
+        if not isinstance(shard, str) or not re.fullmatch(
+            PLAIN_STEM + re.escape(ending), shard, re.ASCII
+        ):
             expected = message("plain names of {ending} files beside it", ending=ending)
-            raise InputError("this index names {place}", where=str(index), expected=expected, place=repr(shard))
+            raise InputError(
+                "this index names {place}", where=str(index), expected=expected, place=repr(shard)
+            )
     return shards
 
 
 def _tensors_of_shards(
     folder: Path, header: Callable[[Path], SafetensorsHeader | None], *, packed: bool
 ) -> dict[str, TensorInfo]:
-    """The tensors of all files that a shard index names. Raises InputError where a tensor lies in another file than the
-    index says."""
+    """The tensors of all files that a shard index names. Raises InputError where a tensor lies in
+    another file than the index says."""
     index = guarded_path(folder, INDEX)
     shards = _read_index(index, ".safetensors")
     tensors: dict[str, TensorInfo] = {}
@@ -177,14 +200,24 @@ def _tensors_of_shards(
         shard_header = header(path)
         if shard_header is None:
             count = sum(place == shard for place in shards.values())
-            what = message("the shard {shard} is missing; {count} tensors lie in it", shard=repr(shard), count=count)
+            what = message(
+                "the shard {shard} is missing; {count} tensors lie in it",
+                shard=repr(shard),
+                count=count,
+            )
             raise InputError(what, where=str(folder), expected="every file of {index}", index=INDEX)
         for name, info in _tensors_of_header(shard_header, path, packed=packed).items():
             if name in tensors:
                 what = message("tensor {name} is in two shards", name=repr(name))
-                raise InputError(what, where=f"{tensors[name].file} and {path}", expected="each tensor once")
+                raise InputError(
+                    what, where=f"{tensors[name].file} and {path}", expected="each tensor once"
+                )
             if shards.get(name) != shard:
-                statement = message("does not list it") if name not in shards else f"says {shards[name]!r}"
+                statement = (
+                    (message("does not list it"))
+                    if (name not in shards)
+                    else (f"says {shards[name]!r}")
+                )
                 raise InputError(
                     "tensor {name} lies in {shard}, but the index {statement}",
                     where=str(index),
@@ -195,7 +228,10 @@ def _tensors_of_shards(
             tensors[name] = info
     missing = [name for name in shards if name not in tensors]
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        if len(missing) > 1:
+            more = f" and {len(missing) - 1} more"
+        else:
+            more = ""
         raise InputError(
             "tensor {missing}{more} is not in {places}, where the index puts it",
             where=str(index),
@@ -206,28 +242,40 @@ def _tensors_of_shards(
     return tensors
 
 
-def _tensors_of_header(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str, TensorInfo]:
-    """Where each tensor of one file lies, by name. Raises UnsupportedError for weights of few bits, unless `packed`."""
+def _tensors_of_header(
+    header: SafetensorsHeader, path: Path, *, packed: bool
+) -> dict[str, TensorInfo]:
+    """Where each tensor of one file lies, by name. Raises UnsupportedError for weights of few bits,
+    unless `packed`.
+    """
     for entry in () if packed else header.entries.values():
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
         method = QUANTISED.get(entry.name.rpartition(".")[2])
         if method is not None:
             what = message(
-                "these weights are quantised ({method}): tensor {entry}", method=method, entry=repr(entry.name)
+                "these weights are quantised ({method}): tensor {entry}",
+                method=method,
+                entry=repr(entry.name),
             )
             raise UnsupportedError(what, where=str(path), expected="float weights")
     return {
-        name: TensorInfo(FLOAT8.get(entry.dtype, entry.dtype_name), entry.shape, path, entry.start, entry.end)
+        name: TensorInfo(
+            FLOAT8.get(entry.dtype, entry.dtype_name), entry.shape, path, entry.start, entry.end
+        )
         for name, entry in header.entries.items()
     }
 
 
 def _no_weights(folder: Path) -> InputError | UnsupportedError:
-    """The error, returned and not raised, that a folder has no safetensors; it says what lies there instead."""
+    """The error, returned and not raised, that a folder has no safetensors; it says what lies there
+    instead.
+    """
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
-        what = message("the weights are in {second}, which is not safetensors", second=repr(others[0]))
+        what = message(
+            "the weights are in {second}, which is not safetensors", second=repr(others[0])
+        )
         return UnsupportedError(what, where=str(folder), expected=EXPECTED, hint=CONVERT)
     tensors = sorted(path.name for path in folder.glob("*.safetensors"))
     if "adapter_model.safetensors" in tensors:
@@ -238,34 +286,41 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
         )
     if tensors:
         return InputError(
-            "found {tensors}", where=str(folder), expected=EXPECTED, tensors=listing(map(repr, tensors[:3]))
+            "found {tensors}",
+            where=str(folder),
+            expected=EXPECTED,
+            tensors=listing(map(repr, tensors[:3])),
         )
     return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
 
 
 def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:
-    """The error, returned and not raised, that no tensor has this name, with the nearest among `names`."""
+    """The error, returned and not raised, that no tensor has this name, with the nearest among
+    `names`.
+    """
     close = get_close_matches(name, names, 3, 0.6)
     return InputError(
         "there is no tensor {name}",
         where=str(folder),
-        expected=listing(close) if close else message("one of its {names} tensors", names=len(names)),
+        expected=(
+            listing(close) if close else message("one of its {names} tensors", names=len(names))
+        ),
         name=repr(name),
     )
 
 
 # Memory that large arrays leave behind, given to the next ones.
 #
-# Without this, each weight would be new memory that the system must find and clear page by page, which takes longer
-# than reading it.
+# Without this, each weight would be new memory that the system must find and clear page by page,
+# which takes longer than reading it.
 
 LARGE = 2**20
 """Bytes from which an array is worth its own pages."""
 
 
 class Pool:
-    """Allocates uninitialised arrays and reuses their memory: that of one is free again when nothing refers to it or to
-    a view of it."""
+    """Allocates uninitialised arrays and reuses their memory: that of one is free again when
+    nothing refers to it or to a view of it."""
 
     def __init__(self) -> None:
         self._free: list[mmap.mmap] = []
@@ -276,7 +331,8 @@ class Pool:
         if size < LARGE:
             return np.empty(shape, dtype)
         memory = self._free_memory(size)
-        # the root is what every view refers to in the end: NumPy follows `base` down to the first array
+        # the root is what every view refers to in the end: NumPy follows `base` down to the first
+        # array
         root = np.frombuffer(memory, dtype, prod(shape))
         weakref.finalize(root, self._free.append, memory).atexit = False
         return root.reshape(shape)
@@ -301,7 +357,8 @@ WORTH_HELP = 8 * 2**20
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**20
-"""Bytes read at a time: few enough to stay in the processor's cache between reading and converting."""
+"""Bytes read at a time: few enough to stay in the processor's cache between reading and converting.
+"""
 PACKED = ("quantization_config", "compression_config")
 MLX = "quantization"
 """The key under which MLX says how weights are packed."""
@@ -318,15 +375,19 @@ def without_packing(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Checkpoint:
-    """A model's files: `config`, the tensors by name, and the tokenizer's. Made by `open`; opening reads no weights.
+    """A model's files: `config`, the tensors by name, and the tokenizer's. Made by `open`; opening
+    reads no weights.
 
-    folder: with all links followed. config: `config.json` as it stands. bytes_read: bytes of tensor data read so far.
+    folder: with all links followed. config: `config.json` as it stands. bytes_read: bytes of tensor
+        data read so far.
     notes: what a user must know of how the files are read. format: how the files are laid out.
     """
 
     format = "safetensors"
 
-    def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]) -> None:
+    def __init__(
+        self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]
+    ) -> None:
         self.folder = folder
         self.config = config
         self.bytes_read = 0
@@ -341,39 +402,49 @@ class Checkpoint:
         """Read `config.json` and the headers of the weight files.
 
         tensors: where they lie, where that is known and the files are not there.
-        Raises as `describe`, InputError for missing or malformed weights, UnsupportedError for weights that are
-        neither safetensors nor torch's own files.
+        Raises as `describe`, InputError for missing or malformed weights, UnsupportedError for
+        weights that are neither safetensors nor torch's own files.
         """
         checkpoint = cls.describe(folder)
         native = tensors is not None or _has_any(checkpoint.folder, SINGLE, INDEX)
         if not native and _has_any(checkpoint.folder, PICKLED_SINGLE, PICKLED_INDEX):
             return open_pickled(checkpoint.folder, checkpoint.config)
-        checkpoint._tensors = find_tensors(checkpoint.folder) if tensors is None else dict(tensors)
+        if tensors is None:
+            checkpoint._tensors = find_tensors(checkpoint.folder)
+        else:
+            checkpoint._tensors = dict(tensors)
         return checkpoint
 
     @classmethod
     def describe(cls, folder: Path, *, packed: bool = False) -> Checkpoint:
-        """A `Checkpoint` of `config.json` alone, without any tensor. packed: whether a config of quantised weights is
-        allowed, too.
+        """A `Checkpoint` of `config.json` alone, without any tensor. packed: whether a config of
+        quantised weights is allowed, too.
 
-        Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of quantised weights,
-        LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
+        Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of
+        quantised weights, LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
         """
         if not folder.is_dir():
             raise InputError(
-                "this is not a folder", where=str(folder), expected="a folder with config.json and model.safetensors"
+                "this is not a folder",
+                where=str(folder),
+                expected="a folder with config.json and model.safetensors",
             )
         real = folder.resolve()
-        config = read_object(guarded_path(real, "config.json"), what="a model's config.json", with_tags=True)
+        config = read_object(
+            guarded_path(real, "config.json"), what="a model's config.json", with_tags=True
+        )
         for key in () if packed else PACKED:
             if config.get(key) is not None:
-                what = message("these weights are quantised ({config})", config=_quantization_method(config[key]))
+                what = message(
+                    "these weights are quantised ({config})",
+                    config=_quantization_method(config[key]),
+                )
                 raise UnsupportedError(what, where=str(folder), expected="float weights")
         return cls(real, config, {})
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's new name the one
-        here."""
+        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's
+        new name the one here."""
         return Checkpoint(self.folder, config, {new: self.info(old) for new, old in names.items()})
 
     def names(self) -> Mapping[str, TensorInfo]:
@@ -381,8 +452,8 @@ class Checkpoint:
         return MappingProxyType(self._tensors)
 
     def info(self, name: str) -> TensorInfo:
-        """The `TensorInfo` of this name: where the tensor lies. Raises InputError, with the nearest names, if there is
-        none."""
+        """The `TensorInfo` of this name: where the tensor lies. Raises InputError, with the nearest
+        names, if there is none."""
         if name not in self._tensors:
             raise no_tensor(name, self._tensors, self.folder)
         return self._tensors[name]
@@ -390,10 +461,13 @@ class Checkpoint:
     def read(self, name: str, dtype: str | None = None) -> Array:
         """A whole tensor, in its stored type or converted to the float type `dtype`.
 
-        Raises InputError for a name that is not there, a file that changed, or numbers that are not finite.
+        Raises InputError for a name that is not there, a file that changed, or numbers that are not
+        finite.
         """
         info = self.info(name)
-        return self._fill(name, info, info.start, self._pool.array(info.shape, dtype_of_name(dtype or info.dtype)))
+        return self._fill(
+            name, info, info.start, self._pool.array(info.shape, dtype_of_name(dtype or info.dtype))
+        )
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
         """The rows with these numbers on the first axis, in this order, each read once.
@@ -402,7 +476,9 @@ class Checkpoint:
         """
         info = self.info(name)
         different, places = self._different_rows(name, info, rows)
-        different_rows = np.empty((different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype))
+        different_rows = np.empty(
+            (different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype)
+        )
         begin = 0
         for end in (*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size):
             if end > begin:
@@ -420,14 +496,21 @@ class Checkpoint:
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied with as it is read;
-        None where the tensor is not the next one that is read ahead. in_out: whether W is stored as [in, out].
+        """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied
+        with as it is read; None where the tensor is not the next one that is read ahead. in_out:
+        whether W is stored as [in, out].
 
-        W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as `read`.
+        W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as
+        `read`.
         """
-        info, plan = self.info(name), self._plan
+        info = self.info(name)
+        plan = self._plan
         stored = StoredMatrix(info.stored_dtype, info.shape, in_out)
-        if plan is None or not plan.serves(name, info.start, info.stop) or not stored.worth_pieces(x, backend):
+        if (
+            plan is None
+            or not plan.serves(name, info.start, info.stop)
+            or not stored.worth_pieces(x, backend)
+        ):
             return None
         product, finite = stored.multiply_pieces(plan.pieces(), x, backend, bias)
         self.bytes_read += info.bytes
@@ -437,7 +520,9 @@ class Checkpoint:
 
     @property
     def quantization(self) -> str | None:
-        """The kinds of numbers from which weights are computed, as people name them; None for plain floats."""
+        """The kinds of numbers from which weights are computed, as people name them; None for plain
+        floats.
+        """
         return None
 
     @property
@@ -449,14 +534,18 @@ class Checkpoint:
     def ahead(self, names: Sequence[str]) -> None:
         """Announce that these tensors will be read next, whole and in this order.
 
-        A thread then reads them while the caller computes. It changes no result: reading anything else instead is
-        allowed and ends the plan. Small tensors and small plans are ignored, as direct reads serve them faster.
+        A thread then reads them while the caller computes. It changes no result: reading anything
+        else instead is allowed and ends the plan. Small tensors and small plans are ignored, as
+        direct reads serve them faster.
         """
         self._stop()
         infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
         if sum(info.bytes for _, info in infos) >= WORTH_A_PLAN:
             self._plan = ReadAhead(
-                [Stretch(self._file(info), name, info.start, info.stop, info.row_bytes) for name, info in infos]
+                [
+                    Stretch(self._file(info), name, info.start, info.stop, info.row_bytes)
+                    for name, info in infos
+                ]
             )
 
     def close(self) -> None:
@@ -473,21 +562,30 @@ class Checkpoint:
         self.close()
 
     def _fill(self, name: str, info: TensorInfo, start: int, target: Array) -> Array:
-        """Fill `target` with numbers of a tensor from byte `start` of its file on, converted to the type of `target`,
-        and return it."""
-        stored_dtype, flat = info.stored_dtype, target.reshape(-1)
+        """Fill `target` with numbers of a tensor from byte `start` of its file on, converted to the
+        type of `target`, and return it."""
+        stored_dtype = info.stored_dtype
+        flat = target.reshape(-1)
         about = f"tensor {name!r}"
         stop = start + flat.size * stored_dtype.itemsize
         in_plan = self._plan is not None and self._plan.serves(name, start, stop)
-        finite, step = True, PIECE // stored_dtype.itemsize
+        finite = True
+        step = PIECE // stored_dtype.itemsize
         if in_plan and self._plan:
             finite = _convert_pieces(self._plan.pieces(), stored_dtype, flat)
         else:
-            file, as_stored = self._file(info), stored_dtype == target.dtype
-            buffer = None if as_stored else np.empty(min(step, flat.size), stored_dtype)
+            file = self._file(info)
+            as_stored = stored_dtype == target.dtype
+            if as_stored:
+                buffer = None
+            else:
+                buffer = np.empty(min(step, flat.size), stored_dtype)
             for position in range(0, flat.size, step):
                 target_part = flat[position : position + step]
-                part = target_part if buffer is None else buffer[: target_part.size]
+                if buffer is None:
+                    part = target_part
+                else:
+                    part = buffer[: target_part.size]
                 file.fill(part.view(np.uint8).data, start + position * stored_dtype.itemsize, about)
                 finite = finite and (all_finite(part) if as_stored else convert(part, target_part))
         self.bytes_read += stop - start
@@ -498,8 +596,14 @@ class Checkpoint:
         return target
 
     def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
-        """The error, returned and not raised, that a tensor holds numbers that are not finite in this type."""
-        what = message("tensor {name} holds numbers that are not finite in {dtype}", name=repr(name), dtype=dtype.name)
+        """The error, returned and not raised, that a tensor holds numbers that are not finite in
+        this type.
+        """
+        what = message(
+            "tensor {name} holds numbers that are not finite in {dtype}",
+            name=repr(name),
+            dtype=dtype.name,
+        )
         return InputError(what, where=str(info.file), expected="finite weights")
 
     def _file(self, info: TensorInfo) -> PositionedFile:
@@ -514,21 +618,28 @@ class Checkpoint:
             self._plan.close()
             self._plan = None
 
-    def _different_rows(self, name: str, info: TensorInfo, rows: Sequence[int]) -> tuple[Array, Array]:
-        """The different row numbers among `rows`, ascending, and for each of `rows` its index among them. Raises
-        InputError for a row outside the tensor."""
+    def _different_rows(
+        self, name: str, info: TensorInfo, rows: Sequence[int]
+    ) -> tuple[Array, Array]:
+        """The different row numbers among `rows`, ascending, and for each of `rows` its index among
+        them. Raises InputError for a row outside the tensor."""
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         for row in different[[0, -1]].tolist() if different.size else ():
             if not info.shape or not 0 <= row < info.shape[0]:
-                what = message("tensor {name} has no rows {start} to {last}", name=repr(name), start=row, last=row)
+                what = message(
+                    "tensor {name} has no rows {start} to {last}",
+                    name=repr(name),
+                    start=row,
+                    last=row,
+                )
                 expected = message("within its shape {shape}", shape=list(info.shape))
                 raise InputError(what, where=str(info.file), expected=expected)
         return different, places
 
 
 def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) -> bool:
-    """Convert the pieces of a tensor into `target`, in two threads where that is faster; returns whether every number
-    is finite.
+    """Convert the pieces of a tensor into `target`, in two threads where that is faster; returns
+    whether every number is finite.
 
     Nothing else runs meanwhile but the thread that reads, which is mostly ahead.
     """
@@ -536,9 +647,12 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
     finite: list[bool] = []
 
     def take() -> None:
-        """Convert pieces into `target` until none is left; appends for each to `finite` whether all of it is."""
+        """Convert pieces into `target` until none is left; appends for each to `finite` whether all
+        of it is.
+        """
         for first, piece in pieces:
-            part, start = piece.view(stored_dtype), first // stored_dtype.itemsize
+            part = piece.view(stored_dtype)
+            start = first // stored_dtype.itemsize
             finite.append(convert(part, target[start : start + part.size]))
 
     numpy_backend.at_once([take] if target.nbytes < WORTH_HELP else [take, take])
@@ -561,27 +675,39 @@ NOTE = message(
 
 
 class TorchCheckpoint(Checkpoint):
-    """A `Checkpoint` whose tensors torch has mapped; they are in no order that reading ahead could use."""
+    """A `Checkpoint` whose tensors torch has mapped; they are in no order that reading ahead could
+    use.
+    """
 
     def __init__(
-        self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo], arrays: dict[str, Array]
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        tensors: dict[str, TensorInfo],
+        arrays: dict[str, Array],
     ) -> None:
         super().__init__(folder, config, tensors)
         self.notes = (NOTE,)
         self._arrays = arrays
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's new name the one
-        here."""
+        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's
+        new name the one here."""
         arrays = {new: self._arrays[old] for new, old in names.items()}
-        return TorchCheckpoint(self.folder, config, {new: self.info(old) for new, old in names.items()}, arrays)
+        return TorchCheckpoint(
+            self.folder, config, {new: self.info(old) for new, old in names.items()}, arrays
+        )
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """A whole tensor, copied from the mapped file, in its stored type or as the float type `dtype`."""
+        """A whole tensor, copied from the mapped file, in its stored type or as the float type
+        `dtype`.
+        """
         return self._copy(name, self.info(name), self._arrays[name], dtype)
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
-        """The rows with these numbers on the first axis, in this order, copied from the mapped file."""
+        """The rows with these numbers on the first axis, in this order, copied from the mapped
+        file.
+        """
         info = self.info(name)
         self._different_rows(name, info, rows)
         return self._copy(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
@@ -590,7 +716,9 @@ class TorchCheckpoint(Checkpoint):
         """Does nothing: the system reads a mapped file when it is looked at."""
 
     def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
-        """A copy of numbers of the mapped file, as the float type `dtype` (None: as stored). Raises as `read`."""
+        """A copy of numbers of the mapped file, as the float type `dtype` (None: as stored). Raises
+        as `read`.
+        """
         copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
         if not convert(source.reshape(-1), copy.reshape(-1)):
             raise self._not_finite(name, info, copy.dtype)
@@ -604,13 +732,17 @@ def _has_any(folder: Path, *names: str) -> bool:
 
 
 def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
-    """The checkpoint of a folder with torch's pickled files; no tensor is read yet, but of files of the older format.
+    """The checkpoint of a folder with torch's pickled files; no tensor is read yet, but of files of
+    the older format.
 
-    Raises InputError for a missing shard, a tensor in two, or content that is no plain state_dict; UnsupportedError
-    without torch.
+    Raises InputError for a missing shard, a tensor in two, or content that is no plain state_dict;
+    UnsupportedError without torch.
     """
     if not torch_is_installed():
-        what = message("{pickled_single} is read with torch, which is not installed", pickled_single=PICKLED_SINGLE)
+        what = message(
+            "{pickled_single} is read with torch, which is not installed",
+            pickled_single=PICKLED_SINGLE,
+        )
         raise UnsupportedError(what, where=str(folder), hint=install_command("torch"))
     from attncli.arrays.torch_backend import map_state_dict
 
@@ -625,7 +757,10 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
         for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
             if name in tensors:
                 raise InputError(
-                    "tensor {name} is in two shards", where=str(folder), expected="each tensor once", name=repr(name)
+                    "tensor {name} is in two shards",
+                    where=str(folder),
+                    expected="each tensor once",
+                    name=repr(name),
                 )
             tensors[name] = TensorInfo(array.dtype.name, array.shape, path, start, stop)
             arrays[name] = array
@@ -633,8 +768,8 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
 
 
 def _pickled_files(folder: Path) -> Iterator[Path]:
-    """The path of the file with all weights, or of each that the index names. Raises InputError for one that is
-    missing."""
+    """The path of the file with all weights, or of each that the index names. Raises InputError for
+    one that is missing."""
     if is_there(guarded_path(folder, PICKLED_SINGLE)):
         yield guarded_path(folder, PICKLED_SINGLE)
         return
@@ -642,5 +777,7 @@ def _pickled_files(folder: Path) -> Iterator[Path]:
         path = guarded_path(folder, name)
         if not is_there(path):
             expected = message("every file of {pickled_index}", pickled_index=PICKLED_INDEX)
-            raise InputError("the shard {name} is missing", where=str(folder), expected=expected, name=repr(name))
+            raise InputError(
+                "the shard {name} is missing", where=str(folder), expected=expected, name=repr(name)
+            )
         yield path

@@ -1,4 +1,6 @@
-"""`DerivedCheckpoint`: tensors that are computed as they are read, some rows at a time, from what a file holds."""
+"""`DerivedCheckpoint`: tensors that are computed as they are read, some rows at a time, from what a
+file holds.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from attncli.language import listing
 AT_ONCE = 2**17
 """Numbers computed at a time: few enough that what is in between stays in the processor's cache."""
 STRETCH = 2**19
-"""Numbers of a matrix computed for a product at a time. Two threads that take turns at fewer spend as long on the
-turns: 1.1 billion weights of Q4_K took 3.2 s with 2¹⁷, 2.1 s with 2¹⁹, 2.3 s with 2²⁰."""
+"""Numbers of a matrix computed for a product at a time. Two threads that take turns at fewer spend
+as long on the turns: 1.1 billion weights of Q4_K took 3.2 s with 2¹⁷, 2.1 s with 2¹⁹, 2.3 s with
+2²⁰."""
 FAVOURED = 16
 """Products are as fast as they can be with multiples of this many rows of a weight."""
 WORTH_PIECES = 2**18
@@ -31,27 +34,35 @@ MOST_KINDS = 3
 
 
 class Recipe(Protocol):
-    """How a tensor is computed from stored ones when it is read. unit: how many rows of its first axis are computed
-    together; 0 for a tensor that is computed whole."""
+    """How a tensor is computed from stored ones when it is read. unit: how many rows of its first
+    axis are computed together; 0 for a tensor that is computed whole."""
 
     unit: int
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows from `start` to before `stop`, whole units; floats that the caller may not change."""
+        """The rows from `start` to before `stop`, whole units; floats that the caller may not
+        change.
+        """
 
 
 class ComputedPieces:
-    """An iterator, shared by threads, over stretches of a computed matrix's rows: (first byte, float32 rows as bytes);
-    each thread computes the stretch that it takes.
+    """An iterator, shared by threads, over stretches of a computed matrix's rows: (first byte,
+    float32 rows as bytes); each thread computes the stretch that it takes.
 
-    No matrix is ever in memory: measured on a model of 150 million weights in Q4_K, 61 MiB in place of 72.
+    No matrix is ever in memory: measured on a model of 150 million weights in Q4_K, 61 MiB in place
+    of 72.
     count: how many stretches there are.
     """
 
     def __init__(self, recipe: Recipe, shape: tuple[int, ...]) -> None:
-        self._recipe, self._row, self._count = recipe, shape[1] * 4, shape[0]
+        self._recipe = recipe
+        self._row = shape[1] * 4
+        self._count = shape[0]
         rows = STRETCH // shape[1]
-        self._step = max(1, (rows - rows % FAVOURED if rows >= FAVOURED else rows) // recipe.unit) * recipe.unit
+        self._step = (
+            max(1, (rows - rows % FAVOURED if rows >= FAVOURED else rows) // recipe.unit)
+            * recipe.unit
+        )
         self.count = -(-shape[0] // self._step)
         self._places, self._lock = iter(range(0, shape[0], self._step)), threading.Lock()
 
@@ -66,10 +77,11 @@ class ComputedPieces:
 
 
 class DerivedCheckpoint(Checkpoint):
-    """A `Checkpoint` some of whose tensors are computed from what lies in the files; the others are read as they are.
+    """A `Checkpoint` some of whose tensors are computed from what lies in the files; the others are
+    read as they are.
 
-    recipes: by tensor, those that are computed. schemes: how many tensors lie there in each kind of numbers, the
-    most frequent first.
+    recipes: by tensor, those that are computed. schemes: how many tensors lie there in each kind of
+    numbers, the most frequent first.
     """
 
     def __init__(
@@ -86,24 +98,34 @@ class DerivedCheckpoint(Checkpoint):
 
     @property
     def quantization(self) -> str | None:
-        """The kinds of numbers in which its matrices are stored, as people name them: "Q4_K, Q6_K"; None for plain
-        floats."""
-        return listing(self.schemes[:MOST_KINDS], ", ") if self.schemes else None
+        """The kinds of numbers in which its matrices are stored, as people name them: "Q4_K, Q6_K";
+        None for plain floats."""
+        if self.schemes:
+            return listing(self.schemes[:MOST_KINDS], ", ")
+        return None
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """A whole tensor, computed or read as stored; in its own type, or as the float type `dtype`."""
+        """A whole tensor, computed or read as stored; in its own type, or as the float type
+        `dtype`.
+        """
         recipe = self.recipes.get(name)
         if recipe is None:
             return super().read(name, dtype)
         info = self.info(name)
         target = self._pool.array(info.shape, dtype_of_name(dtype or info.dtype))
-        count, whole = info.shape[0], not recipe.unit
-        step = count if whole else max(1, AT_ONCE * count // (target.size * recipe.unit)) * recipe.unit
+        count = info.shape[0]
+        whole = not recipe.unit
+        if whole:
+            step = count
+        else:
+            step = max(1, AT_ONCE * count // (target.size * recipe.unit)) * recipe.unit
         places = iter(range(0, count, step))
         finite: list[bool] = []
 
         def work() -> None:
-            """Compute stretches of rows until none is left; appends for each to `finite` whether all of it is."""
+            """Compute stretches of rows until none is left; appends for each to `finite` whether
+            all of it is.
+            """
             for start in places:  # a thread that finds none left ends
                 stop = min(start + step, count)
                 finite.append(self._convert(recipe.rows(start, stop), target[start:stop]))
@@ -139,16 +161,23 @@ class DerivedCheckpoint(Checkpoint):
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """x·Wᵀ + b, [row, out], where each stretch of W's rows is computed and multiplied in turn; None where `read`
-        must be used instead. Arguments as `Checkpoint.product`."""
+        """x·Wᵀ + b, [row, out], where each stretch of W's rows is computed and multiplied in turn;
+        None where `read` must be used instead. Arguments as `Checkpoint.product`."""
         recipe = self.recipes.get(name)
         if recipe is None:
             return super().product(name, x, backend, bias, in_out=in_out)
         info = self.info(name)
         matrix = StoredMatrix(np.dtype("<f4"), info.shape)
-        if not recipe.unit or in_out or info.bytes < WORTH_PIECES or not matrix.worth_pieces(x, backend):
+        if (
+            not recipe.unit
+            or in_out
+            or info.bytes < WORTH_PIECES
+            or not matrix.worth_pieces(x, backend)
+        ):
             return None
-        product, finite = matrix.multiply_pieces(ComputedPieces(recipe, info.shape), x, backend, bias)
+        product, finite = matrix.multiply_pieces(
+            ComputedPieces(recipe, info.shape), x, backend, bias
+        )
         self.bytes_read += info.bytes
         if not finite:
             self.read(name, backend.dtype)  # tells which number it is
@@ -156,12 +185,14 @@ class DerivedCheckpoint(Checkpoint):
         return product
 
     def ahead(self, names: Sequence[str]) -> None:
-        """Announce which tensors will be read next; only those that are stored as they are can be read ahead."""
+        """Announce which tensors will be read next; only those that are stored as they are can be
+        read ahead.
+        """
         super().ahead([name for name in names if name not in self.recipes])
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of some of these tensors under a config of its own, with their recipes. names: the old name of
-        each new one."""
+        """A checkpoint of some of these tensors under a config of its own, with their recipes.
+        names: the old name of each new one."""
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
         tensors = {new: self.info(old) for new, old in names.items()}
         part = DerivedCheckpoint(self.folder, config, tensors, recipes, self.schemes)
@@ -170,12 +201,16 @@ class DerivedCheckpoint(Checkpoint):
 
     @staticmethod
     def _convert(source: Array, target: Array) -> bool:
-        """Copy numbers into a contiguous part of the result, converted to its type; returns whether all are finite."""
+        """Copy numbers into a contiguous part of the result, converted to its type; returns whether
+        all are finite.
+        """
         return convert(np.ascontiguousarray(source).reshape(-1), target.reshape(-1))
 
-    def _first_fault(self, name: str, info: TensorInfo, target: Array, first: int = 0) -> InputError:
-        """The error, returned and not raised, about the first number of a tensor that is not finite: its place, where
-        `target` begins at row `first`, and its value."""
+    def _first_fault(
+        self, name: str, info: TensorInfo, target: Array, first: int = 0
+    ) -> InputError:
+        """The error, returned and not raised, about the first number of a tensor that is not
+        finite: its place, where `target` begins at row `first`, and its value."""
         with np.errstate(all="ignore"):
             bad = np.argwhere(~np.isfinite(target.astype(np.float64)))
         if not bad.size:

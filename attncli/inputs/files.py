@@ -1,4 +1,6 @@
-"""Files: those that somebody else wrote, read within bounds or as strict JSON; our own, written whole or not at all."""
+"""Files: those that somebody else wrote, read within bounds or as strict JSON; our own, written
+whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,22 @@ from msgspec import Struct
 from attncli.errors import AttnError, InputError, LimitError, VerdictError
 from attncli.language import message, term
 
-# Names of this process's own streams: resolving them would replace the file that a shell redirected them to.
+# Names of this process's own streams: resolving them would replace the file that a shell redirected
+# them to.
 STREAMS = ("/dev/stdout", "/dev/stderr")
 STREAM_FOLDERS = ("/dev/fd/", "/proc/")
 LONGEST_ENDING = 12
 NAME_ERRORS = (OSError, ValueError, RuntimeError)
-"""What comes of following a name: ValueError for a NUL in it, RuntimeError for links in a circle."""
+"""What comes of following a name: ValueError for a NUL in it, RuntimeError for links in a circle.
+"""
 ENTRIES = 64
 """Names of a folder that are looked at for letters; a folder may hold millions."""
 
 
 class PendingFile(Struct, frozen=True):
-    """A file that is written under a temporary name (`beside`) and has yet to be moved to its final path (`target`)."""
+    """A file that is written under a temporary name (`beside`) and has yet to be moved to its final
+    path (`target`).
+    """
 
     beside: Path
     target: Path
@@ -49,10 +55,12 @@ _new_folders: set[Path] = set()
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A context manager: files written in its block are all moved to their final paths when it ends, or none of them.
+    """A context manager: files written in its block are all moved to their final paths when it
+    ends, or none of them.
 
-    None where the block fails, or where one cannot take its place. All where it ends well, where the reader of the
-    answer has gone (BrokenPipeError), and where the answer was given and is no (VerdictError). Raises AttnError.
+    None where the block fails, or where one cannot take its place. All where it ends well, where
+    the reader of the answer has gone (BrokenPipeError), and where the answer was given and is no
+    (VerdictError). Raises AttnError.
     """
     pending: list[PendingFile] = []
     before = _waiting.set(pending)
@@ -93,10 +101,12 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def written_at(path: Path) -> Path:
-    """Where the content of an output file is now: its temporary file while it waits for others of `together`, else the
-    path itself."""
+    """Where the content of an output file is now: its temporary file while it waits for others of
+    `together`, else the path itself."""
     target = path.resolve()
-    return next((file.beside for file in reversed(_waiting.get() or []) if file.target == target), path)
+    return next(
+        (file.beside for file in reversed(_waiting.get() or []) if file.target == target), path
+    )
 
 
 def discard_all() -> None:
@@ -107,20 +117,24 @@ def discard_all() -> None:
 
 
 def place_of(path: Path) -> str:
-    """A normalised path as text, equal for all spellings of the same file, also where there is none yet.
+    """A normalised path as text, equal for all spellings of the same file, also where there is none
+    yet.
 
-    Links are followed. In a folder that does not tell capitals from small letters, neither does this.
+    Links are followed. In a folder that does not tell capitals from small letters, neither does
+    this.
     """
     try:
         target = path.resolve()
     except (OSError, ValueError, RuntimeError):  # it cannot be written either
         return os.path.abspath(path)  # noqa: PTH100 - which never fails
-    return normalize("NFC", str(target)).casefold() if _folds_case(target.parent) else str(target)
+    if _folds_case(target.parent):
+        return normalize("NFC", str(target)).casefold()
+    return str(target)
 
 
 def _folds_case(folder: Path) -> bool:
-    """Whether names in a folder ignore case, as on the disks of macOS and Windows, found by looking for an entry under
-    its name with the letters' case exchanged."""
+    """Whether names in a folder ignore case, as on the disks of macOS and Windows, found by looking
+    for an entry under its name with the letters' case exchanged."""
     for place in (folder, *folder.parents):
         try:
             names = [entry.name for entry in islice(os.scandir(place), ENTRIES)]
@@ -135,25 +149,30 @@ def _folds_case(folder: Path) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """Raises as `atomic_writer` where that could not write a file: asked before work starts. Writes nothing."""
+    """Raises as `atomic_writer` where that could not write a file: asked before work starts. Writes
+    nothing.
+    """
     with _write_errors(path, NAME_ERRORS):
         direct, target, _ = _destination(path)
         if not direct and not os.access(target.parent, os.W_OK):
-            target.parent.stat()  # says what is wrong with the folder, if it is more than permissions
+            # says what is wrong with the folder, if it is more than permissions
+            target.parent.stat()
             raise PermissionError(None, message("its folder may not be written"))
 
 
 @contextmanager
 def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
-    """A binary stream whose content becomes the file `path` when the block ends well, and in a block of `together`
+    """A binary stream whose content becomes the file `path` when the block ends well, and in a
+    block of `together`
     when that ends well. alone: at once, also there: it is none of the command's outputs.
 
-    The bytes go to a temporary file beside it, which takes its place in one step: a reader sees the old file or
-    the new one. An error or Ctrl-C in the block leaves everything as it was. A file that exists keeps its
-    permissions; a symbolic link keeps pointing, and the file that it names is replaced. Pipes, terminals,
-    `/dev/stdout` and `/dev/null` are written as they stand.
+    The bytes go to a temporary file beside it, which takes its place in one step: a reader sees the
+    old file or the new one. An error or Ctrl-C in the block leaves everything as it was. A file
+    that exists keeps its permissions; a symbolic link keeps pointing, and the file that it names is
+    replaced. Pipes, terminals, `/dev/stdout` and `/dev/null` are written as they stand.
 
-    Raises AttnError for a folder, a missing folder, a file or folder that may not be written, a full disk.
+    Raises AttnError for a folder, a missing folder, a file or folder that may not be written, a
+    full disk.
     BrokenPipeError passes through: the reader of a pipe has gone.
     """
     with _write_errors(path, NAME_ERRORS):
@@ -165,10 +184,15 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     ending = target.suffix if len(target.suffix) <= LONGEST_ENDING else ""
     beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp{ending}"
     _temporary[beside] = os.getpid()
-    waiting = None if alone else _waiting.get()
+    if alone:
+        waiting = None
+    else:
+        waiting = _waiting.get()
     try:
         with _write_errors(path):
-            handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+            handle = os.open(
+                beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666
+            )
             with os.fdopen(handle, "wb") as stream:
                 if mode is not None:
                     os.chmod(beside, mode)  # noqa: PTH101 - beside the other calls on handles and names
@@ -185,8 +209,8 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
 
 
 def _commit(pending: list[PendingFile]) -> None:
-    """Move every temporary file to its final path; where one cannot be moved, all are put back as they were. Raises
-    AttnError."""
+    """Move every temporary file to its final path; where one cannot be moved, all are put back as
+    they were. Raises AttnError."""
     replacements: list[tuple[Path, Path | None]] = []
     try:
         for file in pending:
@@ -210,8 +234,8 @@ def _commit(pending: list[PendingFile]) -> None:
 
 
 def _keep_old(target: Path) -> Path | None:
-    """A second name for the file that is there now, so that it can come back; None where there is none, or where the
-    file system knows no second names."""
+    """A second name for the file that is there now, so that it can come back; None where there is
+    none, or where the file system knows no second names."""
     second_name = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
     _temporary[second_name] = os.getpid()
     try:
@@ -235,8 +259,10 @@ def _discard(beside: Path) -> None:
 
 
 def _destination(path: Path) -> tuple[bool, Path, int | None]:
-    """Whether to write directly (to a pipe or a device), the path to write to with links resolved, and the permissions
-    of the file that is there now (None: there is none). Raises OSError where it may not be written."""
+    """Whether to write directly (to a pipe or a device), the path to write to with links resolved,
+    and the permissions
+    of the file that is there now (None: there is none). Raises OSError where it may not be written.
+    """
     plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
     if plain in STREAMS or plain.startswith(STREAM_FOLDERS):
         return True, path, None
@@ -254,21 +280,24 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
 
 @contextmanager
 def _write_errors(path: Path, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
-    """A context manager that turns errors of these kinds in its block into an AttnError that the output could not be
-    written."""
+    """A context manager that turns errors of these kinds in its block into an AttnError that the
+    output could not be written."""
     try:
         yield
     except BrokenPipeError:
         raise
     except kinds as error:
-        expected, reason = message("a place that may be written"), system_reason(error)
+        expected = message("a place that may be written")
+        reason = system_reason(error)
         raise AttnError(
             "cannot write this file: {reason}", where=str(path), expected=expected, reason=reason
         ) from error
 
 
 def system_reason(error: Exception) -> str:
-    """Why the system refuses a file, in its own words; the text of an error that is not the system's."""
+    """Why the system refuses a file, in its own words; the text of an error that is not the
+    system's.
+    """
     return term(getattr(error, "strerror", None) or str(error))
 
 
@@ -277,9 +306,11 @@ SIZE_LIMIT = 2 * 2**30
 
 
 @contextmanager
-def system_errors(what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError) -> Iterator[None]:
-    """A context manager that turns an OSError in its block into an attn error of this kind. what: its sentence, with a
-    place {strerror} for the system's reason."""
+def system_errors(
+    what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError
+) -> Iterator[None]:
+    """A context manager that turns an OSError in its block into an attn error of this kind. what:
+    its sentence, with a place {strerror} for the system's reason."""
     try:
         yield
     except OSError as error:
@@ -287,8 +318,8 @@ def system_errors(what: str, where: str, *, expected: str = "", kind: type[AttnE
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file or folder. Raises InputError where that cannot be found out: its folder may not be
-    searched, or its name is too long."""
+    """Whether there is such a file or folder. Raises InputError where that cannot be found out: its
+    folder may not be searched, or its name is too long."""
     try:
         path.stat()  # `exists` tells of some of these errors before Python 3.14, of none after
         return True
@@ -308,8 +339,8 @@ def is_folder(path: Path) -> bool:
 
 
 def opening_waits(path: Path) -> bool:
-    """Whether opening a file for reading may wait for ever: it is a pipe that nobody may be writing to, and none that a
-    shell opened for this process (`<(…)`)."""
+    """Whether opening a file for reading may wait for ever: it is a pipe that nobody may be writing
+    to, and none that a shell opened for this process (`<(…)`)."""
     plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
     if plain == "/dev/stdin" or plain.startswith(("/dev/fd/", "/proc/self/fd/")):
         return False
@@ -323,25 +354,33 @@ def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[Bin
     """A file opened for reading in binary, and its size in bytes.
 
     what: what it should be, for the message ("a tensor file"). Symbolic links are followed.
-    Raises InputError for a file that is missing, unreadable, empty, a folder, a pipe or a device (never waits for one);
-    LimitError for one larger than `limit` bytes.
+    Raises InputError for a file that is missing, unreadable, empty, a folder, a pipe or a device
+    (never waits for one); LimitError for one larger than `limit` bytes.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = system_reason(error)
-        raise InputError("cannot read this file: {reason}", where=str(path), expected=what, reason=reason) from error
+        raise InputError(
+            "cannot read this file: {reason}", where=str(path), expected=what, reason=reason
+        ) from error
     try:
         status = os.fstat(handle)
         size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             kind = message("a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or device")
-            raise InputError("this is {kind}, not a file", where=str(path), expected=what, kind=kind)
+            raise InputError(
+                "this is {kind}, not a file", where=str(path), expected=what, kind=kind
+            )
         if size == 0:
             raise InputError("this file is empty", where=str(path), expected=what)
         if size > limit:
             expected = message("at most {limit:,} bytes", limit=limit)
-            raise LimitError("this file has {size:,} bytes", where=str(path), expected=expected, size=size)
+            raise LimitError(
+                "this file has {size:,} bytes", where=str(path), expected=expected, size=size
+            )
         return os.fdopen(handle, "rb"), size
     except BaseException:
         os.close(handle)
@@ -360,11 +399,15 @@ DESCRIPTORS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 
 
 def read_pipe(stream: BinaryIO, where: str, *, limit: int = SIZE_LIMIT) -> bytes:
-    """All bytes of a pipe, to its end. Raises InputError where it cannot be read, LimitError beyond `limit` bytes."""
+    """All bytes of a pipe, to its end. Raises InputError where it cannot be read, LimitError beyond
+    `limit` bytes.
+    """
     with system_errors("cannot read this file: {strerror}", where):
         data = stream.read(limit + 1)
     if len(data) > limit:
-        raise LimitError("this pipe holds more than {limit:,} bytes", where=where, expected="a file", limit=limit)
+        raise LimitError(
+            "this pipe holds more than {limit:,} bytes", where=where, expected="a file", limit=limit
+        )
     return data
 
 
@@ -373,13 +416,17 @@ def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     with system_errors("cannot read this file: {strerror}", where):
         data = stream.read(count)
     if len(data) != count:
-        what = message("this file is cut short: {data:,} bytes where {count:,} are needed", data=len(data), count=count)
+        what = message(
+            "this file is cut short: {data:,} bytes where {count:,} are needed",
+            data=len(data),
+            count=count,
+        )
         raise InputError(what, where=where, expected="the whole file")
     return data
 
 
-# Reading a large file at given places: no seek, no memory map, so that a file that shrinks is an error and not a
-# crash.
+# Reading a large file at given places: no seek, no memory map, so that a file that shrinks is an
+# error and not a crash.
 
 LARGEST_FILE = 2**46
 CALL_LIMIT = 2**30
@@ -389,7 +436,8 @@ CALL_LIMIT = 2**30
 class PositionedFile:
     """A file open for reads at any place, from any thread.
 
-    size: bytes when it was opened. Raises as `open_regular`. Symbolic links are followed: check them before.
+    size: bytes when it was opened. Raises as `open_regular`. Symbolic links are followed: check
+    them before.
     """
 
     def __init__(self, path: Path, *, what: str) -> None:
@@ -400,9 +448,11 @@ class PositionedFile:
         self._lock = threading.Lock()
 
     def fill(self, view: memoryview, start: int, about: str) -> None:
-        """Fill `view` (bytes, writable) from byte `start` on. about: what is being read, for the error.
+        """Fill `view` (bytes, writable) from byte `start` on. about: what is being read, for the
+        error.
 
-        Raises InputError where the file has become shorter, has been written to since it was opened, or fails.
+        Raises InputError where the file has become shorter, has been written to since it was
+        opened, or fails.
         """
         position = 0
         try:
@@ -410,20 +460,27 @@ class PositionedFile:
                 count = self._read(view[position : position + CALL_LIMIT], start + position)
                 if count == 0:
                     fault = message(
-                        "{about} ends after {position:,} of {view:,} bytes: the file became shorter while it was read",
-                        about=about, position=position, view=len(view),
-                    )  # fmt: skip
+                        "{about} ends after {position:,} of {view:,} bytes: the file became shorter"
+                        " while it was read",
+                        about=about,
+                        position=position,
+                        view=len(view),
+                    )
                     raise self._change_error(fault)
                 position += count
             now = os.fstat(self._handle)
         except OSError as error:
-            what = message("{about} cannot be read: {strerror}", about=about, strerror=system_reason(error))
+            what = message(
+                "{about} cannot be read: {strerror}", about=about, strerror=system_reason(error)
+            )
             raise InputError(what, where=str(self.path)) from error
         if (now.st_size, now.st_mtime_ns) != (self.size, self._write_time):
             raise self._change_error(message("this file was changed while it was read"))
 
     def at_hand(self, place: int) -> bool:
-        """Whether the byte at this place can be read without waiting for a disk; true where the system does not say."""
+        """Whether the byte at this place can be read without waiting for a disk; true where the
+        system does not say.
+        """
         if not hasattr(os, "RWF_NOWAIT"):
             return True
         try:
@@ -439,7 +496,9 @@ class PositionedFile:
         self._stream.close()
 
     def _read(self, view: memoryview, start: int) -> int:
-        """Fill some of `view` from byte `start` on, and say how many bytes; 0 at the end of the file."""
+        """Fill some of `view` from byte `start` on, and say how many bytes; 0 at the end of the
+        file.
+        """
         if hasattr(os, "preadv"):
             return os.preadv(self._handle, [view], start)
         with self._lock:
@@ -447,7 +506,9 @@ class PositionedFile:
             return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
 
     def _change_error(self, what: str) -> InputError:
-        """The error, returned and not raised, that a file was written to while it was read. what: how that showed."""
+        """The error, returned and not raised, that a file was written to while it was read. what:
+        how that showed.
+        """
         return InputError(what, where=str(self.path), expected="a file that nobody writes to")
 
 
@@ -455,12 +516,18 @@ class PositionedFile:
 
 JSON_LIMIT = 16 * 2**20
 MOST = 2**21
-"""Names, lists and values in one file: many times what the largest model needs, and parsed in seconds."""
+"""Names, lists and values in one file: many times what the largest model needs, and parsed in
+seconds.
+"""
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-"""How half of a character beyond the first 65,536 is written; two that belong together are one character."""
+"""How half of a character beyond the first 65,536 is written; two that belong together are one
+character.
+"""
 TAG = "__float__"
 TAGGED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
-"""How transformers writes numbers for which JSON has no word: an object of one key, or, earlier, the bare word."""
+"""How transformers writes numbers for which JSON has no word: an object of one key, or, earlier,
+the bare word.
+"""
 HUGE = (re.compile(rb"[eE]\+?0*[1-9][0-9]{2}"), re.compile(rb"[0-9]{300}"))
 """One of which a number above the range of a float must contain; each is found faster by itself."""
 
@@ -468,47 +535,63 @@ HUGE = (re.compile(rb"[eE]\+?0*[1-9][0-9]{2}"), re.compile(rb"[0-9]{300}"))
 def read_object(
     path: Path, *, what: str, limit: int = JSON_LIMIT, most: int = MOST, with_tags: bool = False
 ) -> dict[str, Any]:
-    """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare
-    word.
+    """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that
+    number, and the bare word.
 
-    Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not, nor is a
-    number that no float can hold), not an object, nested too deeply, or that names a key twice or holds half of a
-    character (a lone surrogate); LimitError above `limit` bytes or `most` names and values.
+    Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity
+    are not, nor is a number that no float can hold), not an object, nested too deeply, or that
+    names a key twice or holds half of a character (a lone surrogate); LimitError above `limit`
+    bytes or `most` names and values.
     """
     raw = read_regular(path, what=what, limit=limit)
     return parse_object(raw, str(path), what, most=most, with_tags=with_tags)
 
 
 def nesting_error(where: str, what: str) -> InputError:
-    """The error, returned and not raised, for JSON that is nested too deep for the reader. what: what was expected."""
+    """The error, returned and not raised, for JSON that is nested too deep for the reader. what:
+    what was expected.
+    """
     return InputError("this JSON is nested too deeply", where=where, expected=what)
 
 
 def finite(word: str) -> float:
-    """The number that a JSON text writes with a point or an exponent; raises ValueError where no float can hold it."""
+    """The number that a JSON text writes with a point or an exponent; raises ValueError where no
+    float can hold it.
+    """
     number = float(word)
     if math.isinf(number):
         raise ValueError(f"the number {word[:40]} is too large")
     return number
 
 
-def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_tags: bool = False) -> dict[str, Any]:
-    """The JSON object in these bytes, as a dictionary. where: the file, for errors; other arguments and errors are
-    those of `read_object`."""
+def parse_object(
+    raw: bytes, where: str, what: str, *, most: int = MOST, with_tags: bool = False
+) -> dict[str, Any]:
+    """The JSON object in these bytes, as a dictionary. where: the file, for errors; other arguments
+    and errors are those of `read_object`."""
 
     # each takes up to a hundred times its bytes once it is parsed
     item_count = sum(map(raw.count, (b":", b",", b"[")))
     if item_count > most:
-        fault = message("this JSON holds about {item_count:,} names and values", item_count=item_count)
-        raise LimitError(fault, where=where, expected="{what}, at most {most:,} of them", what=what, most=most)
+        fault = message(
+            "this JSON holds about {item_count:,} names and values", item_count=item_count
+        )
+        raise LimitError(
+            fault, where=where, expected="{what}, at most {most:,} of them", what=what, most=most
+        )
 
     def unique_keys(pairs: list[tuple[str, Any]]) -> Any:
-        """The callback of the JSON parser for an object's key–value pairs: the dictionary, or the number that a tag
-        `{"__float__": …}` stands for; raises InputError for a key that it has twice."""
+        """The callback of the JSON parser for an object's key–value pairs: the dictionary, or the
+        number that a tag `{"__float__": …}` stands for; raises InputError for a key that it has
+        twice."""
         entries: dict[str, Any] = dict(pairs)
         if len(entries) < len(pairs):
-            twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-            raise InputError("the key {twice} stands there twice", where=where, expected=what, twice=repr(twice))
+            twice = next(
+                key for key, count in Counter(key for key, _ in pairs).items() if count > 1
+            )
+            raise InputError(
+                "the key {twice} stands there twice", where=where, expected=what, twice=repr(twice)
+            )
         match entries.get(TAG) if with_tags and len(entries) == 1 else None:
             case str() as word if word in TAGGED:
                 return TAGGED[word]
@@ -517,8 +600,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
         return entries
 
     def parse_constant(word: str) -> float:
-        """The callback of the JSON parser for NaN and Infinity: their float; raises ValueError where they are not
-        allowed."""
+        """The callback of the JSON parser for NaN and Infinity: their float; raises ValueError
+        where they are not allowed."""
         if with_tags:
             return TAGGED[word]
         raise ValueError(f"{word} is not JSON")
@@ -527,33 +610,48 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
     parse_float = finite if any(huge.search(raw) for huge in HUGE) else None
     try:
         value = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=parse_constant, parse_float=parse_float
+            raw.decode("utf-8"),
+            object_pairs_hook=unique_keys,
+            parse_constant=parse_constant,
+            parse_float=parse_float,
         )
     except RecursionError as error:
         raise nesting_error(where, what) from error
     except ValueError as error:
-        raise InputError("this is not valid JSON: {error}", where=where, expected=what, error=error) from error
+        raise InputError(
+            "this is not valid JSON: {error}", where=where, expected=what, error=error
+        ) from error
     if not isinstance(value, dict):
-        raise InputError("this JSON is a {type}, not an object", where=where, expected=what, type=type(value).__name__)
+        raise InputError(
+            "this JSON is a {type}, not an object",
+            where=where,
+            expected=what,
+            type=type(value).__name__,
+        )
     if SURROGATE.search(raw):  # few have one, and looking at every text takes long
         refuse_half_characters(value, where)
     return value
 
 
 def refuse_half_characters(json_value: Any, where: str) -> None:
-    """Raise InputError, naming the first place, where a string of parsed JSON holds half a character (a lone
-    surrogate), which no encoding can write."""
+    """Raise InputError, naming the first place, where a string of parsed JSON holds half a
+    character (a lone surrogate), which no encoding can write."""
     waiting = [("$", json_value)]
     while waiting:
         place, part = waiting.pop()
         if isinstance(part, str):
             if any("\ud800" <= char <= "\udfff" for char in part):
                 raise InputError(
-                    "this text holds half of a character", where=f"{where}: {place}", expected="UTF-8 text"
+                    "this text holds half of a character",
+                    where=f"{where}: {place}",
+                    expected="UTF-8 text",
                 )
             continue
-        names = [(place, key) for key in part] if isinstance(part, dict) else []
-        inner = part.items() if isinstance(part, dict) else enumerate(part)
+        if isinstance(part, dict):
+            names = [(place, key) for key in part]
+        else:
+            names = []
+        inner = (part.items()) if (isinstance(part, dict)) else (enumerate(part))
         waiting += names
         waiting += [
             (f"{place}.{name}" if names else f"{place}[{name}]", member)

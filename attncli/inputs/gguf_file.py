@@ -1,7 +1,8 @@
-"""The GGUF format: a file's metadata and where its tensors lie, all checked before anything is believed.
+"""The GGUF format: a file's metadata and where its tensors lie, all checked before anything is
+believed.
 
-Every count and length is held against the bytes that are there before room is made for it, so that a file that lies
-costs no more memory than it has bytes of header.
+Every count and length is held against the bytes that are there before room is made for it, so that
+a file that lies costs no more memory than it has bytes of header.
 
 Source: the format's description, ggml's docs/gguf.md (2023-2025), versions 2 and 3.
 """
@@ -49,8 +50,8 @@ BOOL = 7
 
 
 class GgufTensor(Struct, frozen=True):
-    """Where a tensor lies in a GGUF file. shape: in NumPy's order, the first axis varies slowest. start, stop: bytes
-    from the beginning of the file."""
+    """Where a tensor lies in a GGUF file. shape: in NumPy's order, the first axis varies slowest.
+    start, stop: bytes from the beginning of the file."""
 
     name: str
     block: BlockKind
@@ -60,153 +61,216 @@ class GgufTensor(Struct, frozen=True):
 
 
 class GgufHeader(Struct, frozen=True):
-    """The header of a GGUF file: metadata by key (arrays of numbers as NumPy arrays, of texts as lists) and tensors in
-    file order."""
+    """The header of a GGUF file: metadata by key (arrays of numbers as NumPy arrays, of texts as
+    lists) and tensors in file order."""
 
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """The header of a GGUF file. Raises InputError, with the place and both values, for anything the format does not
-    allow, UnsupportedError for a version or a type of tensors that is not implemented."""
+    """The header of a GGUF file. Raises InputError, with the place and both values, for anything
+    the format does not allow, UnsupportedError for a version or a type of tensors that is not
+    implemented."""
     stream, size = open_regular(path, what="a .gguf file", limit=LARGEST_FILE)
     with stream:
         return _Header(stream, size, str(path)).read()
 
 
 class _Header:
-    """A reader of a GGUF header, value after value from the beginning of the file; `at` is the byte where the next
-    value begins."""
+    """A reader of a GGUF header, value after value from the beginning of the file; `at` is the byte
+    where the next value begins."""
 
     def __init__(self, stream: BinaryIO, size: int, where: str) -> None:
-        self.stream, self.size, self.where = stream, size, where
-        self.buffer, self.at = b"", 0
+        self.stream = stream
+        self.size = size
+        self.where = where
+        self.buffer = b""
+        self.at = 0
 
     def read(self) -> GgufHeader:
         """The whole header. Raises as `read_gguf`."""
         if self.take(4) != MAGIC:
             raise InputError(
-                "this file begins with {start}", where=self.where, expected=EXPECTED, start=repr(self.buffer[:4])
+                "this file begins with {start}",
+                where=self.where,
+                expected=EXPECTED,
+                start=repr(self.buffer[:4]),
             )
         version = self.number("<I")
         if version not in VERSIONS:
             what = message("this is version {version} of GGUF", version=version)
             raise UnsupportedError(what, where=self.where, expected="2 or 3, little-endian")
-        # a tensor has a length, a name, axes, a type and an offset; an entry a length, a name, a type and a value
-        tensor_count, entry_count = self.count(message("tensors"), 24), self.count(message("entries of metadata"), 13)
+        # a tensor has a length, a name, axes, a type and an offset; an entry a length, a name, a
+        # type and a value
+        tensor_count = self.count(message("tensors"), 24)
+        entry_count = self.count(message("entries of metadata"), 13)
         metadata: dict[str, Any] = {}
         for _ in range(entry_count):
             key = self.text(NAME_LIMIT)
             if key in metadata:
-                self.fail(message("the metadata have two entries {key}", key=repr(key)), message("each key once"))
+                self.fail(
+                    message("the metadata have two entries {key}", key=repr(key)),
+                    message("each key once"),
+                )
             metadata[key] = self.value(key, self.number("<I"))
         infos = [self.tensor_info() for _ in range(tensor_count)]
         alignment = metadata.get(ALIGNMENT, 32)
         if not isinstance(alignment, int) or not 8 <= alignment <= 2**20 or alignment % 8:
             self.fail(
-                message("{key} is {value}", key=ALIGNMENT, value=repr(alignment)), message("a multiple of 8, up to 2²⁰")
+                message("{key} is {value}", key=ALIGNMENT, value=repr(alignment)),
+                message("a multiple of 8, up to 2²⁰"),
             )
         return GgufHeader(metadata, self.layout(infos, self.at + -self.at % alignment, alignment))
 
     def layout(
         self, infos: list[tuple[str, tuple[int, ...], BlockKind, int]], origin: int, alignment: int
     ) -> dict[str, GgufTensor]:
-        """The tensors by name in file order, from what `tensor_info` gives of each. Raises InputError where one
-        overlaps another, leaves a gap or ends beyond the file. origin: where the data begin."""
+        """The tensors by name in file order, from what `tensor_info` gives of each. Raises
+        InputError where one overlaps another, leaves a gap or ends beyond the file. origin: where
+        the data begin."""
         tensors: dict[str, GgufTensor] = {}
         place = origin
         for name, shape, block, offset in sorted(infos, key=lambda info: info[3]):
-            start, size = origin + offset, prod(shape) // block.weights * block.bytes
+            start = origin + offset
+            size = prod(shape) // block.weights * block.bytes
             if name in tensors:
-                self.fail(message("tensor {name} is there twice", name=repr(name)), message("each tensor once"))
+                self.fail(
+                    message("tensor {name} is there twice", name=repr(name)),
+                    message("each tensor once"),
+                )
             if offset % alignment or start != place:
                 self.fail(
                     message(
-                        "tensor {name} begins at byte {start:,}, the one before leaves off at {place:,}",
-                        name=repr(name), start=start, place=place,
+                        "tensor {name} begins at byte {start:,}, the one before leaves off at"
+                        " {place:,}",
+                        name=repr(name),
+                        start=start,
+                        place=place,
                     ),
-                    message("tensors side by side, each at a multiple of {alignment}", alignment=alignment),
-                )  # fmt: skip
+                    message(
+                        "tensors side by side, each at a multiple of {alignment}",
+                        alignment=alignment,
+                    ),
+                )
             if start + size > self.size:
                 self.fail(
                     message(
-                        "tensor {name} of shape {shape} ends at byte {stop:,}, the file at {size:,}",
-                        name=repr(name), shape=list(shape), stop=start + size, size=self.size,
+                        "tensor {name} of shape {shape} ends at byte {stop:,}, the file at"
+                        " {size:,}",
+                        name=repr(name),
+                        shape=list(shape),
+                        stop=start + size,
+                        size=self.size,
                     ),
                     message("a whole file"),
-                )  # fmt: skip
+                )
             tensors[name] = GgufTensor(name, block, shape, start, start + size)
             place = start + size + -size % alignment
         return tensors
 
     def tensor_info(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
-        """Read one tensor's entry: its name, shape, kind of block, and how many bytes after the beginning of the data
-        it starts. Raises as `read_gguf`."""
-        name, axes = self.text(NAME_LIMIT), self.number("<I")
+        """Read one tensor's entry: its name, shape, kind of block, and how many bytes after the
+        beginning of the data it starts. Raises as `read_gguf`."""
+        name = self.text(NAME_LIMIT)
+        axes = self.number("<I")
         if not 1 <= axes <= MOST_AXES:
             self.fail(
                 message("tensor {name} has {axes} axes", name=repr(name), axes=axes),
                 message("1 to {most}", most=MOST_AXES),
             )
         shape = tuple(self.number("<Q") for _ in range(axes))[::-1]
-        kind, offset = self.number("<I"), self.number("<Q")
+        kind = self.number("<I")
+        offset = self.number("<Q")
         block = BLOCKS.get(kind)
         if block is None:
             what = message("tensor {name} is of the type {kind}", name=repr(name), kind=kind)
-            raise UnsupportedError(what, where=self.where, expected=", ".join(known.name for known in BLOCKS.values()))
+            raise UnsupportedError(
+                what, where=self.where, expected=", ".join(known.name for known in BLOCKS.values())
+            )
         count = prod(shape)
-        if not 0 < count < 2**62 or count // block.weights * block.bytes > self.size or offset > self.size:
+        if (
+            not 0 < count < 2**62
+            or count // block.weights * block.bytes > self.size
+            or offset > self.size
+        ):
             self.fail(
                 message(
                     "tensor {name} of shape {shape} at {offset:,} does not fit in {size:,} bytes",
-                    name=repr(name), shape=list(shape), offset=offset, size=self.size,
+                    name=repr(name),
+                    shape=list(shape),
+                    offset=offset,
+                    size=self.size,
                 ),
                 message("tensors that lie in the file"),
-            )  # fmt: skip
+            )
         if shape[-1] % block.weights:
             self.fail(
                 message("tensor {name} has rows of {length}", name=repr(name), length=shape[-1]),
-                message("a multiple of {weights}, the block of {kind}", weights=block.weights, kind=block.name),
+                message(
+                    "a multiple of {weights}, the block of {kind}",
+                    weights=block.weights,
+                    kind=block.name,
+                ),
             )
         return name, shape, block, offset
 
     def value(self, key: str, kind: int) -> Any:
-        """Read a metadata value of this GGUF type (`kind`): a number, a text, or an array of either. Raises InputError
-        for arrays within arrays."""
+        """Read a metadata value of this GGUF type (`kind`): a number, a text, or an array of
+        either. Raises InputError for arrays within arrays."""
         if kind == STRING:
             return self.text(self.size)
         if kind != ARRAY:
             return self.numbers(key, kind, 1)[0].item()
         inner = self.number("<I")
         if inner == ARRAY:
-            self.fail(message("{key} is an array of arrays", key=repr(key)), message("arrays of numbers or texts"))
+            self.fail(
+                message("{key} is an array of arrays", key=repr(key)),
+                message("arrays of numbers or texts"),
+            )
         if inner == STRING:
-            return [self.text(self.size) for _ in range(self.count(message("items of {key}", key=repr(key)), 8))]
+            return [
+                self.text(self.size)
+                for _ in range(self.count(message("items of {key}", key=repr(key)), 8))
+            ]
         return self.numbers(key, inner, None)
 
     def numbers(self, key: str, kind: int, count: int | None) -> np.ndarray[Any, Any]:
-        """Read `count` numbers of this GGUF type (`kind`); where `count` is None, as many as the number before them
-        says."""
+        """Read `count` numbers of this GGUF type (`kind`); where `count` is None, as many as the
+        number before them says."""
         if kind not in NUMBERS:
-            self.fail(message("{key} is of the type {kind}", key=repr(key), kind=kind), message("a type from 0 to 12"))
+            self.fail(
+                message("{key} is of the type {kind}", key=repr(key), kind=kind),
+                message("a type from 0 to 12"),
+            )
         dtype = np.dtype(NUMBERS[kind])
-        count = self.count(message("items of {key}", key=repr(key)), dtype.itemsize) if count is None else count
+        if count is None:
+            count = self.count(message("items of {key}", key=repr(key)), dtype.itemsize)
+        else:
+            count = count
         values = np.frombuffer(self.take(count * dtype.itemsize), dtype)
-        return values.astype(np.bool_) if kind == BOOL else values
+        if kind == BOOL:
+            return values.astype(np.bool_)
+        return values
 
     def count(self, what: str, least: int) -> int:
-        """Read how many items follow, each of which takes at least `least` bytes; raises InputError where so many
+        """Read how many items follow, each of which takes at least `least` bytes; raises InputError
+        where so many
         cannot fit. what: their name, for the error."""
         count = self.number("<Q")
         if count * least > min(self.size, HEADER_LIMIT) - self.at:
             self.fail(
                 message(
                     "the header claims {count:,} {what} at byte {at:,}, and {rest:,} bytes follow",
-                    count=count, what=what, at=self.at - 8, rest=self.size - self.at,
+                    count=count,
+                    what=what,
+                    at=self.at - 8,
+                    rest=self.size - self.at,
                 ),
-                message("as many as fit, in a header of at most {limit:,} bytes", limit=HEADER_LIMIT),
-            )  # fmt: skip
+                message(
+                    "as many as fit, in a header of at most {limit:,} bytes", limit=HEADER_LIMIT
+                ),
+            )
         return count
 
     def text(self, most: int) -> str:
@@ -216,10 +280,12 @@ class _Header:
             self.fail(
                 message(
                     "a text at byte {at:,} claims {length:,} bytes, and {rest:,} follow",
-                    at=self.at - 8, length=length, rest=self.size - self.at,
+                    at=self.at - 8,
+                    length=length,
+                    rest=self.size - self.at,
                 ),
                 message("a text that lies in the file"),
-            )  # fmt: skip
+            )
         return self.take(length).decode("utf-8", "replace")
 
     def number(self, code: str) -> int:
@@ -232,42 +298,56 @@ class _Header:
         stop = self.at + count
         if stop > min(self.size, HEADER_LIMIT):
             self.fail(
-                message("the header goes on at byte {stop:,}, the file has {size:,}", stop=stop, size=self.size),
+                message(
+                    "the header goes on at byte {stop:,}, the file has {size:,}",
+                    stop=stop,
+                    size=self.size,
+                ),
                 message("a whole file, its header at most {limit:,} bytes", limit=HEADER_LIMIT),
             )
         while len(self.buffer) < stop:
             piece = self.stream.read(max(STEP, stop - len(self.buffer), len(self.buffer) // 2))
             if not piece:
-                self.fail(message("the file became shorter while it was read"), message("a file nobody writes to"))
+                self.fail(
+                    message("the file became shorter while it was read"),
+                    message("a file nobody writes to"),
+                )
             self.buffer += piece
-        raw, self.at = self.buffer[self.at : stop], stop
+        raw = self.buffer[self.at : stop]
+        self.at = stop
         return raw
 
     def fail(self, what: str, expected: str) -> NoReturn:
-        """Raise InputError about the file. what: what is wrong with it; expected: what would be right."""
+        """Raise InputError about the file. what: what is wrong with it; expected: what would be
+        right.
+        """
         raise InputError(what, where=self.where, expected=expected)
 
 
 class Metadata:
-    """The metadata of a GGUF file, with a getter for each type of value; records which keys were read.
+    """The metadata of a GGUF file, with a getter for each type of value; records which keys were
+    read.
 
-    architecture: what stands before the keys of the model itself. tensors: the names of those in the file, where they
-    are known.
+    architecture: what stands before the keys of the model itself. tensors: the names of those in
+    the file, where they are known.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values, self.where = values, where
+        self.values = values
+        self.where = where
         self.read_keys: set[str] = set()
         self.tensors: Collection[str] = ()
         self.architecture = self.text("general.architecture")
 
     def own(self, key: str) -> Any:
-        """The value of a key that begins with the architecture, such as `llama.KEY`; None where there is none. Raises
-        InputError for a list where one value is expected."""
+        """The value of a key that begins with the architecture, such as `llama.KEY`; None where
+        there is none. Raises InputError for a list where one value is expected."""
         value = self.get(f"{self.architecture}.{key}")
         if isinstance(value, np.ndarray | list) and key not in BY_LAYER:
             what = message(
-                "the metadata set {key} to {value}", key=f"{self.architecture}.{key}", value=repr(value)[:80]
+                "the metadata set {key} to {value}",
+                key=f"{self.architecture}.{key}",
+                value=repr(value)[:80],
             )
             raise InputError(what, where=self.where, expected=message("one value"))
         return value
@@ -275,7 +355,9 @@ class Metadata:
     def layers(self) -> int:
         """How many layers the metadata states, at most `MOST_LAYERS`; 0 where they state no number."""
         stated = self.own("block_count")
-        return min(stated, MOST_LAYERS) if isinstance(stated, int) else 0
+        if isinstance(stated, int):
+            return min(stated, MOST_LAYERS)
+        return 0
 
     def get(self, key: str) -> Any:
         """The value of a key, None where there is none."""
@@ -298,15 +380,22 @@ class Metadata:
     def numbers(self, key: str) -> list[float]:
         """The list of numbers under a key, empty where there is none."""
         value = self.get(key)
-        return value.tolist() if isinstance(value, np.ndarray) else []
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        return []
 
     def _of_kind(self, key: str, kind: Callable[..., Any], what: str, default: Any) -> Any:
-        """The value of a key, or the default where there is none. Raises InputError for one of another type than
+        """The value of a key, or the default where there is none. Raises InputError for one of
+        another type than
         `kind`. what: what was expected, for the error."""
         value = self.get(key)
         value = default if value is None else value
         if not isinstance(value, kind):  # type: ignore[arg-type]
             raise InputError(
-                "the metadata set {key} to {value}", where=self.where, expected=what, key=key, value=repr(value)[:80]
+                "the metadata set {key} to {value}",
+                where=self.where,
+                expected=what,
+                key=key,
+                value=repr(value)[:80],
             )
         return value

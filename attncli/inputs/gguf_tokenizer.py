@@ -1,11 +1,12 @@
-"""Tokenizers built from the vocabulary that a GGUF file brings: byte-pair merges, SentencePiece's two kinds of scores,
-word pieces.
+"""Tokenizers built from the vocabulary that a GGUF file brings: byte-pair merges, SentencePiece's
+two kinds of scores, word pieces.
 
-How a text is cut before the merges stands in no file, only a name of it; the patterns are those that the tokenizers of
-these names have.
+How a text is cut before the merges stands in no file, only a name of it; the patterns are those
+that the tokenizers of these names have.
 
-Source: GGUF's `tokenizer.ggml.*` keys; the patterns of GPT-2, Llama 3, Qwen 2, StarCoder, Tekken, o200k, Falcon,
-DeepSeek, Seed and Kimi as their own tokenizer.json files have them; the names are those of llama.cpp.
+Source: GGUF's `tokenizer.ggml.*` keys; the patterns of GPT-2, Llama 3, Qwen 2, StarCoder, Tekken,
+o200k, Falcon, DeepSeek, Seed and Kimi as their own tokenizer.json files have them; the names are
+those of llama.cpp.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 
 
 def _without_letters(digits: str, slash: str = "") -> str:
-    """The end, shared by several patterns of pre-tokenizers, that cuts digits, punctuation and blanks. digits: the
-    pattern for digits; slash: more characters that line ends may stand with."""
+    """The end, shared by several patterns of pre-tokenizers, that cuts digits, punctuation and
+    blanks. digits: the pattern for digits; slash: more characters that line ends may stand with."""
     return _END.replace("{digits}", digits).replace("{slash}", slash)
 
 
-GPT2: tuple[str, ...] = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",)
+GPT2: tuple[str, ...] = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+)
 LLAMA3 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _without_letters("{1,3}"),)
 QWEN2 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _without_letters(""),)
 QWEN35 = (
@@ -70,8 +73,15 @@ DEEPSEEK_LLM = (
     r"\s+$", _HAN, r"\p{N}+",
 )  # fmt: skip
 DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN, r"\p{N}")
-SEED = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",)
-BAILING = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",)
+SEED = (
+    rf"{_ELISION}|{_BEFORE}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+BAILING = (
+    (
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}|"
+        r" ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+    ),
+)
 KIMI = (
     r"\p{Han}+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
     rf"{_ELISION}?|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]+"
@@ -103,13 +113,29 @@ PATTERNS = {
     "superbpe": (r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
     "kimi-k2": KIMI,
 }  # fmt: skip
-"""What a text is cut by before the merges, by `tokenizer.ggml.pre`: each pattern cuts the pieces of the one before."""
+"""What a text is cut by before the merges, by `tokenizer.ggml.pre`: each pattern cuts the pieces of
+the one before.
+"""
 AFTER_BYTES = {FALCON: (r"\p{N}+", "[0-9][0-9][0-9]")}
-"""What cuts the pieces once bytes are spelled as characters, some of which are digits by their looks."""
+"""What cuts the pieces once bytes are spelled as characters, some of which are digits by their
+looks.
+"""
 WHOLE_WORDS = (LLAMA3, TEKKEN, O200K)
-"""Those whose vocabularies take a word that they hold as it is, whatever the merges would make of it."""
+"""Those whose vocabularies take a word that they hold as it is, whatever the merges would make of
+it.
+"""
 BEGIN_BY_SILENCE = (
-    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+    *(
+        "llama3",
+        "llama-v3",
+        "llama-bpe",
+        "falcon3",
+        "falcon-h1",
+        "pixtral",
+        "midm-2.0",
+        "lfm2",
+        "jina-v5-nano",
+    ),
     "tekken",
 )
 """Those whose texts begin with the first token where the file does not say."""
@@ -118,7 +144,8 @@ BEGIN_BY_SILENCE = (
 def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
     """The tokenizer of a file; None for one without a vocabulary.
 
-    Raises UnsupportedError for a kind that is not implemented, InputError for a vocabulary that contradicts itself.
+    Raises UnsupportedError for a kind that is not implemented, InputError for a vocabulary that
+    contradicts itself.
     """
     kind = metadata.text("tokenizer.ggml.model", "none")
     tokens = metadata.texts("tokenizer.ggml.tokens")
@@ -132,11 +159,22 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
             tokens=len(tokens),
             different=len(set(tokens)),
         )
-    types = [int(number) for number in metadata.numbers("tokenizer.ggml.token_type")] or [NORMAL] * len(tokens)
+    types = [int(number) for number in metadata.numbers("tokenizer.ggml.token_type")] or [
+        NORMAL
+    ] * len(tokens)
     if len(types) != len(tokens):
-        what = message("the vocabulary has {tokens:,} tokens and {types:,} types", tokens=len(tokens), types=len(types))
+        what = message(
+            "the vocabulary has {tokens:,} tokens and {types:,} types",
+            tokens=len(tokens),
+            types=len(types),
+        )
         raise InputError(what, where=name, expected="as many of either")
-    builders = {"gpt2": _byte_pairs, "llama": _scored_pieces, "bert": _word_pieces, "t5": _likely_pieces}
+    builders = {
+        "gpt2": _byte_pairs,
+        "llama": _scored_pieces,
+        "bert": _word_pieces,
+        "t5": _likely_pieces,
+    }
     if kind not in builders:
         raise UnsupportedError(
             "the vocabulary is of the kind {kind}",
@@ -151,9 +189,11 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
     return from_tokenizers(hf, name)
 
 
-def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """A tokenizer by GPT-2's byte-pair scheme: bytes in an alphabet of printable characters, joined in the order of the
-    file's merges."""
+def _byte_pairs(
+    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
+) -> tokenizers.Tokenizer:
+    """A tokenizer by GPT-2's byte-pair scheme: bytes in an alphabet of printable characters, joined
+    in the order of the file's merges."""
     pattern_name = metadata.text("tokenizer.ggml.pre", "gpt-2")
     if pattern_name not in PATTERNS:
         raise UnsupportedError(
@@ -169,18 +209,22 @@ def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int],
     for merge in metadata.texts("tokenizer.ggml.merges"):
         left, _, right = merge.partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
-            what = message("the merge {merge} joins what the vocabulary does not hold", merge=repr(merge[:80]))
+            what = message(
+                "the merge {merge} joins what the vocabulary does not hold", merge=repr(merge[:80])
+            )
             raise InputError(what, where=name, expected="two tokens that make a third")
         merges.append((left, right))
-    hf = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS))
+    hf = tokenizers.Tokenizer(
+        models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS)
+    )
     hf.pre_tokenizer = pre_tokenizer_of(patterns)
     hf.decoder = decoders.ByteLevel()
     return hf
 
 
 def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
-    """The pre-tokenizer that cuts a text into pieces by these patterns and then spells each in the alphabet of
-    bytes."""
+    """The pre-tokenizer that cuts a text into pieces by these patterns and then spells each in the
+    alphabet of bytes."""
     before, after = (
         [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in part]
         for part in (patterns, AFTER_BYTES.get(patterns, ()))
@@ -194,40 +238,65 @@ def _token_scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[
     scores = metadata.numbers("tokenizer.ggml.scores")
     if len(scores) != len(tokens):
         what = message(
-            "the vocabulary has {tokens:,} tokens and {scores:,} scores", tokens=len(tokens), scores=len(scores)
+            "the vocabulary has {tokens:,} tokens and {scores:,} scores",
+            tokens=len(tokens),
+            scores=len(scores),
         )
         raise InputError(what, where=name, expected="as many of either")
     return scores
 
 
-def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """A tokenizer by SentencePiece's byte-pair scheme: of all neighbours that together make a piece, those whose piece
-    has the highest score are joined first."""
+def _scored_pieces(
+    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
+) -> tokenizers.Tokenizer:
+    """A tokenizer by SentencePiece's byte-pair scheme: of all neighbours that together make a
+    piece, those whose piece has the highest score are joined first."""
     scores = _token_scores(metadata, tokens, name)
     ids = {token: place for place, token in enumerate(tokens)}
-    pieces = {token for token, kind in zip(tokens, types, strict=True) if kind in (NORMAL, USER_DEFINED, UNUSED)}
-    ranked = sorted(_splits(pieces), key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]))
-    unknown = next((token for token, kind in zip(tokens, types, strict=True) if kind == UNKNOWN), None)
+    pieces = {
+        token
+        for token, kind in zip(tokens, types, strict=True)
+        if kind in (NORMAL, USER_DEFINED, UNUSED)
+    }
+    ranked = sorted(
+        _splits(pieces),
+        key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]),
+    )
+    unknown = next(
+        (token for token, kind in zip(tokens, types, strict=True) if kind == UNKNOWN), None
+    )
     hf = tokenizers.Tokenizer(
-        models.BPE(vocab=ids, merges=ranked, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types)
+        models.BPE(
+            vocab=ids, merges=ranked, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types
+        )
     )
     begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
     spaces = normalizers.Replace(" ", SPACE)
-    hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if begins else spaces
+    if begins:
+        hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
+    else:
+        hf.normalizer = spaces
     hf.decoder = _piece_decoder(begins)
     return hf
 
 
 def _piece_decoder(begins: bool) -> decoders.Sequence:
-    """The decoder that joins pieces to a text. begins: whether a blank was put before the text, which is taken off
-    again."""
-    strip = [decoders.Strip(" ", 1, 0)] if begins else []
-    return decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    """The decoder that joins pieces to a text. begins: whether a blank was put before the text,
+    which is taken off again."""
+    if begins:
+        strip = [decoders.Strip(" ", 1, 0)]
+    else:
+        strip = []
+    return decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
 
 
-def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """A tokenizer by SentencePiece's unigram scheme: of all ways to cut a text, the one whose scores have the highest
-    sum.
+def _likely_pieces(
+    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
+) -> tokenizers.Tokenizer:
+    """A tokenizer by SentencePiece's unigram scheme: of all ways to cut a text, the one whose
+    scores have the highest sum.
 
     Source: Kudo, Subword regularization, 2018.
     """
@@ -248,7 +317,9 @@ def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
             steps.append(normalizers.Precompiled(table.astype(np.uint8).tobytes()))
         except Exception as error:
             raise InputError(
-                "its table of characters is not one of SentencePiece's", where=name, expected=message("a whole file")
+                "its table of characters is not one of SentencePiece's",
+                where=name,
+                expected=message("a whole file"),
             ) from error
     if metadata.flag("tokenizer.ggml.remove_extra_whitespaces"):
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
@@ -262,7 +333,9 @@ def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
 ABSENT = 1000.0
 """How far below all others the score of a token is that no text is cut into."""
 LONGEST_PIECE = 256
-"""Characters of a piece that are split in all ways; no vocabulary in use has a longer one that is made of others."""
+"""Characters of a piece that are split in all ways; no vocabulary in use has a longer one that is
+made of others.
+"""
 
 
 def _splits(pieces: set[str]) -> Iterator[tuple[str, str]]:
@@ -274,12 +347,17 @@ def _splits(pieces: set[str]) -> Iterator[tuple[str, str]]:
                     yield piece[:place], piece[place:]
 
 
-def _word_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """A tokenizer by BERT's WordPiece scheme. The file marks the beginnings of words where BERT's vocabulary marks what
-    continues one."""
+def _word_pieces(
+    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
+) -> tokenizers.Tokenizer:
+    """A tokenizer by BERT's WordPiece scheme. The file marks the beginnings of words where BERT's
+    vocabulary marks what continues one."""
     vocabulary = {_bert_spelling(token): place for place, token in enumerate(tokens)}
     unknown = metadata.get("tokenizer.ggml.unknown_token_id")
-    unknown_token = tokens[unknown] if isinstance(unknown, int) and 0 <= unknown < len(tokens) else "[UNK]"
+    if isinstance(unknown, int) and 0 <= unknown < len(tokens):
+        unknown_token = tokens[unknown]
+    else:
+        unknown_token = "[UNK]"
     hf = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown_token))
     # the file does not say; a vocabulary without capitals can only be of a model that reads none
     lower = not any(token[:1] != "[" and token != token.lower() for token in vocabulary)
@@ -297,7 +375,9 @@ def _bert_spelling(token: str) -> str:
 
 
 def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
-    """Add to the tokenizer the control tokens and the user's own, which are taken out of a text before it is cut."""
+    """Add to the tokenizer the control tokens and the user's own, which are taken out of a text
+    before it is cut.
+    """
     added = [
         AddedToken(token, special=kind == CONTROL, normalized=False)
         for token, kind in zip(tokens, types, strict=True)
@@ -307,36 +387,61 @@ def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
         hf.add_tokens(added)
 
 
-def _add_template(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
-    """Have the tokenizer put special tokens at the beginning and the end of a text, as the file asks for."""
-    begin, end = metadata.flag("tokenizer.ggml.add_bos_token"), metadata.flag("tokenizer.ggml.add_eos_token")
+def _add_template(
+    hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str
+) -> None:
+    """Have the tokenizer put special tokens at the beginning and the end of a text, as the file
+    asks for.
+    """
+    begin = metadata.flag("tokenizer.ggml.add_bos_token")
+    end = metadata.flag("tokenizer.ggml.add_eos_token")
     if begin is None:
         begin = kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
-    end = kind in ("bert", "t5") if end is None else end
-    names = ("cls_token_id", "bos_token_id"), ("seperator_token_id", "separator_token_id", "eos_token_id")
+    if end is None:
+        end = kind in ("bert", "t5")
+    else:
+        end = end
+    names = (
+        ("cls_token_id", "bos_token_id"),
+        ("seperator_token_id", "separator_token_id", "eos_token_id"),
+    )
     specials: dict[str, int] = {}
 
     def token_of(keys: tuple[str, ...]) -> str | None:
-        """The token whose id stands under the first of these keys that the file has; None where it has none of them.
-        Raises InputError for an id out of range."""
+        """The token whose id stands under the first of these keys that the file has; None where it
+        has none of them. Raises InputError for an id out of range."""
         for key in keys if kind == "bert" else keys[-1:]:
             number: Any = metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
                 continue
             if not isinstance(number, int) or not 0 <= number < len(tokens):
                 what = message(
-                    "the metadata set {key} to {value}", key=f"tokenizer.ggml.{key}", value=repr(number)[:80]
+                    "the metadata set {key} to {value}",
+                    key=f"tokenizer.ggml.{key}",
+                    value=repr(number)[:80],
                 )
-                raise InputError(what, where=name, expected=message("an id from 0 to {last}", last=len(tokens) - 1))
+                raise InputError(
+                    what,
+                    where=name,
+                    expected=message("an id from 0 to {last}", last=len(tokens) - 1),
+                )
             token = hf.id_to_token(number) or tokens[number]
             specials[token] = number
             return token
         return None
 
-    first = token_of(names[0]) if begin else None
-    last = token_of(names[1]) if end else None
+    if begin:
+        first = token_of(names[0])
+    else:
+        first = None
+    if end:
+        last = token_of(names[1])
+    else:
+        last = None
     if first is None and last is None:
         return
     single = [*([first] if first else []), "$A", *([last] if last else [])]
     pair = [*single, *(["$B:1", f"{last}:1"] if last else ["$B:1"])]
-    hf.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=list(specials.items()))
+    hf.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=list(specials.items())
+    )

@@ -1,7 +1,8 @@
-"""From the name of a model to a folder that holds it: a folder, the hub's local cache, or a fetch from the hub.
+"""From the name of a model to a folder that holds it: a folder, the hub's local cache, or a fetch
+from the hub.
 
-Only the files that `attn` reads are fetched. Files that must be certain ones are held against their sha256, and those
-that are good are remembered until they change.
+Only the files that `attn` reads are fetched. Files that must be certain ones are held against their
+sha256, and those that are good are remembered until they change.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ MEMORY = "verified.json"
 MOST_REMEMBERED = 200
 
 
-def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapping[str, str], hint: str) -> None:
-    """Raise InputError where a file of a folder has another sha256 than expected. expected: sha256 in hexadecimal by
+def verify_digests(
+    folder: Path, expected: Mapping[str, str], *, variables: Mapping[str, str], hint: str
+) -> None:
+    """Raise InputError where a file of a folder has another sha256 than expected. expected: sha256
+    in hexadecimal by
     file name. hint: what to try then.
 
-    A file that was found good before, and has kept its place, size and times, is not read again; that is remembered
-    in the user's cache folder, or not at all where that cannot be written. Raises InputError for a file that is
-    missing or differs, with both digests.
+    A file that was found good before, and has kept its place, size and times, is not read again;
+    that is remembered in the user's cache folder, or not at all where that cannot be written.
+    Raises InputError for a file that is missing or differs, with both digests.
     """
     memory = own_cache_folder(variables) / MEMORY
     memory_entries = _read_verified(memory)
@@ -60,12 +64,16 @@ def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapp
             continue
         file_digest = digest(path)
         if file_digest != expected_digest:
-            what = message("{name} has the sha256 {file_digest}", name=repr(name), file_digest=file_digest)
+            what = message(
+                "{name} has the sha256 {file_digest}", name=repr(name), file_digest=file_digest
+            )
             raise InputError(what, where=str(folder), expected=expected_digest, hint=hint)
         if stamp is not None and stamp == _file_stamp(path):
             new_entries[str(path)] = [expected_digest, *stamp]
     if new_entries:
-        entries = {path: entry for path, entry in memory_entries.items() if path not in new_entries} | new_entries
+        entries = {
+            path: entry for path, entry in memory_entries.items() if path not in new_entries
+        } | new_entries
         _write_verified(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
 
 
@@ -79,13 +87,15 @@ def digest(path: Path) -> str:
 
 
 def own_cache_folder(variables: Mapping[str, str]) -> Path:
-    """The folder of `attn`'s own cache, for what can be computed again: XDG_CACHE_HOME/attn or ~/.cache/attn."""
+    """The folder of `attn`'s own cache, for what can be computed again: XDG_CACHE_HOME/attn or
+    ~/.cache/attn.
+    """
     return Path(variables.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attn"  # noqa: PTH111 - never raises
 
 
 def _file_stamp(path: Path) -> list[int] | None:
-    """Numbers that differ once a file has changed: size, times, inode and device; None where there is no file. The time
-    of change (ctime) cannot be set back by whoever writes the file."""
+    """Numbers that differ once a file has changed: size, times, inode and device; None where there
+    is no file. The time of change (ctime) cannot be set back by whoever writes the file."""
     try:
         status = path.stat()
     except OSError:
@@ -94,8 +104,8 @@ def _file_stamp(path: Path) -> list[int] | None:
 
 
 def _read_verified(memory: Path) -> dict[str, object]:
-    """The record of files whose digests were checked before, from the cache file `memory`; {} where it cannot be
-    read."""
+    """The record of files whose digests were checked before, from the cache file `memory`; {} where
+    it cannot be read."""
     try:
         return read_object(memory, what="a list of files")
     except AttnError:  # there is none yet, or it is not worth keeping
@@ -103,8 +113,8 @@ def _read_verified(memory: Path) -> dict[str, object]:
 
 
 def _write_verified(memory: Path, entries: Mapping[str, object]) -> None:
-    """Write the record of files whose digests were checked to the cache file `memory`; nothing where that cannot be
-    written."""
+    """Write the record of files whose digests were checked to the cache file `memory`; nothing
+    where that cannot be written."""
     with suppress(OSError, AttnError):
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with atomic_writer(memory, alone=True) as stream:
@@ -118,8 +128,8 @@ Watch = Callable[[str, float], None]
 
 
 def bar_class(watch: Watch, file: str) -> type:
-    """A class in place of the progress bars of the hub's library: it draws nothing and tells `watch` the share of
-    `file` that is here."""
+    """A class in place of the progress bars of the hub's library: it draws nothing and tells
+    `watch` the share of `file` that is here."""
     from tqdm import tqdm
 
     class ProgressBar(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
@@ -146,7 +156,9 @@ def bar_class(watch: Watch, file: str) -> type:
 
 
 class Parts(Enum):
-    """How much of a model is to be fetched: all files, headers without weights, or the tokenizer alone."""
+    """How much of a model is to be fetched: all files, headers without weights, or the tokenizer
+    alone.
+    """
 
     WHOLE = auto()
     HEADERS = auto()  # what says what it is: no weights, but how many and of which types
@@ -156,9 +168,10 @@ class Parts(Enum):
 class Fetch(Struct, frozen=True):
     """What to fetch of a model, and the callbacks that are told of it or may refuse it.
 
-    note: told what is being fetched; None for silence, of progress bars too. accept: handed the folder once its
-    config.json is there and before anything large is fetched, to raise for a model that is of no use. watch: told how
-    much of each file is there, in place of progress bars of the hub's own library.
+    note: told what is being fetched; None for silence, of progress bars too. accept: handed the
+    folder once its config.json is there and before anything large is fetched, to raise for a model
+    that is of no use. watch: told how much of each file is there, in place of progress bars of the
+    hub's own library.
     """
 
     note: Callable[[str], None] | None = lambda message: None
@@ -171,15 +184,19 @@ WHOLE = Fetch()
 """A whole model, told to nobody, with progress bars on a terminal."""
 
 
-# The local cache that the Hugging Face hub's own library keeps, read without importing that library.
+# The local cache that the Hugging Face hub's own library keeps, read without importing that
+# library.
 #
-# Layout: `models--OWNER--NAME/snapshots/COMMIT/FILE`, each file a link into `blobs/`; `refs/BRANCH` holds a commit;
-# `.no_exist/COMMIT/FILE` remembers files that the hub does not have. Source: huggingface_hub, "Understand caching".
+# Layout: `models--OWNER--NAME/snapshots/COMMIT/FILE`, each file a link into `blobs/`; `refs/BRANCH`
+# holds a commit; `.no_exist/COMMIT/FILE` remembers files that the hub does not have. Source:
+# huggingface_hub, "Understand caching".
 
 DEFAULT_REVISION = "main"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHORT_COMMIT = re.compile(r"[0-9a-f]{7,39}")
-_ID = re.compile(r"(?:[A-Za-z0-9](?:[\w.-]{0,94}[\w-])?/)?[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?", re.ASCII)
+_ID = re.compile(
+    r"(?:[A-Za-z0-9](?:[\w.-]{0,94}[\w-])?/)?[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?", re.ASCII
+)
 _REVISION = re.compile(r"[\w.-]+(?:/[\w.-]+)*", re.ASCII)
 _FOLDER = "models--"
 TOKENIZER = "tokenizer.json"
@@ -192,7 +209,9 @@ DESCRIPTION = ("config.json", TOKENIZER)
 
 
 class HubId(Struct, frozen=True):
-    """A model on the hub: `owner/name`, or a bare `name` as the oldest models have it, at a branch, tag or commit."""
+    """A model on the hub: `owner/name`, or a bare `name` as the oldest models have it, at a branch,
+    tag or commit.
+    """
 
     name: str
     revision: str = DEFAULT_REVISION
@@ -205,14 +224,20 @@ class HubId(Struct, frozen=True):
             return None
         if not separator:
             return cls(name)
-        return cls(name, revision) if _REVISION.fullmatch(revision) and ".." not in revision else None
+        if _REVISION.fullmatch(revision) and ".." not in revision:
+            return cls(name, revision)
+        return None
 
     def __str__(self) -> str:
-        return self.name if self.revision == DEFAULT_REVISION else f"{self.name}@{self.revision}"
+        if self.revision == DEFAULT_REVISION:
+            return self.name
+        return f"{self.name}@{self.revision}"
 
 
 class Snapshot(Struct, frozen=True):
-    """One version (commit) of a model in the local cache. missing: names of needed files that are not there."""
+    """One version (commit) of a model in the local cache. missing: names of needed files that are
+    not there.
+    """
 
     name: str
     commit: str
@@ -221,16 +246,26 @@ class Snapshot(Struct, frozen=True):
 
 
 def cache_folder(variables: Mapping[str, str]) -> Path:
-    """Where the hub's library keeps its cache: HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub."""
+    """Where the hub's library keeps its cache: HF_HUB_CACHE, HF_HOME/hub, or
+    ~/.cache/huggingface/hub.
+    """
     setting = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE")
-    home = variables.get("HF_HOME") or f"{variables.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    home = (
+        variables.get("HF_HOME") or f"{variables.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    )
     return Path(os.path.expandvars(os.path.expanduser(setting or f"{home}/hub")))  # noqa: PTH111 - never raises
 
 
 def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
-    """The version of a model that the cache holds for this id; None if there is none. Never uses the network."""
+    """The version of a model that the cache holds for this id; None if there is none. Never uses
+    the network.
+    """
     repository = cache / (_FOLDER + hub_id.name.replace("/", "--"))
-    commit = hub_id.revision if COMMIT.fullmatch(hub_id.revision) else _find_commit(repository, hub_id.revision)
+    commit = (
+        (hub_id.revision)
+        if (COMMIT.fullmatch(hub_id.revision))
+        else (_find_commit(repository, hub_id.revision))
+    )
     if commit is None or not (repository / "snapshots" / commit).is_dir():
         return None
     folder = repository / "snapshots" / commit
@@ -238,8 +273,8 @@ def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
 
 
 def _find_commit(repository: Path, revision: str) -> str | None:
-    """The commit that a branch, a tag or the beginning of a commit names; None where the cache knows none, or
-    several."""
+    """The commit that a branch, a tag or the beginning of a commit names; None where the cache
+    knows none, or several."""
     try:
         commit = (repository / "refs" / revision).read_text(encoding="ascii").strip()
         return commit if COMMIT.fullmatch(commit) else None
@@ -247,9 +282,13 @@ def _find_commit(repository: Path, revision: str) -> str | None:
         if not _SHORT_COMMIT.fullmatch(revision):
             return None
     commits = [
-        folder.name for folder in (repository / "snapshots").glob(f"{revision}*") if COMMIT.fullmatch(folder.name)
+        folder.name
+        for folder in (repository / "snapshots").glob(f"{revision}*")
+        if COMMIT.fullmatch(folder.name)
     ]
-    return commits[0] if len(commits) == 1 else None
+    if len(commits) == 1:
+        return commits[0]
+    return None
 
 
 def all_cached(cache: Path) -> Iterator[Snapshot]:
@@ -261,26 +300,33 @@ def all_cached(cache: Path) -> Iterator[Snapshot]:
     for repository in repositories:
         name = repository.name.removeprefix(_FOLDER).replace("--", "/")
         for folder in sorted((repository / "snapshots").glob("*")):
-            if HubId.parse(name) is not None and COMMIT.fullmatch(folder.name) and (folder / "config.json").exists():
+            if (
+                HubId.parse(name) is not None
+                and COMMIT.fullmatch(folder.name)
+                and (folder / "config.json").exists()
+            ):
                 yield Snapshot(name, folder.name, folder, tuple(_missing_files(repository, folder)))
 
 
 def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
-    """The names of the files that a version of a model needs and its folder lacks. repository: the model's folder in
-    the cache."""
+    """The names of the files that a version of a model needs and its folder lacks. repository: the
+    model's folder in the cache."""
     if not (folder / "config.json").exists():
         yield "config.json"
     try:
         yield from (name for name in _weight_files(folder) if not (folder / name).exists())
     except AttnError:
         return  # a malformed index is told by whoever opens the checkpoint
-    if not (folder / TOKENIZER).exists() and not (repository / ".no_exist" / folder.name / TOKENIZER).exists():
+    if (
+        not (folder / TOKENIZER).exists()
+        and not (repository / ".no_exist" / folder.name / TOKENIZER).exists()
+    ):
         yield TOKENIZER
 
 
 def _weight_files(folder: Path) -> list[str]:
-    """The names of the weight files that a model needs: safetensors, else torch's pickled ones; the usual safetensors
-    name where the folder has neither."""
+    """The names of the weight files that a model needs: safetensors, else torch's pickled ones; the
+    usual safetensors name where the folder has neither."""
     for single, index, ending in WEIGHT_FILES:
         if (folder / single).exists():
             return [single]
@@ -300,26 +346,37 @@ MOST_NAMES = 6
 
 
 def gguf_file(place: Path) -> Path | None:
-    """The GGUF file at a path: the path itself, or the only model in a folder without other weights; None where it is
-    neither.
+    """The GGUF file at a path: the path itself, or the only model in a folder without other
+    weights; None where it is neither.
 
     Raises InputError for a folder with several models.
     """
     if place.is_file():
         return place
-    if any((place / name).exists() for single, index, _ in WEIGHT_FILES for name in (single, index)):
+    if any(
+        (place / name).exists() for single, index, _ in WEIGHT_FILES for name in (single, index)
+    ):
         return None
     return chosen_file(place)
 
 
 def chosen_file(folder: Path, quantization: str = "") -> Path | None:
-    """The GGUF file to read in a folder: its only model, of a split one the first part; None without any.
+    """The GGUF file to read in a folder: its only model, of a split one the first part; None
+    without any.
 
-    quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several remain, or none
-    has that in its name.
+    quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several
+    remain, or none has that in its name.
     """
-    names = sorted(path.name for path in folder.glob(f"*{SUFFIX}") if not path.name.lower().startswith("mmproj"))
-    firsts = [name for name in names if (match := LATER_PART.fullmatch(name)) is None or int(match[1]) == 1]
+    names = sorted(
+        path.name
+        for path in folder.glob(f"*{SUFFIX}")
+        if not path.name.lower().startswith("mmproj")
+    )
+    firsts = [
+        name
+        for name in names
+        if (match := LATER_PART.fullmatch(name)) is None or int(match[1]) == 1
+    ]
     fitting = [name for name in firsts if quantization.lower() in name.lower()]
     if len(fitting) != 1 and quantization:  # as a word: "Q4_K_M" but not "Q4_K_M_L"
         word = re.compile(rf"(?<![A-Z0-9_]){re.escape(quantization)}(?![A-Z0-9_])", re.IGNORECASE)
@@ -329,23 +386,30 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     if not firsts and not quantization:
         return None
     raise InputError(
-        "this folder holds {count} .gguf files whose name has {quantization}" if quantization
-        else "this folder holds {count} .gguf files",
+        (
+            "this folder holds {count} .gguf files whose name has {quantization}"
+            if quantization
+            else "this folder holds {count} .gguf files"
+        ),
         where=str(folder),
         expected="one of them: {names}",
         count=len(fitting),
         quantization=repr(quantization),
         names=listing(map(repr, (fitting or firsts)[:MOST_NAMES])) or "…",
-    )  # fmt: skip
+    )
 
 
 def _cached_gguf(name: str, variables: Mapping[str, str]) -> ModelLocation | None:
-    """The GGUF file of a hub id with a quantization, in the hub's local cache; None for a name of another form.
+    """The GGUF file of a hub id with a quantization, in the hub's local cache; None for a name of
+    another form.
 
     Raises InputError where the cache has none of that name: such files are not fetched.
     """
     match = QUANTIZATION.fullmatch(name)
-    hub_id = None if match is None else HubId.parse(match[1])
+    if match is None:
+        hub_id = None
+    else:
+        hub_id = HubId.parse(match[1])
     if match is None or hub_id is None:
         return None
     cache = cache_folder(variables)
@@ -362,14 +426,17 @@ def _cached_gguf(name: str, variables: Mapping[str, str]) -> ModelLocation | Non
             ),
             hub_id=hub_id,
         )
-    return ModelLocation(chosen_file(snapshot.folder, match[2]) or snapshot.folder, name, snapshot.commit, "cache")
+    return ModelLocation(
+        chosen_file(snapshot.folder, match[2]) or snapshot.folder, name, snapshot.commit, "cache"
+    )
 
 
 class ModelLocation(Struct, frozen=True):
-    """Where the files of a model are. name: what the user wrote. revision: the commit, None for a folder. source: how
-    it was found.
+    """Where the files of a model are. name: what the user wrote. revision: the commit, None for a
+    folder. source: how it was found.
 
-    tensors: where they would lie, for weights that were not wanted and are not there; None for weights that are.
+    tensors: where they would lie, for weights that were not wanted and are not there; None for
+    weights that are.
     """
 
     folder: Path
@@ -379,20 +446,26 @@ class ModelLocation(Struct, frozen=True):
     tensors: Mapping[str, TensorInfo] | None = None
 
 
-def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
-    """Find a model by name: in a folder, in the local cache, or by fetching it from the hub into the cache.
+def resolve(
+    name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE
+) -> ModelLocation:
+    """Find a model by name: in a folder, in the local cache, or by fetching it from the hub into
+    the cache.
 
-    name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of a GGUF file in the
-    local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is in the
-    local cache is taken from there without asking the hub; else it is downloaded, unless HF_HUB_OFFLINE is set.
-    Raises InputError, UnsupportedError as `download.download`.
+    name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of
+    a GGUF file in the local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model
+    that is in the local cache is taken from there without asking the hub; else it is downloaded,
+    unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download.download`.
     """
     variables = os.environ if variables is None else variables
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists and (folder.is_dir() or (folder.suffix.lower() == ".gguf" and folder.is_file())):
         return ModelLocation(folder, name, None, "folder")
-    cached_file = None if exists else _cached_gguf(name, variables)
+    if exists:
+        cached_file = None
+    else:
+        cached_file = _cached_gguf(name, variables)
     if cached_file is not None:
         return cached_file
     hub_id = HubId.parse(name)
@@ -401,12 +474,21 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
         raise InputError(
             what,
             where=name,
-            expected="a folder with config.json and model.safetensors, a .gguf file, or a hub id owner/name[@revision]",
+            expected=(
+                "a folder with config.json and model.safetensors, a .gguf file, or a hub id"
+                " owner/name[@revision]"
+            ),
         )
     cache = cache_folder(variables)
-    snapshot, missing, usable = find_snapshot(cache, hub_id), [], None
+    snapshot = find_snapshot(cache, hub_id)
+    missing = []
+    usable = None
     if snapshot is not None:
-        missing = [file for file in snapshot.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
+        missing = [
+            file
+            for file in snapshot.missing
+            if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION
+        ]
         cached = ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
         if not missing:
             return cached
@@ -416,14 +498,19 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
         if usable is not None:
             return usable
         raise InputError(
-            "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it" if missing
-            else "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
+            (
+                "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
+                if missing
+                else (
+                    "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
+                )
+            ),
             where=str(cache),
             expected="a model in the cache, or a folder that exists",
             hint="unset HF_HUB_OFFLINE, or --model FOLDER",
             file=missing[0] if missing else "",
             hub_id=hub_id,
-        )  # fmt: skip
+        )
     try:
         folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
     except AttnError:
@@ -439,8 +526,8 @@ def is_offline(variables: Mapping[str, str]) -> bool:
     return setting.upper() in ("1", "ON", "YES", "TRUE")
 
 
-# `Remote`: one model on the Hugging Face hub, asked through the hub's own library, whose errors are told in our
-# words.
+# `Remote`: one model on the Hugging Face hub, asked through the hub's own library, whose errors are
+# told in our words.
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 PATIENCE = 10.0
@@ -453,52 +540,76 @@ T = TypeVar("T")
 
 
 class Remote:
-    """One model on the hub, which files can be fetched from. hub_id: which. endpoint: the hub's address. watch: told
-    how much of a file is there.
+    """One model on the hub, which files can be fetched from. hub_id: which. endpoint: the hub's
+    address. watch: told how much of a file is there.
 
-    Every method raises InputError where the hub cannot be reached, has no such model or revision, or wants a token.
+    Every method raises InputError where the hub cannot be reached, has no such model or revision,
+    or wants a token.
     """
 
-    def __init__(self, hub_id: HubId, cache: Path, variables: Mapping[str, str], *, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        hub_id: HubId,
+        cache: Path,
+        variables: Mapping[str, str],
+        *,
+        watch: Watch | None = None,
+    ) -> None:
         self.hub_id = hub_id
         self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
-        self._cache, self._watch = cache, watch
+        self._cache = cache
+        self._watch = watch
         self._token = variables.get("HF_TOKEN") or None
 
     def probe(self, name: str) -> None:
-        """Ask the hub once whether it has a file, without retries, so that somebody offline does not wait; raises
-        InputError where nothing answers."""
+        """Ask the hub once whether it has a file, without retries, so that somebody offline does
+        not wait; raises InputError where nothing answers."""
         import huggingface_hub
 
-        url, metadata = self._url(name, self.hub_id.revision), huggingface_hub.get_hf_file_metadata
+        url = self._url(name, self.hub_id.revision)
+        metadata = huggingface_hub.get_hf_file_metadata
         self._ask(lambda: metadata(url, token=self._token, timeout=PATIENCE), self._unreachable())
 
     def file(self, name: str, revision: str) -> Path | None:
-        """The file, fetched into the cache unless it is there; None where the model has none of that name."""
+        """The file, fetched into the cache unless it is there; None where the model has none of
+        that name.
+        """
         import huggingface_hub
 
         bars: dict[str, Any] = {}
         # older versions of the library draw their own
-        if self._watch is not None and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters:
+        if (
+            self._watch is not None
+            and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters
+        ):
             bars["tqdm_class"] = bar_class(self._watch, name)
 
         source = {"cache_dir": self._cache, "endpoint": self.endpoint, "token": self._token}
         path = self._ask(
-            lambda: huggingface_hub.hf_hub_download(self.hub_id.name, name, revision=revision, **source, **bars),
+            lambda: huggingface_hub.hf_hub_download(
+                self.hub_id.name, name, revision=revision, **source, **bars
+            ),
             self._broken_off(name),
         )
-        return None if path is None else Path(path)
+        if path is None:
+            return None
+        return Path(path)
 
     def header(self, name: str, revision: str) -> SafetensorsHeader | None:
-        """The header of a safetensors file, none of its data; None where the model has none of that name. Raises as
-        `read_header`."""
-        beginning = self._ask(lambda: self._byte_range(name, revision, 0, BEGINNING), self._broken_off(name))
+        """The header of a safetensors file, none of its data; None where the model has none of that
+        name. Raises as `read_header`."""
+        beginning = self._ask(
+            lambda: self._byte_range(name, revision, 0, BEGINNING), self._broken_off(name)
+        )
         if beginning is None:
             return None
         raw, size = beginning
         header_size = 8 + int.from_bytes(raw[:8], "little")
         if len(raw) < header_size <= min(size, 8 + HEADER_LIMIT):
-            rest = self._ask(lambda: self._byte_range(name, revision, len(raw), header_size), self._broken_off(name))
+            rest = self._ask(
+                lambda: self._byte_range(name, revision, len(raw), header_size),
+                self._broken_off(name),
+            )
             raw += b"" if rest is None else rest[0]
         return read_header(BytesIO(raw), size, f"{self.endpoint}/{self.hub_id} {name}")
 
@@ -509,7 +620,9 @@ class Remote:
         headers = {**build_hf_headers(token=self._token), "Range": f"bytes={start}-{stop - 1}"}
         response = get_session().get(self._url(name, revision), headers=headers, timeout=PATIENCE)
         hf_raise_for_status(response)
-        sent_range = re.fullmatch(r"bytes [0-9]+-[0-9]+/([0-9]+)", response.headers.get("Content-Range", ""))
+        sent_range = re.fullmatch(
+            r"bytes [0-9]+-[0-9]+/([0-9]+)", response.headers.get("Content-Range", "")
+        )
         if sent_range is None:  # the whole file was sent
             return response.content[start:stop], len(response.content)
         return response.content, int(sent_range[1])
@@ -518,11 +631,13 @@ class Remote:
         """The address (URL) of a file on the hub at this revision."""
         import huggingface_hub
 
-        return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
+        return huggingface_hub.hf_hub_url(
+            self.hub_id.name, name, revision=revision, endpoint=self.endpoint
+        )
 
     def _ask(self, request: Callable[[], T], network_error: AttnError) -> T | None:
-        """The result of a request to the hub, None where it has no such file. network_error: the error to raise where
-        the network fails."""
+        """The result of a request to the hub, None where it has no such file. network_error: the
+        error to raise where the network fails."""
         from huggingface_hub import errors
 
         try:
@@ -534,79 +649,119 @@ class Remote:
         except Exception as error:
             raise self._translate_error(error, errors, network_error) from error
 
-    def _translate_error(self, error: Exception, errors: Any, network_error: AttnError) -> AttnError:
-        """The error to raise in place of one of the hub's library. errors: that library's module of errors."""
-        hub_id, endpoint = self.hub_id, self.endpoint
+    def _translate_error(
+        self, error: Exception, errors: Any, network_error: AttnError
+    ) -> AttnError:
+        """The error to raise in place of one of the hub's library. errors: that library's module of
+        errors.
+        """
+        hub_id = self.hub_id
+        endpoint = self.endpoint
         match error:
             case AttnError():
                 return error
             case errors.GatedRepoError():
-                what = message("{hub_id} is gated: its owner wants its terms accepted", hub_id=hub_id.name)
+                what = message(
+                    "{hub_id} is gated: its owner wants its terms accepted", hub_id=hub_id.name
+                )
                 hint = message(
-                    "accept its terms at {endpoint}/{hub_id}, then set HF_TOKEN", endpoint=endpoint, hub_id=hub_id.name
+                    "accept its terms at {endpoint}/{hub_id}, then set HF_TOKEN",
+                    endpoint=endpoint,
+                    hub_id=hub_id.name,
                 )
                 return InputError(what, where=endpoint, hint=hint)
             case errors.RepositoryNotFoundError():
-                what = message("there is no model {hub_id}, or it is private", hub_id=repr(hub_id.name))
+                what = message(
+                    "there is no model {hub_id}, or it is private", hub_id=repr(hub_id.name)
+                )
                 hint = message("attn models list; for a private model set HF_TOKEN")
                 return InputError(what, where=endpoint, expected="owner/name", hint=hint)
             case errors.RevisionNotFoundError():
                 revision = repr(hub_id.revision)
-                what = message("{hub_id} has no revision {revision}", hub_id=hub_id.name, revision=revision)
+                what = message(
+                    "{hub_id} has no revision {revision}", hub_id=hub_id.name, revision=revision
+                )
                 return InputError(what, where=endpoint, expected="a branch, tag or commit")
             case errors.HfHubHTTPError(response=response) if response is not None:
                 return InputError(
                     "fetching {hub_id} failed: the server answered {status_code}",
-                    where=endpoint, hub_id=hub_id, status_code=response.status_code,
-                )  # fmt: skip
+                    where=endpoint,
+                    hub_id=hub_id,
+                    status_code=response.status_code,
+                )
             case ConnectionError() | TimeoutError():
                 return network_error
             case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES:
                 return network_error
             case OSError():
                 strerror = term(error.strerror or str(error))
-                what = message("fetching {hub_id} failed: {strerror}", hub_id=hub_id, strerror=strerror)
+                what = message(
+                    "fetching {hub_id} failed: {strerror}", hub_id=hub_id, strerror=strerror
+                )
                 return AttnError(what, where=error.filename or str(self._cache))
             case _:
-                return InputError("fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error)
+                return InputError(
+                    "fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error
+                )
 
     def _unreachable(self) -> InputError:
         """The error, returned and not raised, that nothing answers at the hub's address."""
-        what = message("{hub_id} is not in the local cache, and the hub cannot be reached", hub_id=self.hub_id)
+        what = message(
+            "{hub_id} is not in the local cache, and the hub cannot be reached", hub_id=self.hub_id
+        )
         expected = message("a network, a model in the cache, or a folder that exists")
-        return InputError(what, where=self.endpoint, expected=expected, hint="attn models list, or --model FOLDER")
+        return InputError(
+            what, where=self.endpoint, expected=expected, hint="attn models list, or --model FOLDER"
+        )
 
     def _broken_off(self, name: str) -> InputError:
         """The error, returned and not raised, that only part of a file arrived."""
-        what = message("the connection broke off while {name} of {hub_id} was fetched", name=name, hub_id=self.hub_id)
-        return InputError(what, where=self.endpoint, hint="the same command again; files that are complete are kept")
+        what = message(
+            "the connection broke off while {name} of {hub_id} was fetched",
+            name=name,
+            hub_id=self.hub_id,
+        )
+        return InputError(
+            what,
+            where=self.endpoint,
+            hint="the same command again; files that are complete are kept",
+        )
 
 
 def download(
     hub_id: HubId, cache: Path, variables: Mapping[str, str], fetch: Fetch
 ) -> tuple[Path, Mapping[str, TensorInfo] | None]:
-    """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where its tensors would
-    lie.
+    """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where
+    its tensors would lie.
 
-    Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
-    goes to `fetch.watch`, else to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
-    Raises InputError where the hub cannot be reached, has no such model or revision, or wants a token;
-    UnsupportedError where the model has neither safetensors nor, with torch to read them, pickled weights; what
-    `fetch.accept` raises.
+    Files already in the cache are kept. The weights come last, after everything that could refuse
+    the model. Progress goes to `fetch.watch`, else to standard error where that is a terminal.
+    `HF_ENDPOINT` and `HF_TOKEN` are honoured. Raises InputError where the hub cannot be reached,
+    has no such model or revision, or wants a token; UnsupportedError where the model has neither
+    safetensors nor, with torch to read them, pickled weights; what `fetch.accept` raises.
     """
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
-    with _silent_library(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):
+    with _silent_library(
+        bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()
+    ):
         if fetch.note is not None:
-            fetch.note(message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint))
+            fetch.note(
+                message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint)
+            )
         hub.probe("config.json")
         config = hub.file("config.json", hub_id.revision)
         if config is None:
             raise UnsupportedError(
-                "{hub_id} has no config.json", where=hub.endpoint, expected="a transformers model", hub_id=hub_id
+                "{hub_id} has no config.json",
+                where=hub.endpoint,
+                expected="a transformers model",
+                hub_id=hub_id,
             )
         folder = config.parent
         fetch.accept(folder)
-        commit = folder.name  # everything else comes from the same version, even if the branch moves on
+        commit = (
+            folder.name
+        )  # everything else comes from the same version, even if the branch moves on
         hub.file(TOKENIZER, commit)
         if fetch.parts is not Parts.HEADERS:
             for name in CHATS:
@@ -634,43 +789,66 @@ def _fetch_weights(hub: Remote, commit: str) -> None:
             continue
         for shard in shard_names(index, ending):
             if hub.file(shard, commit) is None:
-                what = message("the shard {shard} of {hub_id} is missing", shard=repr(shard), hub_id=hub.hub_id)
-                raise InputError(what, where=hub.endpoint, expected="every file that its index names")
+                what = message(
+                    "the shard {shard} of {hub_id} is missing", shard=repr(shard), hub_id=hub.hub_id
+                )
+                raise InputError(
+                    what, where=hub.endpoint, expected="every file that its index names"
+                )
         return
     pickled = PICKLED_SINGLE
-    expected = message("weights as safetensors, or as {pickled_single} with torch to read it", pickled_single=pickled)
+    expected = message(
+        "weights as safetensors, or as {pickled_single} with torch to read it",
+        pickled_single=pickled,
+    )
     raise _no_safetensors(hub, expected, CONVERT)
 
 
 def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
-    """The `TensorInfo` of every tensor by name, from the headers of the hub's files: a few kilobytes are fetched in
-    place of gigabytes."""
+    """The `TensorInfo` of every tensor by name, from the headers of the hub's files: a few
+    kilobytes are fetched in place of gigabytes."""
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
         expected = message(
-            "safetensors, whose headers tell what is in them; pickled weights tell it when they are here"
+            "safetensors, whose headers tell what is in them; pickled weights tell it when they are"
+            " here"
         )
         raise _no_safetensors(hub, expected, f"attn run --model {hub.hub_id}")
 
     def header(path: Path) -> SafetensorsHeader | None:
-        """The header of a weight file: from disk where it is there, else its first bytes from the hub; None where the
-        hub has none of that name."""
-        return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
+        """The header of a weight file: from disk where it is there, else its first bytes from the
+        hub; None where the hub has none of that name."""
+        if path.name == SINGLE:
+            return single
+        return local_header(path) or hub.header(path.name, commit)
 
     return find_tensors(folder.resolve(), header)
 
 
 def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
-    """The error, returned and not raised, that a model has no weights that can be read. expected: which could."""
+    """The error, returned and not raised, that a model has no weights that can be read. expected:
+    which could.
+    """
     return UnsupportedError(
-        "{hub_id} has no {single}", where=hub.endpoint, expected=expected, hint=hint, hub_id=hub.hub_id, single=SINGLE
+        "{hub_id} has no {single}",
+        where=hub.endpoint,
+        expected=expected,
+        hint=hint,
+        hub_id=hub.hub_id,
+        single=SINGLE,
     )
 
 
 @contextmanager
 def _silent_library(*, bars: bool) -> Iterator[None]:
-    """A context manager that keeps the hub's library silent, except for its progress bars where `bars` is true."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    """A context manager that keeps the hub's library silent, except for its progress bars where
+    `bars` is true.
+    """
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
     from huggingface_hub.utils.logging import set_verbosity_error
 
     set_verbosity_error()

@@ -1,10 +1,13 @@
-"""Folders whose matrices lie there in few bits: what each library writes, and what its numbers stand for.
+"""Folders whose matrices lie there in few bits: what each library writes, and what its numbers
+stand for.
 
-Which scheme it is says `quantization_config` in config.json (MLX: `quantization`); which tensors belong together say
-their names. Matrices are [out, in]; numbers are computed in float32: (integer − zero point) times scale.
+Which scheme it is says `quantization_config` in config.json (MLX: `quantization`); which tensors
+belong together say their names. Matrices are [out, in]; numbers are computed in float32: (integer −
+zero point) times scale.
 
-Source: the descriptions of the formats: DeepSeek-V3's weights (FP8 by blocks, 2024), compressed-tensors, AutoGPTQ,
-AutoAWQ, bitsandbytes (Dettmers et al., QLoRA, 2023), OCP Microscaling 1.0 (2023), MLX's affine quantization.
+Source: the descriptions of the formats: DeepSeek-V3's weights (FP8 by blocks, 2024),
+compressed-tensors, AutoGPTQ, AutoAWQ, bitsandbytes (Dettmers et al., QLoRA, 2023), OCP Microscaling
+1.0 (2023), MLX's affine quantization.
 """
 
 from __future__ import annotations
@@ -18,7 +21,15 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.checkpoint import MLX, PACKED, Array, Checkpoint, TensorInfo, find_tensors, without_packing
+from attncli.inputs.checkpoint import (
+    MLX,
+    PACKED,
+    Array,
+    Checkpoint,
+    TensorInfo,
+    find_tensors,
+    without_packing,
+)
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe, kinds_by_size
 from attncli.inputs.ggml_blocks import E2M1
 from attncli.language import listing, message
@@ -34,13 +45,20 @@ Parts = Mapping[str, str]
 """The tensors of one module by the last part of their names."""
 
 
-def open_packed(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo] | None) -> DerivedCheckpoint:
-    """The checkpoint of a folder with quantised weights, whose matrices are computed as floats when they are read.
+def open_packed(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo] | None
+) -> DerivedCheckpoint:
+    """The checkpoint of a folder with quantised weights, whose matrices are computed as floats when
+    they are read.
 
-    Raises UnsupportedError for a scheme that is not read, InputError for parts that are missing or contradict one
-    another.
+    Raises UnsupportedError for a scheme that is not read, InputError for parts that are missing or
+    contradict one another.
     """
-    raw = Checkpoint(folder, dict(config), dict(find_tensors(folder, packed=True) if tensors is None else tensors))
+    raw = Checkpoint(
+        folder,
+        dict(config),
+        dict(find_tensors(folder, packed=True) if tensors is None else tensors),
+    )
     return _PackedMatrices(raw).checkpoint()
 
 
@@ -53,7 +71,10 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
     method = _packing_method(config)
     if method not in METHODS:
         raise UnsupportedError(
-            "these weights are quantised ({method})", where=where, expected=listing(METHODS), method=method
+            "these weights are quantised ({method})",
+            where=where,
+            expected=listing(METHODS),
+            method=method,
         )
 
 
@@ -61,16 +82,20 @@ def _packing_method(config: Mapping[str, Any]) -> str:
     """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
     settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
     usual = "none" if config.get(MLX) is None else "mlx"
-    return str(settings.get("quant_method", usual)) if isinstance(settings, dict) else usual
+    if isinstance(settings, dict):
+        return str(settings.get("quant_method", usual))
+    return usual
 
 
 class _PackedMatrices:
-    """Finds which stored tensors make a quantised matrix together and makes a recipe for it, by one method for each
-    scheme."""
+    """Finds which stored tensors make a quantised matrix together and makes a recipe for it, by one
+    method for each scheme."""
 
     def __init__(self, raw: Checkpoint) -> None:
         self.raw = raw
-        settings = next(raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key) is not None)
+        settings = next(
+            raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key) is not None
+        )
         self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
         self.where = str(raw.folder)
         self.method = _packing_method(raw.config)
@@ -91,16 +116,27 @@ class _PackedMatrices:
                     part = f"{inner[1:-1]}.{part}"
             modules.setdefault(module, {})[part] = name
         builders: Mapping[str, Callable[[str, Parts], None]] = {
-            "fp8": self.byte_weights, "fbgemm_fp8": self.byte_weights, "compressed-tensors": self.compressed_tensors,
-            "gptq": self.gptq, "awq": self.awq, "bitsandbytes": self.bitsandbytes, "mxfp4": self.mxfp4, "mlx": self.mlx,
-        }  # fmt: skip
+            "fp8": self.byte_weights,
+            "fbgemm_fp8": self.byte_weights,
+            "compressed-tensors": self.compressed_tensors,
+            "gptq": self.gptq,
+            "awq": self.awq,
+            "bitsandbytes": self.bitsandbytes,
+            "mxfp4": self.mxfp4,
+            "mlx": self.mlx,
+        }
         check_method(self.raw.config, self.where)
         for module, parts in modules.items():
             builders[self.method](module, parts)
         for name, info in names.items():
             if name in self.used_names:
                 continue
-            if info.dtype.startswith("float8") or info.dtype in ("uint8", "int8", "uint32", "int32"):
+            if info.dtype.startswith("float8") or info.dtype in (
+                "uint8",
+                "int8",
+                "uint32",
+                "int32",
+            ):
                 raise InputError(
                     "tensor {name} holds {dtype}, and what it is scaled by is not here",
                     where=str(info.file),
@@ -110,11 +146,15 @@ class _PackedMatrices:
                 )
             self.tensors[name] = info
         config = without_packing(self.raw.config)
-        return DerivedCheckpoint(self.raw.folder, config, self.tensors, self.recipes, kinds_by_size(self.sizes))
+        return DerivedCheckpoint(
+            self.raw.folder, config, self.tensors, self.recipes, kinds_by_size(self.sizes)
+        )
 
-    def add_matrix(self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]) -> None:
-        """Add a matrix that is computed by a recipe. parts: names of the stored tensors that it is made of, the largest
-        first."""
+    def add_matrix(
+        self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]
+    ) -> None:
+        """Add a matrix that is computed by a recipe. parts: names of the stored tensors that it is
+        made of, the largest first."""
         info = self.raw.info(parts[0])
         self.used_names.update(parts)
         self.tensors[name] = TensorInfo("float32", shape, info.file, info.start, info.stop, scheme)
@@ -126,57 +166,77 @@ class _PackedMatrices:
         return self.raw.info(name).shape
 
     def check_shape(self, name: str, expected: tuple[int, ...], *others: tuple[int, ...]) -> None:
-        """Raise InputError where a stored tensor has another shape than `expected` or one of `others`."""
+        """Raise InputError where a stored tensor has another shape than `expected` or one of
+        `others`.
+        """
         shape = self.shape(name)
         if shape not in (expected, *others):
             raise InputError(
                 "tensor {name} has shape {shape}",
                 where=str(self.raw.info(name).file),
-                expected=listing([str(list(one_shape)) for one_shape in (expected, *others)], " or "),
+                expected=listing(
+                    [str(list(one_shape)) for one_shape in (expected, *others)], " or "
+                ),
                 name=repr(name),
                 shape=list(shape),
             )
 
     def stored_parts(self, module: str, parts: Parts, *names: str) -> list[str]:
-        """The names of a module's stored tensors with these ends (such as "weight_scale"), in that order. Raises
-        InputError for one that is missing. parts: names by end."""
+        """The names of a module's stored tensors with these ends (such as "weight_scale"), in that
+        order. Raises InputError for one that is missing. parts: names by end."""
         for name in names:
             if name not in parts:
-                what = message("the weights of {module} lack {part}", module=repr(module), part=repr(name))
+                what = message(
+                    "the weights of {module} lack {part}", module=repr(module), part=repr(name)
+                )
                 raise InputError(what, where=self.where, expected=", ".join(names))
         return [parts[name] for name in names]
 
     def bits(self, *keys: str) -> int:
-        """How many bits a number has, by the first of these settings that the config has. Raises UnsupportedError where
-        they do not fill a word evenly."""
+        """How many bits a number has, by the first of these settings that the config has. Raises
+        UnsupportedError where they do not fill a word evenly."""
         value = next((self.settings[key] for key in keys if key in self.settings), None)
         if value not in WORD_BITS:
             raise self._setting_error(keys[0], value, listing(map(str, WORD_BITS)))
         return int(value)
 
     def _setting_error(self, key: str, value: object, expected: str) -> UnsupportedError:
-        """The error, returned and not raised, about a setting in config.json whose value is not supported."""
+        """The error, returned and not raised, about a setting in config.json whose value is not
+        supported.
+        """
         return UnsupportedError(
-            "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=repr(value)[:80]
+            "config.json sets {key} to {value}",
+            where=self.where,
+            expected=expected,
+            key=key,
+            value=repr(value)[:80],
         )
 
     def group_size(self, count: int, of: int, name: str) -> int:
-        """How many numbers of a row of length `of` share each of `count` scales. Raises InputError where they do not
-        divide it evenly."""
+        """How many numbers of a row of length `of` share each of `count` scales. Raises InputError
+        where they do not divide it evenly."""
         if not count or of % count:
             what = message(
-                "tensor {name} has {count} scales for rows of {length}", name=repr(name), count=count, length=of
+                "tensor {name} has {count} scales for rows of {length}",
+                name=repr(name),
+                count=count,
+                length=of,
             )
-            raise InputError(what, where=str(self.raw.info(name).file), expected="as many as divide the row")
+            raise InputError(
+                what, where=str(self.raw.info(name).file), expected="as many as divide the row"
+            )
         return of // count
 
     def byte_weights(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix of eight-bit numbers with a scale for all, for a row, or for a block, where its tensors
-        make one."""
-        scale = next((parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None)
+        """Add a module's matrix of eight-bit numbers with a scale for all, for a row, or for a
+        block, where its tensors make one."""
+        scale = next(
+            (parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None
+        )
         if scale is None or "weight" not in parts or len(self.shape(parts["weight"])) != 2:
             return
-        weight, info = parts["weight"], self.raw.info(parts["weight"])
+        weight = parts["weight"]
+        info = self.raw.info(parts["weight"])
         scales = self.shape(scale)
         rows, columns = info.shape
         if len(scales) == 2:
@@ -188,40 +248,62 @@ class _PackedMatrices:
             block = (1, columns)
         zero = parts.get("weight_zero_point")
         scheme = "FP8" if info.dtype.startswith("float8") else "INT8"
-        idle = [parts[name] for name in ("input_scale", "activation_scale", "input_scale_ub") if name in parts]
+        idle = [
+            parts[name]
+            for name in ("input_scale", "activation_scale", "input_scale_ub")
+            if name in parts
+        ]
         recipe = ScaledRows(self.raw, weight, scale, zero, block)
         self.add_matrix(
-            f"{module}.weight", info.shape, scheme, recipe, [weight, scale, *([zero] if zero else []), *idle]
+            f"{module}.weight",
+            info.shape,
+            scheme,
+            recipe,
+            [weight, scale, *([zero] if zero else []), *idle],
         )
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
-        """How many rows and columns share a scale: what the config says, else what divides the matrix evenly. scales,
+        """How many rows and columns share a scale: what the config says, else what divides the
+        matrix evenly. scales,
         shape: the shapes of the scales and the matrix."""
         stated = self.settings.get("weight_block_size")
-        block = tuple(stated) if isinstance(stated, list) and len(stated) == 2 else None
+        if isinstance(stated, list) and len(stated) == 2:
+            block = tuple(stated)
+        else:
+            block = None
         if scales in ((shape[0], 1), (1, 1)):
             return (shape[0] // scales[0], shape[1])
         if block is None or not all(type(size) is int and size > 0 for size in block):
-            return (self.group_size(scales[0], shape[0], name), self.group_size(scales[1], shape[1], name))
-        self.check_shape(name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True)))
+            return (
+                self.group_size(scales[0], shape[0], name),
+                self.group_size(scales[1], shape[1], name),
+            )
+        self.check_shape(
+            name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True))
+        )
         return block
 
     def compressed_tensors(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in the format of compressed-tensors: whole bytes, or integers of few bits in words
-        along the row.
+        """Add a module's matrix in the format of compressed-tensors: whole bytes, or integers of
+        few bits in words along the row.
 
         Raises UnsupportedError for words of a type or size that the scheme does not have.
         """
         if "weight_packed" not in parts:
             self.byte_weights(module, parts)
             return
-        packed, scale, size = self.stored_parts(module, parts, "weight_packed", "weight_scale", "weight_shape")
+        packed, scale, size = self.stored_parts(
+            module, parts, "weight_packed", "weight_scale", "weight_shape"
+        )
         stored = self.raw.read(size)
         shape = tuple(int(length) for length in stored.reshape(-1))
         if len(shape) != 2 or min(shape) < 1:
             self.check_shape(size, (2,))
         rows, words = self.shape(packed)
-        bits = 32 * words // shape[1] if words else 0
+        if words:
+            bits = 32 * words // shape[1]
+        else:
+            bits = 0
         if self.raw.info(packed).dtype != "int32" or bits not in WORD_BITS:
             raise UnsupportedError(
                 "tensor {name} has {words} words for rows of {length}",
@@ -234,20 +316,30 @@ class _PackedMatrices:
         self.check_shape(packed, (shape[0], -(-shape[1] * bits // 32)))
         group = self.group_size(self.shape(scale)[-1], shape[1], scale)
         self.check_shape(scale, (rows, shape[1] // group))
-        zero, order = parts.get("weight_zero_point"), parts.get("weight_g_idx")
+        zero = parts.get("weight_zero_point")
+        order = parts.get("weight_g_idx")
         if zero is not None:
-            self.check_shape(zero, (-(-rows * bits // 32), shape[1] // group), (rows, shape[1] // group))
+            self.check_shape(
+                zero, (-(-rows * bits // 32), shape[1] // group), (rows, shape[1] // group)
+            )
         recipe = PackedRows(self.raw, packed, scale, zero, None, bits, group, shape, order)
         extra = [name for name in (zero, order) if name is not None]
-        self.add_matrix(f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra])
+        self.add_matrix(
+            f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra]
+        )
 
     def mlx(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in MLX's format: words along the row, a scale and an offset for each group."""
+        """Add a module's matrix in MLX's format: words along the row, a scale and an offset for
+        each group.
+        """
         if "scales" not in parts:
             return
         weight, scale, bias = self.stored_parts(module, parts, "weight", "scales", "biases")
         own = self.settings.get(module)
-        bits = self.bits("bits") if not isinstance(own, dict) else int(own.get("bits", 4))
+        if not isinstance(own, dict):
+            bits = self.bits("bits")
+        else:
+            bits = int(own.get("bits", 4))
         rows, words = self.shape(weight)
         if bits not in WORD_BITS or self.settings.get("mode", "affine") != "affine":
             self.bits("mode")
@@ -256,11 +348,13 @@ class _PackedMatrices:
         self.check_shape(scale, (rows, columns // group))
         self.check_shape(bias, (rows, columns // group))
         recipe = PackedRows(self.raw, weight, scale, None, bias, bits, group, (rows, columns), None)
-        self.add_matrix(f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias])
+        self.add_matrix(
+            f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias]
+        )
 
     def gptq(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in GPTQ's format: words down the columns of [in, out], each row of which has a
-        group."""
+        """Add a module's matrix in GPTQ's format: words down the columns of [in, out], each row of
+        which has a group."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
@@ -273,36 +367,51 @@ class _PackedMatrices:
         order = parts.get("g_idx")
         if order is not None:
             self.check_shape(order, (words * per_word,))
-        group = self.group_size(count, words * per_word, scale) if order is None else 0
+        if order is None:
+            group = self.group_size(count, words * per_word, scale)
+        else:
+            group = 0
         more = 0 if self.settings.get("checkpoint_format") == "gptq_v2" else 1
         recipe = GptqMatrix(self.raw, (weight, zeros, scale, order), bits, group, more)
         parts_used = [weight, zeros, scale, *([order] if order else [])]
-        self.add_matrix(f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used)
+        self.add_matrix(
+            f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used
+        )
 
     def awq(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in AWQ's format: words along the rows of [in, out], their numbers in an order of their
-        own."""
+        """Add a module's matrix in AWQ's format: words along the rows of [in, out], their numbers
+        in an order of their own."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
-        if self.bits("bits", "w_bit") != 4 or self.settings.get("version", "gemm").lower() != "gemm":
-            raise self._setting_error("version", self.settings.get("version"), message("4 bits, packed as for gemm"))
+        if (
+            self.bits("bits", "w_bit") != 4
+            or self.settings.get("version", "gemm").lower() != "gemm"
+        ):
+            raise self._setting_error(
+                "version", self.settings.get("version"), message("4 bits, packed as for gemm")
+            )
         rows, words = self.shape(weight)
         count = self.shape(scale)[0]
         self.check_shape(scale, (count, words * 8))
         self.check_shape(zeros, (count, words))
         recipe = AwqMatrix(self.raw, (weight, zeros, scale), self.group_size(count, rows, scale))
-        self.add_matrix(f"{module}.weight", (words * 8, rows), "AWQ 4-bit", recipe, [weight, zeros, scale])
+        self.add_matrix(
+            f"{module}.weight", (words * 8, rows), "AWQ 4-bit", recipe, [weight, zeros, scale]
+        )
 
     def bitsandbytes(self, module: str, parts: Parts) -> None:
-        """Add a module's matrix in the format of bitsandbytes: bytes with a scale for each row, or pairs of codes with
-        a scale for each block."""
+        """Add a module's matrix in the format of bitsandbytes: bytes with a scale for each row, or
+        pairs of codes with a scale for each block."""
         if "SCB" in parts:
             weight, scale = self.stored_parts(module, parts, "weight", "SCB")
             rows, _ = shape = self.shape(weight)
             self.check_shape(scale, (rows,))
             by_row = ScaledRows(self.raw, weight, scale, None, (1, shape[1]), 1 / 127)
-            idle = [parts["weight_format"]] if "weight_format" in parts else []
+            if "weight_format" in parts:
+                idle = [parts["weight_format"]]
+            else:
+                idle = []
             self.add_matrix(f"{module}.weight", shape, "INT8", by_row, [weight, scale, *idle])
             return
         state_part = next((part for part in parts if part.startswith(f"weight.{STATE}")), None)
@@ -311,10 +420,11 @@ class _PackedMatrices:
         # the matrix itself is `module.weight`, its parts `module.weight.absmax` and so on
         weight, state = self.stored_parts(module, parts, "weight", state_part)
         stated = self._quantization_state(state)
-        shape, block = tuple(stated["shape"]), stated["blocksize"]
+        shape = tuple(stated["shape"])
+        block = stated["blocksize"]
         count = int(np.prod(shape))
         nested = "weight.nested_absmax" in parts
-        names = NESTED if nested else NESTED[:2]
+        names = (NESTED) if (nested) else (NESTED[:2])
         stored = self.stored_parts(module, parts, *(f"weight.{name}" for name in names))
         blocks = -(-count // block)
         self.check_shape(weight, (-(-count // 2), 1), (1, -(-count // 2)))
@@ -328,24 +438,29 @@ class _PackedMatrices:
         self.add_matrix(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
 
     def _quantization_state(self, name: str) -> Mapping[str, Any]:
-        """What bitsandbytes' JSON beside a matrix of codes says: its shape, block sizes and offset. Raises
-        InputError."""
+        """What bitsandbytes' JSON beside a matrix of codes says: its shape, block sizes and offset.
+        Raises InputError."""
         try:
             state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
             sizes = [state["blocksize"], *state["shape"], state.get("nested_blocksize", 1)]
-            if all(type(size) is int and 0 < size < 2**40 for size in sizes) and len(state["shape"]) == 2:
+            if (
+                all(type(size) is int and 0 < size < 2**40 for size in sizes)
+                and len(state["shape"]) == 2
+            ):
                 offset = float(state.get("nested_offset", 0.0))
                 return {**state, "nested_offset": offset, "nested_blocksize": sizes[-1]}
         except (ValueError, KeyError, TypeError):
             pass
         what = message("tensor {name} does not say what the codes are", name=repr(name))
         raise InputError(
-            what, where=str(self.raw.info(name).file), expected=message("a JSON object with shape and blocksize")
+            what,
+            where=str(self.raw.info(name).file),
+            expected=message("a JSON object with shape and blocksize"),
         )
 
     def mxfp4(self, module: str, parts: Parts) -> None:
-        """Add a module's MXFP4 experts: pairs of codes with a power of two for each 32, stored [out, in], used as [in,
-        out]."""
+        """Add a module's MXFP4 experts: pairs of codes with a power of two for each 32, stored
+        [out, in], used as [in, out]."""
         for part in parts:
             if not part.endswith("_blocks"):
                 continue
@@ -357,7 +472,9 @@ class _PackedMatrices:
             experts, out, count, _ = shape
             self.check_shape(scale, (experts, out, count))
             recipe = MxExperts(self.raw, blocks, scale)
-            self.add_matrix(f"{module}.{stem}", (experts, count * 32, out), "MXFP4", recipe, [blocks, scale])
+            self.add_matrix(
+                f"{module}.{stem}", (experts, count * 32, out), "MXFP4", recipe, [blocks, scale]
+            )
 
 
 def raw_numbers(array: Array, dtype: str) -> Array:
@@ -370,21 +487,30 @@ def raw_numbers(array: Array, dtype: str) -> Array:
 
 
 def word_numbers(words: Array, bits: int) -> Array:
-    """The unsigned integers of `bits` bits that are packed in each word, the lowest bits first, uint8: [..., word] to
-    [..., number]."""
+    """The unsigned integers of `bits` bits that are packed in each word, the lowest bits first,
+    uint8: [..., word] to [..., number]."""
     shifts = np.arange(0, 32, bits, dtype=np.uint32)
     numbers = (words.view(np.uint32)[..., None] >> shifts) & np.uint32(2**bits - 1)
     return numbers.astype(np.uint8).reshape(*words.shape[:-1], -1)
 
 
 class ScaledRows:
-    """A recipe (it computes a matrix when it is read): stored numbers times the scale of their block. factor: what all
-    are multiplied by besides."""
+    """A recipe (it computes a matrix when it is read): stored numbers times the scale of their
+    block. factor: what all are multiplied by besides."""
 
     def __init__(
-        self, raw: Checkpoint, weight: str, scale: str, zero: str | None, block: tuple[int, int], factor: float = 1.0
+        self,
+        raw: Checkpoint,
+        weight: str,
+        scale: str,
+        zero: str | None,
+        block: tuple[int, int],
+        factor: float = 1.0,
     ) -> None:
-        self._raw, self._names, self._block, self._factor = raw, (weight, scale, zero), block, factor
+        self._raw = raw
+        self._names = (weight, scale, zero)
+        self._block = block
+        self._factor = factor
         self.unit = 1
 
     def rows(self, start: int, stop: int) -> Array:
@@ -393,22 +519,24 @@ class ScaledRows:
         info = self._raw.info(weight)
         numbers = raw_numbers(self._raw.read_rows(weight, range(start, stop)), info.dtype)
         if zero is not None:
-            numbers -= self._for_rows(self._raw.read(zero).astype(np.float32), info.shape, start, stop)
+            numbers -= self._for_rows(
+                self._raw.read(zero).astype(np.float32), info.shape, start, stop
+            )
         numbers *= self._for_rows(self._raw.read(scale, "float32"), info.shape, start, stop)
         numbers *= np.float32(self._factor)
         return numbers
 
     def _for_rows(self, scales: Array, shape: tuple[int, ...], start: int, stop: int) -> Array:
-        """The scale of each number in the rows start..stop-1 of a matrix of this shape, [row, column], from one scale
-        for each block."""
+        """The scale of each number in the rows start..stop-1 of a matrix of this shape, [row,
+        column], from one scale for each block."""
         rows = -(-shape[0] // self._block[0])
         by_block = scales.reshape(rows, -1)[np.arange(start, stop) // self._block[0]]
         return np.repeat(by_block, self._block[1], axis=1)[:, : shape[1]]
 
 
 class PackedRows:
-    """A recipe (it computes a matrix when it is read): integers of few bits packed in words along the row, with a
-    scale, and a zero point or an offset, for each group of columns."""
+    """A recipe (it computes a matrix when it is read): integers of few bits packed in words along
+    the row, with a scale, and a zero point or an offset, for each group of columns."""
 
     def __init__(
         self,
@@ -422,13 +550,21 @@ class PackedRows:
         shape: tuple[int, ...],
         order: str | None,
     ) -> None:
-        self._raw, self._weight, self._scale, self._zero, self._bias = raw, weight, scale, zero, bias
-        self._bits, self._group, self._shape, self._order = bits, group, shape, order
+        self._raw = raw
+        self._weight = weight
+        self._scale = scale
+        self._zero = zero
+        self._bias = bias
+        self._bits = bits
+        self._group = group
+        self._shape = shape
+        self._order = order
         self.unit = 1
 
     def rows(self, start: int, stop: int) -> Array:
         """The rows start..stop-1 of the matrix, float [row, column]."""
-        rows, half = range(start, stop), 2 ** (self._bits - 1)
+        rows = range(start, stop)
+        half = 2 ** (self._bits - 1)
         words = self._raw.read_rows(self._weight, rows)
         numbers = word_numbers(words, self._bits)[:, : self._shape[1]].astype(np.float32)
         group_of = np.arange(self._shape[1]) // self._group
@@ -441,34 +577,54 @@ class PackedRows:
         if self._zero is not None:
             zeros = self._raw.read(self._zero)
             if zeros.shape[0] != self._shape[0]:  # in words down the columns
-                zeros = word_numbers(np.ascontiguousarray(zeros.T), self._bits).T.astype(np.float32) - half
+                zeros = (
+                    word_numbers(np.ascontiguousarray(zeros.T), self._bits).T.astype(np.float32)
+                    - half
+                )
             numbers -= zeros[start:stop].astype(np.float32)[:, group_of]
         return numbers * scales
 
 
 class GptqMatrix:
-    """A recipe (it computes a matrix when it is read): one in GPTQ's format. names: its stored tensors, of words, zero
-    points, scales, and the group of each input. group: how many inputs in a row share a scale, where no tensor says.
+    """A recipe (it computes a matrix when it is read): one in GPTQ's format. names: its stored
+    tensors, of words, zero points, scales, and the group of each input. group: how many inputs in a
+    row share a scale, where no tensor says.
     more: what is added to stored zero points."""
 
     unit = 0
 
     def __init__(
-        self, raw: Checkpoint, names: tuple[str, str, str, str | None], bits: int, group: int, more: int
+        self,
+        raw: Checkpoint,
+        names: tuple[str, str, str, str | None],
+        bits: int,
+        group: int,
+        more: int,
     ) -> None:
-        self._raw, self._names, self._bits, self._group, self._more = raw, names, bits, group, more
+        self._raw = raw
+        self._names = names
+        self._bits = bits
+        self._group = group
+        self._more = more
 
     def rows(self, start: int, stop: int) -> Array:
-        """The whole matrix, float [out, in]; start and stop are not used. Raises InputError for a group that has no
-        scales."""
+        """The whole matrix, float [out, in]; start and stop are not used. Raises InputError for a
+        group that has no scales."""
         weight, zero, scale, order = self._names
-        numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(np.float32)
+        numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(
+            np.float32
+        )
         scales = self._raw.read(scale, "float32").T
         zeros = word_numbers(self._raw.read(zero), self._bits)[:, : scales.shape[0]].T
         zeros = ((zeros + np.uint8(self._more)) & np.uint8(2**self._bits - 1)).astype(np.float32)
-        group_of = np.arange(numbers.shape[1]) // self._group if order is None else self._raw.read(order).astype(int)
+        if order is None:
+            group_of = np.arange(numbers.shape[1]) // self._group
+        else:
+            group_of = self._raw.read(order).astype(int)
         if group_of.min() < 0 or group_of.max() >= scales.shape[1]:
-            what = message("tensor {name} names the group {group}", name=repr(order), group=int(group_of.max()))
+            what = message(
+                "tensor {name} names the group {group}", name=repr(order), group=int(group_of.max())
+            )
             expected = message("0 to {last}", last=scales.shape[1] - 1)
             raise InputError(what, where=str(self._raw.info(weight).file), expected=expected)
         numbers -= zeros[:, group_of]
@@ -477,13 +633,16 @@ class GptqMatrix:
 
 
 class AwqMatrix:
-    """A recipe (it computes a matrix when it is read): one in AWQ's format. names: its stored tensors, of words, zero
+    """A recipe (it computes a matrix when it is read): one in AWQ's format. names: its stored
+    tensors, of words, zero
     points, scales. group: how many inputs in a row share a scale."""
 
     unit = 0
 
     def __init__(self, raw: Checkpoint, names: tuple[str, str, str], group: int) -> None:
-        self._raw, self._names, self._group = raw, names, group
+        self._raw = raw
+        self._names = names
+        self._group = group
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [out, in]; start and stop are not used."""
@@ -495,7 +654,9 @@ class AwqMatrix:
 
     @staticmethod
     def _in_order(words: Array) -> Array:
-        """The 4-bit numbers of packed words [row, word] as floats [row, column], put into the order of the columns."""
+        """The 4-bit numbers of packed words [row, word] as floats [row, column], put into the order
+        of the columns.
+        """
         packed = word_numbers(words, 4).reshape(*words.shape, 8)
         numbers = np.empty(packed.shape, np.float32)
         numbers[..., AWQ_ORDER] = packed
@@ -503,13 +664,19 @@ class AwqMatrix:
 
 
 class CodedMatrix:
-    """A recipe (it computes a matrix when it is read): each code of four bits, the higher half of a byte first, is a
-    number of a table times its block's scale."""
+    """A recipe (it computes a matrix when it is read): each code of four bits, the higher half of a
+    byte first, is a number of a table times its block's scale."""
 
     unit = 0
 
-    def __init__(self, raw: Checkpoint, weight: str, stored: list[str], state: Mapping[str, Any], count: int) -> None:
-        self._raw, self._weight, self._stored, self._state, self._count = raw, weight, stored, state, count
+    def __init__(
+        self, raw: Checkpoint, weight: str, stored: list[str], state: Mapping[str, Any], count: int
+    ) -> None:
+        self._raw = raw
+        self._weight = weight
+        self._stored = stored
+        self._state = state
+        self._count = count
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [row, column]; start and stop are not used."""
@@ -519,20 +686,24 @@ class CodedMatrix:
         scales = self._raw.read(self._stored[0])
         if len(self._stored) > 2:
             table = self._raw.read(self._stored[3], "float32")
-            outer = np.repeat(self._raw.read(self._stored[2], "float32"), self._state["nested_blocksize"])
+            outer = np.repeat(
+                self._raw.read(self._stored[2], "float32"), self._state["nested_blocksize"]
+            )
             scales = table[scales] * outer[: scales.size] + np.float32(self._state["nested_offset"])
         numbers *= np.repeat(scales.astype(np.float32), self._state["blocksize"])[: self._count]
         return numbers.reshape(self._state["shape"])
 
 
 class MxExperts:
-    """A recipe (it computes a tensor when it is read): the matrices of a layer's experts in MXFP4, [expert, in,
-    out]."""
+    """A recipe (it computes a tensor when it is read): the matrices of a layer's experts in MXFP4,
+    [expert, in, out]."""
 
     unit = 1
 
     def __init__(self, raw: Checkpoint, blocks: str, scale: str) -> None:
-        self._raw, self._blocks, self._scale = raw, blocks, scale
+        self._raw = raw
+        self._blocks = blocks
+        self._scale = scale
 
     def rows(self, start: int, stop: int) -> Array:
         """The experts start..stop-1, float [expert, in, out]."""

@@ -1,4 +1,5 @@
-"""Reading ahead: weights are read by one thread while others work on them, also in a product with rows.
+"""Reading ahead: weights are read by one thread while others work on them, also in a product with
+rows.
 
 A piece is worked on by the processor that has just read it, while it is in that processor's cache.
 """
@@ -31,7 +32,9 @@ WORTH_A_PLAN = 64 * 2**20
 
 
 class Stretch(Struct, frozen=True, eq=False):
-    """A range of bytes, start..stop-1 of a file, all of one tensor. row: the size of one of its rows in bytes."""
+    """A range of bytes, start..stop-1 of a file, all of one tensor. row: the size of one of its
+    rows in bytes.
+    """
 
     file: PositionedFile
     tensor: str
@@ -41,14 +44,16 @@ class Stretch(Struct, frozen=True, eq=False):
 
     @property
     def step(self) -> int:
-        """How many bytes a piece has: as many whole rows as fit in `PIECE`, or `PIECE` where one row is larger."""
+        """How many bytes a piece has: as many whole rows as fit in `PIECE`, or `PIECE` where one
+        row is larger.
+        """
         rows = PIECE // self.row
         return (rows - rows % TOGETHER if rows >= TOGETHER else rows) * self.row or PIECE
 
 
 class PieceSource(Protocol):
-    """What several threads iterate over together to get a matrix in pieces, each as (first byte, bytes). count: how
-    many there are."""
+    """What several threads iterate over together to get a matrix in pieces, each as (first byte,
+    bytes). count: how many there are."""
 
     count: int
 
@@ -56,22 +61,28 @@ class PieceSource(Protocol):
 
 
 class Pieces:
-    """A range of bytes in pieces that several threads iterate over together: each piece goes to one thread, as (first
-    byte, bytes).
+    """A range of bytes in pieces that several threads iterate over together: each piece goes to one
+    thread, as (first byte, bytes).
 
-    free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each that is taken.
-    Iterating gives (first byte, piece), which is valid until the thread asks for its next one; it raises as
-    `PositionedFile`.
+    free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each
+    that is taken. Iterating gives (first byte, piece), which is valid until the thread asks for its
+    next one; it raises as `PositionedFile`.
     """
 
     def __init__(self, stretch: Stretch, free: list[Array], on_take: Callable[[int], None]) -> None:
-        self._stretch, self._free, self._on_take = stretch, free, on_take
-        self._size, self._step = stretch.stop - stretch.start, stretch.step
+        self._stretch = stretch
+        self._free = free
+        self._on_take = on_take
+        self._size = stretch.stop - stretch.start
+        self._step = stretch.step
         self._position, self._lock = 0, Lock()
         self.count = -(-self._size // self._step)
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
-        buffer = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
+        if self._free:
+            buffer = self._free.pop()
+        else:
+            buffer = np.empty(PIECE, np.uint8)
         try:
             while (first := self._next_piece()) < self._size:
                 piece = buffer[: min(self._step, self._size - first)]
@@ -92,8 +103,8 @@ class Pieces:
 
 
 class ReadAhead:
-    """Reads ranges of bytes in a fixed order. A thread brings them from the disk into the system's memory, at most 128
-    MiB before they are taken."""
+    """Reads ranges of bytes in a fixed order. A thread brings them from the disk into the system's
+    memory, at most 128 MiB before they are taken."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._stretches = [stretch for stretch in stretches if stretch.stop > stretch.start]
@@ -102,13 +113,22 @@ class ReadAhead:
         self._is_stopped = False
         self._change = Condition()
         # a daemon, so that a run that ends early does not wait for bytes that nobody wants
-        self._thread = Thread(target=self._fetch, args=(tuple(self._stretches),), name="attn-read-ahead", daemon=True)
+        self._thread = Thread(
+            target=self._fetch, args=(tuple(self._stretches),), name="attn-read-ahead", daemon=True
+        )
         self._thread.start()
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
         """Whether the next range in the order is exactly these bytes of this tensor."""
-        following = self._stretches[0] if self._stretches else None
-        return following is not None and (following.tensor, following.start, following.stop) == (tensor, start, stop)
+        if self._stretches:
+            following = self._stretches[0]
+        else:
+            following = None
+        return following is not None and (following.tensor, following.start, following.stop) == (
+            tensor,
+            start,
+            stop,
+        )
 
     def pieces(self) -> Pieces:
         """The pieces of the next range, which counts as taken."""
@@ -130,18 +150,25 @@ class ReadAhead:
                 self._change.notify()
 
     def _fetch(self, stretches: Sequence[Stretch]) -> None:
-        """The thread's work: read the ranges from the disk one after the other, at most `AHEAD` bytes before they are
-        taken."""
+        """The thread's work: read the ranges from the disk one after the other, at most `AHEAD`
+        bytes before they are taken."""
         away = np.empty(0, np.uint8)
         for stretch in stretches:
             for start in range(stretch.start, stretch.stop, PIECE):
                 with self._change:
-                    self._change.wait_for(lambda: self._is_stopped or self._reached_bytes < self._taken_bytes + AHEAD)
+                    self._change.wait_for(
+                        lambda: self._is_stopped or self._reached_bytes < self._taken_bytes + AHEAD
+                    )
                     if self._is_stopped:
                         return
                 count = min(PIECE, stretch.stop - start)
-                if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(start + count - 1):
-                    away = away if away.size else np.empty(PIECE, np.uint8)
+                if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(
+                    start + count - 1
+                ):
+                    if away.size:
+                        away = away
+                    else:
+                        away = np.empty(PIECE, np.uint8)
                     with suppress(InputError):  # whoever takes these bytes will say it
                         stretch.file.fill(away[:count].data, start, "")
                 self._reached_bytes += count
@@ -149,24 +176,26 @@ class ReadAhead:
 
 # The product of rows with a stored matrix, made while the matrix is read.
 #
-# Widened and written to memory, a matrix of 16-bit numbers is moved five times: written, read for the product, each at
-# twice its size. A tile that stays in the processor's cache is moved once.
+# Widened and written to memory, a matrix of 16-bit numbers is moved five times: written, read for
+# the product, each at twice its size. A tile that stays in the processor's cache is moved once.
 
 MANY_ROWS_STEP = 2**19
-"""Numbers of a matrix multiplied with many rows at once: what is done for each product with the rows then weighs
-little."""
+"""Numbers of a matrix multiplied with many rows at once: what is done for each product with the
+rows then weighs little."""
 
 
 class StoredMatrix(Struct, frozen=True, eq=False):
-    """The stored layout of a weight W, [out, in]. in_out: whether the file and `shape` have it as [in, out]."""
+    """The stored layout of a weight W, [out, in]. in_out: whether the file and `shape` have it as
+    [in, out].
+    """
 
     dtype: np.dtype[Any]
     shape: Sequence[int]
     in_out: bool = False
 
     def worth_pieces(self, x: AnyArray, backend: Backend) -> bool:
-        """Whether x, [row, in], can be multiplied with the stored matrix piece by piece, as floats of the backend's
-        type on the CPU."""
+        """Whether x, [row, in], can be multiplied with the stored matrix piece by piece, as floats
+        of the backend's type on the CPU."""
         shape = self.shape
         if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not self.in_out] or len(x) < 2:
             return False
@@ -177,7 +206,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             return True
         rows = np.asarray(x)
         few = len(rows) <= numpy_backend.FEW_ROWS
-        if self.in_out:  # each piece gives a part of every sum, which is much to hold where there are many
+        if (
+            self.in_out
+        ):  # each piece gives a part of every sum, which is much to hold where there are many
             return few and rows.dtype.itemsize >= 4
         can_block = not few or numpy_backend.block_of(rows) is not None
         return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and can_block
@@ -185,14 +216,17 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     def multiply_pieces(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
-        """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types. pieces: whole rows as they lie.
+        """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types. pieces:
+        whole rows as they lie.
 
-        An infinite or undefined weight leaves no number of its column finite, so that only where the first row has such
-        a number each weight is looked at.
+        An infinite or undefined weight leaves no number of its column finite, so that only where
+        the first row has such a number each weight is looked at.
         """
         if backend.name != "numpy":
             return self._by_library(pieces, x, backend, bias)
-        product, finite = (self._by_turned_tiles if self.in_out else self._by_tiles)(pieces, np.asarray(x))
+        product, finite = (self._by_turned_tiles if self.in_out else self._by_tiles)(
+            pieces, np.asarray(x)
+        )
         if bias is not None:
             product += np.asarray(bias)
         return product, finite
@@ -200,7 +234,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     def _by_library(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
-        """`multiply_pieces` by the backend's own product, which converts each piece and adds the bias."""
+        """`multiply_pieces` by the backend's own product, which converts each piece and adds the
+        bias.
+        """
         result = backend.full((len(x), self.shape[0]), 0, backend.dtype)
         finite: list[bool] = []
 
@@ -221,26 +257,38 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         return result, all(finite)
 
     def _by_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
-        """x·Wᵀ, [row, out], without a bias, computed tile by tile in NumPy; and whether every number of W is finite."""
+        """x·Wᵀ, [row, out], without a bias, computed tile by tile in NumPy; and whether every
+        number of W is finite.
+        """
         rows, width = self.shape
         result = np.empty((len(x), rows), x.dtype)
         finite: list[bool] = []
         few = len(x) <= numpy_backend.FEW_ROWS
-        block = numpy_backend.block_of(x) or 1 if few else 1
+        if few:
+            block = numpy_backend.block_of(x) or 1
+        else:
+            block = 1
         as_stored = self.dtype == x.dtype
         many = max((STEP if few and not as_stored else MANY_ROWS_STEP) // width // block, 1) * block
 
         @np.errstate(over="ignore", invalid="ignore")
         def take() -> None:
             """Widen pieces of rows tile by tile and multiply each tile until none is left."""
-            tile = None if as_stored else np.empty((many, width), x.dtype)
+            if as_stored:
+                tile = None
+            else:
+                tile = np.empty((many, width), x.dtype)
             for first_row, part in self._rows_of(pieces):
                 for row in range(0, len(part), many):
                     tile_rows = part[row : row + many]
                     if tile is not None:
-                        stored, tile_rows = tile_rows, tile[: len(tile_rows)]
+                        stored = tile_rows
+                        tile_rows = tile[: len(tile_rows)]
                         tile_rows[:] = stored
-                    product = numpy_backend.product_of_any(x, tile_rows.T, block) if few else np.matmul(x, tile_rows.T)
+                    if few:
+                        product = numpy_backend.product_of_any(x, tile_rows.T, block)
+                    else:
+                        product = np.matmul(x, tile_rows.T)
                     result[:, first_row + row : first_row + row + len(tile_rows)] = product
                     finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
 
@@ -248,8 +296,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         return result, all(finite)
 
     def _by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
-        """As `_by_tiles` for a matrix stored as [in, out]: the products of the pieces are added in the order of the
-        file, whichever thread made them, so that sums are reproducible."""
+        """As `_by_tiles` for a matrix stored as [in, out]: the products of the pieces are added in
+        the order of the file, whichever thread made them, so that sums are reproducible."""
         width, columns = self.shape
         many = max(STEP // columns, 1)
         parts: dict[int, Array] = {}
@@ -257,24 +305,33 @@ class StoredMatrix(Struct, frozen=True, eq=False):
 
         @np.errstate(over="ignore", invalid="ignore")
         def take() -> None:
-            """Widen pieces of rows and sum what their tiles add to the product, piece by piece, until none is left."""
+            """Widen pieces of rows and sum what their tiles add to the product, piece by piece,
+            until none is left.
+            """
             tile = np.empty((min(many, width), columns), x.dtype)
             for first_row, part in self._rows_of(pieces):
                 sums = np.zeros((len(x), columns), x.dtype)
                 for row in range(0, len(part), many):
                     tile_rows = tile[: min(many, len(part) - row)]
                     tile_rows[:] = part[row : row + many]
-                    product = np.matmul(x[:, first_row + row : first_row + row + len(tile_rows)], tile_rows)
+                    product = np.matmul(
+                        x[:, first_row + row : first_row + row + len(tile_rows)], tile_rows
+                    )
                     finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
                     sums += product
                 parts[first_row] = sums
 
         numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
         with np.errstate(over="ignore", invalid="ignore"):
-            return sum((parts[row] for row in sorted(parts)[1:]), start=parts[min(parts)]), all(finite)
+            return sum((parts[row] for row in sorted(parts)[1:]), start=parts[min(parts)]), all(
+                finite
+            )
 
     def _rows_of(self, pieces: PieceSource) -> Iterator[tuple[int, Array]]:
         """Each piece of the stored matrix as (number of its first row, rows of stored numbers)."""
         width = self.shape[1]
         for first_byte, piece in pieces:
-            yield first_byte // (width * self.dtype.itemsize), piece.view(self.dtype).reshape(-1, width)
+            yield (
+                first_byte // (width * self.dtype.itemsize),
+                piece.view(self.dtype).reshape(-1, width),
+            )

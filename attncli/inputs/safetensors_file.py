@@ -1,7 +1,8 @@
-"""The safetensors format and its data types, read and written by its definition; a header is checked before its data.
+"""The safetensors format and its data types, read and written by its definition; a header is
+checked before its data.
 
-The library of that name maps the file instead, and a mapped file that shrinks while it is read ends the process; it
-also takes headers that name a tensor twice.
+The library of that name maps the file instead, and a mapped file that shrinks while it is read ends
+the process; it also takes headers that name a tensor twice.
 
 Source: the format's description, huggingface/safetensors README (2022-2025).
 """
@@ -49,12 +50,18 @@ def dtype_of_name(name: str) -> np.dtype[Any]:
 def unsupported_dtype(tensor: str, dtype: str, where: str) -> UnsupportedError:
     """The error, returned and not raised, that a tensor's data type is not supported."""
     return UnsupportedError(
-        "tensor {tensor} has the data type {dtype}", where=where, expected=SUPPORTED, tensor=repr(tensor), dtype=dtype
+        "tensor {tensor} has the data type {dtype}",
+        where=where,
+        expected=SUPPORTED,
+        tensor=repr(tensor),
+        dtype=dtype,
     )
 
 
 def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where: str) -> int:
-    """The bytes that an array takes, counted without overflow. Raises InputError for a shape that no array can have."""
+    """The bytes that an array takes, counted without overflow. Raises InputError for a shape that
+    no array can have.
+    """
     sizes = list(shape)
     if len(sizes) > MOST_AXES:
         what = message("tensor {tensor} has {sizes} axes", tensor=repr(tensor), sizes=len(sizes))
@@ -69,29 +76,46 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
         not_empty *= size or 1
     if not_empty * dtype.itemsize >= 2**63:
         expected = message("whole numbers from 0 up, of a size that exists")
-        raise InputError("tensor {tensor} has an impossible shape", where=where, expected=expected, tensor=repr(tensor))
+        raise InputError(
+            "tensor {tensor} has an impossible shape",
+            where=where,
+            expected=expected,
+            tensor=repr(tensor),
+        )
     return count * dtype.itemsize
 
 
-def check_array(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool) -> np.ndarray[Any, Any]:
-    """The array in the machine's byte order and row-major order, once its data type and numbers are found fit to
-    compute with.
+def check_array(
+    tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool
+) -> np.ndarray[Any, Any]:
+    """The array in the machine's byte order and row-major order, once its data type and numbers are
+    found fit to compute with.
 
-    Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is neither 0 nor 1 and,
-    unless `allow_nonfinite`, for NaN and Inf, naming the first position.
+    Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is
+    neither 0 nor 1 and, unless `allow_nonfinite`, for NaN and Inf, naming the first position.
     """
-    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    is_native = native.dtype.str[1:] in NATIVE_CODES  # asking for a name takes longer than reading a small array
+    if array.dtype.isnative:
+        native = array
+    else:
+        native = array.astype(array.dtype.newbyteorder("="))
+    is_native = (
+        native.dtype.str[1:] in NATIVE_CODES
+    )  # asking for a name takes longer than reading a small array
     if not is_native and native.dtype.name != "bfloat16":
         raise unsupported_dtype(tensor, native.dtype.name, where)
     row_major = np.asarray(native, order="C")
     if row_major.dtype.kind == "b" and row_major.size and int(row_major.view(np.uint8).max()) > 1:
-        raise InputError("tensor {tensor} holds truth values other than 0 and 1", where=where, tensor=repr(tensor))
+        raise InputError(
+            "tensor {tensor} holds truth values other than 0 and 1",
+            where=where,
+            tensor=repr(tensor),
+        )
     is_float = row_major.dtype.kind == "f" or not is_native
     if is_float and not allow_nonfinite and not (finite := np.isfinite(row_major)).all():
         place = np.unravel_index(int(np.argmin(finite)), row_major.shape)
         raise InputError(
-            "tensor {tensor} holds {value} at [{place_text}], the first of {bad:,} that are not finite",
+            "tensor {tensor} holds {value} at [{place_text}], the first of {bad:,} that are not"
+            " finite",
             where=where,
             expected="finite numbers",
             tensor=repr(tensor),
@@ -106,8 +130,11 @@ CHUNK = 2**22
 """Bytes that a stream is asked for at a time."""
 
 
-def read_numbers(stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, where: str) -> np.ndarray[Any, Any]:
-    """The numbers in the next `size` bytes of a stream, one axis. about: what they are, for the error.
+def read_numbers(
+    stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, where: str
+) -> np.ndarray[Any, Any]:
+    """The numbers in the next `size` bytes of a stream, one axis. about: what they are, for the
+    error.
 
     Raises InputError where the stream ends early.
     """
@@ -117,7 +144,10 @@ def read_numbers(stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, 
         count = stream.readinto(raw.data[position : position + CHUNK])  # type: ignore[attr-defined]
         if not count:
             what = message(
-                "{about} ends after {position:,} of {size:,} bytes", about=about, position=position, size=size
+                "{about} ends after {position:,} of {size:,} bytes",
+                about=about,
+                position=position,
+                size=size,
             )
             raise InputError(what, where=where, expected="the whole file")
         position += count
@@ -128,7 +158,9 @@ def read_numbers(stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, 
 
 Array = np.ndarray[Any, Any]
 STEP = 2**17
-"""Numbers converted at a time: few enough to stay in the processor's cache between checking and writing."""
+"""Numbers converted at a time: few enough to stay in the processor's cache between checking and
+writing.
+"""
 WIDER = {(narrow, wide) for narrow in ("bfloat16", "float16") for wide in ("float32", "float64")}
 """Types, stored and wanted, of which the second holds every number of the first."""
 EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
@@ -136,13 +168,19 @@ EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
 
 
 def convert(source: Array, target: Array) -> bool:
-    """Copy `source` into `target` (both flat, equal length), and say whether every number is finite in both types."""
+    """Copy `source` into `target` (both flat, equal length), and say whether every number is finite
+    in both types.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         for begin in range(0, source.size, STEP):
-            source_part, target_part = source[begin : begin + STEP], target[begin : begin + STEP]
+            source_part = source[begin : begin + STEP]
+            target_part = target[begin : begin + STEP]
             target_part[:] = source_part
-            # where the source is infinite or NaN the target is too, and a wider one holds every number
-            if not all_finite(source_part if (source.dtype.name, target.dtype.name) in WIDER else target_part):
+            # where the source is infinite or NaN the target is too, and a wider one holds every
+            # number
+            if not all_finite(
+                source_part if (source.dtype.name, target.dtype.name) in WIDER else target_part
+            ):
                 return False
     return True
 
@@ -150,8 +188,12 @@ def convert(source: Array, target: Array) -> bool:
 def all_finite(array: Array) -> bool:
     """Whether no number is NaN or infinite; true of integers and booleans."""
     bits = EXPONENTS.get(array.dtype.name)
-    if bits is not None:  # as whole numbers: the sign is the highest bit, so each sign has a largest finite one
-        return not array.size or bool(array.view(np.int16).max() < bits and array.view(np.uint16).max() < 0x8000 + bits)
+    if (
+        bits is not None
+    ):  # as whole numbers: the sign is the highest bit, so each sign has a largest finite one
+        return not array.size or bool(
+            array.view(np.int16).max() < bits and array.view(np.uint16).max() < 0x8000 + bits
+        )
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
@@ -163,8 +205,8 @@ CODES = {name: code for code, name in DTYPES.items()}
 
 
 class Entry(Struct, frozen=True):
-    """One tensor in a .safetensors header. dtype: the format's own code ("BF16"). start, end: bytes from the beginning
-    of the file."""
+    """One tensor in a .safetensors header. dtype: the format's own code ("BF16"). start, end: bytes
+    from the beginning of the file."""
 
     name: str
     dtype: str
@@ -188,15 +230,22 @@ class SafetensorsHeader(Struct, frozen=True):
 def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
     """The header of a file of `size` bytes, from the stream's beginning.
 
-    Raises InputError for anything the format does not allow: a header longer than 100 MB or than the file, repeated
-    names, offsets that overlap, leave gaps or leave the file, sizes that do not fit the shapes.
-    Data types that only `read_entry` refuses may stand in it.
+    Raises InputError for anything the format does not allow: a header longer than 100 MB or than
+    the file, repeated names, offsets that overlap, leave gaps or leave the file, sizes that do not
+    fit the shapes. Data types that only `read_entry` refuses may stand in it.
     """
     if size < 8:
-        raise InputError("this file has {size} bytes, too few for a header", where=where, expected=EXPECTED, size=size)
+        raise InputError(
+            "this file has {size} bytes, too few for a header",
+            where=where,
+            expected=EXPECTED,
+            size=size,
+        )
     (length,) = struct.unpack("<Q", read_exactly(stream, 8, where))
     if length > HEADER_LIMIT or length > size - 8:
-        what = message("the header claims {length:,} bytes of a file of {size:,}", length=length, size=size)
+        what = message(
+            "the header claims {length:,} bytes of a file of {size:,}", length=length, size=size
+        )
         expected = message(
             "{wanted_value}, its header at most {header_limit:,} bytes",
             wanted_value=EXPECTED,
@@ -204,10 +253,14 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
         )
         raise InputError(what, where=where, expected=expected)
     fields = parse_object(
-        read_exactly(stream, length, where), where, message("the header of a .safetensors file: a JSON object")
+        read_exactly(stream, length, where),
+        where,
+        message("the header of a .safetensors file: a JSON object"),
     )
     metadata = fields.pop(METADATA, {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(value, str) for value in metadata.values()
+    ):
         raise InputError("the metadata are not texts by name", where=where, expected=EXPECTED)
     entries = sorted(
         (_parse_entry(name, field, 8 + length, where) for name, field in fields.items()),
@@ -218,8 +271,8 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
 
 
 def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, Any]:
-    """One tensor, as stored; unchecked for NaN. Raises UnsupportedError for float8, complex and other data types
-    that NumPy has no numbers for, InputError where the file has become shorter."""
+    """One tensor, as stored; unchecked for NaN. Raises UnsupportedError for float8, complex and
+    other data types that NumPy has no numbers for, InputError where the file has become shorter."""
     if entry.dtype not in DTYPES:
         raise unsupported_dtype(entry.name, entry.dtype, where)
     stream.seek(entry.start)
@@ -231,24 +284,35 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
 def write_safetensors(
     stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
 ) -> None:
-    """Write tensors and metadata as .safetensors. Tensors stand in order of falling item size, then name, so that all
-    are aligned and the same content gives the same bytes. Raises UnsupportedError for a data type that the format or
-    `attn` does not have, LimitError for a header longer than the format's 100 MB."""
+    """Write tensors and metadata as .safetensors. Tensors stand in order of falling item size, then
+    name, so that all are aligned and the same content gives the same bytes. Raises UnsupportedError
+    for a data type that the format or `attn` does not have, LimitError for a header longer than the
+    format's 100 MB."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}} if metadata else {}
+    if metadata:
+        header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}}
+    else:
+        header = {}
     end = 0
     for name in order:
         array = tensors[name]
         if array.dtype.name not in CODES:
             raise unsupported_dtype(name, array.dtype.name, EXPECTED)
         stop = end + array.nbytes
-        header[name] = dict(zip(MEMBERS, (CODES[array.dtype.name], list(array.shape), [end, stop]), strict=True))
+        header[name] = dict(
+            zip(MEMBERS, (CODES[array.dtype.name], list(array.shape), [end, stop]), strict=True)
+        )
         end = stop
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     if len(raw) > HEADER_LIMIT:
         what = message("the header of the file would take {raw:,} bytes", raw=len(raw))
-        raise LimitError(what, expected="at most {header_limit:,}", hint="save as .npz", header_limit=HEADER_LIMIT)
+        raise LimitError(
+            what,
+            expected="at most {header_limit:,}",
+            hint="save as .npz",
+            header_limit=HEADER_LIMIT,
+        )
     stream.write(struct.pack("<Q", len(raw)) + raw)
     for name in order:
         array = tensors[name]
@@ -257,16 +321,35 @@ def write_safetensors(
 
 
 def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
-    """The tensor that a field of the header declares. origin: where the data begin. Raises as `read_header`."""
-    dtype, shape, offsets = map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
-    if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
+    """The tensor that a field of the header declares. origin: where the data begin. Raises as
+    `read_header`.
+    """
+    dtype, shape, offsets = (
+        map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
+    )
+    if (
+        type(dtype) is not str
+        or type(shape) is not list
+        or type(offsets) is not list
+        or len(offsets) != 2
+    ):
         expected = message("dtype, shape, data_offsets")
-        raise InputError("the header entry of {name} is malformed", where=where, expected=expected, name=repr(name))
+        raise InputError(
+            "the header entry of {name} is malformed",
+            where=where,
+            expected=expected,
+            name=repr(name),
+        )
     start, end = offsets
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-        what = message("tensor {name} has the offsets {start} to {end}", name=repr(name), start=start, end=end)
+        what = message(
+            "tensor {name} has the offsets {start} to {end}", name=repr(name), start=start, end=end
+        )
         raise InputError(what, where=where, expected="a beginning before the end")
-    kind = dtype_of_name(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
+    if dtype in DTYPES:
+        kind = dtype_of_name(DTYPES[dtype])
+    else:
+        kind = np.dtype(np.uint8)
     size = byte_count(name, kind, shape, where)
     if dtype in DTYPES and size != end - start:
         raise InputError(
@@ -282,14 +365,20 @@ def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
 
 
 def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> None:
-    """Raise InputError where tensors overlap, leave a gap, or do not fill the file of `size` bytes from `origin` on."""
+    """Raise InputError where tensors overlap, leave a gap, or do not fill the file of `size` bytes
+    from `origin` on.
+    """
     place = origin
     for entry in entries:
         if entry.start != place:
-            fault = message("overlaps the one before" if entry.start < place else "leaves a gap before it")
+            fault = message(
+                "overlaps the one before" if entry.start < place else "leaves a gap before it"
+            )
             what = message("tensor {entry} {fault}", entry=repr(entry.name), fault=fault)
             raise InputError(what, where=where, expected="tensors that lie side by side")
         place = entry.end
     if place != size:
-        what = message("the tensors end at byte {place:,}, the file at {size:,}", place=place, size=size)
+        what = message(
+            "the tensors end at byte {place:,}, the file at {size:,}", place=place, size=size
+        )
         raise InputError(what, where=where, expected="a whole file")

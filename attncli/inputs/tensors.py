@@ -1,4 +1,5 @@
-"""Named tensors in files: .safetensors, .npz, .npy, and torch's .pt and .pth; and one matrix, also as .json or .csv.
+"""Named tensors in files: .safetensors, .npz, .npy, and torch's .pt and .pth; and one matrix, also
+as .json or .csv.
 
 NumPy's formats are read without trust.
 """
@@ -23,7 +24,14 @@ from numpy.lib import format as npy_format
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.files import SIZE_LIMIT, atomic_writer, is_there, nesting_error, open_regular, read_regular
+from attncli.inputs.files import (
+    SIZE_LIMIT,
+    atomic_writer,
+    is_there,
+    nesting_error,
+    open_regular,
+    read_regular,
+)
 from attncli.inputs.safetensors_file import (
     CHUNK,
     NATIVE,
@@ -38,7 +46,8 @@ from attncli.inputs.safetensors_file import (
 )
 from attncli.language import listing, message, term
 
-# One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes that are there.
+# One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes
+# that are there.
 
 
 class NpyHeader(Struct, frozen=True):
@@ -53,17 +62,23 @@ class NpyHeader(Struct, frozen=True):
 def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyHeader:
     """The header of the array that starts at the stream's position and takes `total` bytes in all.
 
-    Raises InputError for a damaged header, or a shape that does not fit `total`; UnsupportedError for a data type
-    that is not numbers (objects, text, complex, records).
+    Raises InputError for a damaged header, or a shape that does not fit `total`; UnsupportedError
+    for a data type that is not numbers (objects, text, complex, records).
     """
     readers = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
     start = stream.tell()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers of Python 2, which are read all the same
+            warnings.simplefilter(
+                "ignore"
+            )  # about headers of Python 2, which are read all the same
             version = npy_format.read_magic(stream)
             if version not in readers:
-                what = message("{name} is in version {version} of the .npy format", name=repr(name), version=version)
+                what = message(
+                    "{name} is in version {version} of the .npy format",
+                    name=repr(name),
+                    version=version,
+                )
                 raise UnsupportedError(what, where=where, expected="version 1.0 or 2.0")
             shape, column_major, dtype = readers[version](stream)
     except UnsupportedError:
@@ -72,7 +87,9 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
         what = message("the array {name} has a damaged header", name=repr(name))
         raise InputError(what, where=where, expected="an array written by numpy.save") from error
     if dtype.hasobject:
-        what = message("the array {name} holds Python objects, which are never loaded", name=repr(name))
+        what = message(
+            "the array {name} holds Python objects, which are never loaded", name=repr(name)
+        )
         raise InputError(what, where=where, expected="an array of numbers")
     if dtype.newbyteorder("=").name not in NATIVE:
         raise unsupported_dtype(name, _dtype_text(dtype), where)
@@ -91,7 +108,9 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
     return NpyHeader(dtype, shape, column_major, size)
 
 
-def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) -> np.ndarray[Any, Any]:
+def read_npy_data(
+    stream: BinaryIO, header: NpyHeader, name: str, where: str
+) -> np.ndarray[Any, Any]:
     """The array that follows a header. Raises InputError where the data end early."""
     about = message("the array {name}", name=repr(name))
     numbers = read_numbers(stream, header.dtype, header.size, about, where)
@@ -102,27 +121,39 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
     """The name of an unsupported data type as errors show it."""
     if dtype.kind == "V" and dtype.names is None:
         return message(
-            "{itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)", itemsize=dtype.itemsize
+            "{itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)",
+            itemsize=dtype.itemsize,
         )
     return "records" if dtype.names is not None else dtype.name
 
 
-# NumPy's archives (.npz): zip files of arrays, read without trusting the zip and written with the same bytes each
-# time.
+# NumPy's archives (.npz): zip files of arrays, read without trusting the zip and written with the
+# same bytes each time.
 
 METADATA_MEMBER = "__metadata__.json"
-# The most that one read may ask for: a forged directory of a zip is refused before it fills the memory.
+# The most that one read may ask for: a forged directory of a zip is refused before it fills the
+# memory.
 READ_LIMIT = 8 * 2**20
 # Deflate cannot do better; a member that claims more lies about its size.
 DEFLATE_RATIO = 1032
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 EXPECTED = message("an archive written by numpy.savez")
 # zipfile lets through whatever its parts raise on damaged bytes
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, OverflowError)
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    OSError,
+    ValueError,
+    OverflowError,
+)
 
 
 class Archive:
-    """An open .npz archive of arrays, which are read only when asked for: headers first, data by name."""
+    """An open .npz archive of arrays, which are read only when asked for: headers first, data by
+    name.
+    """
 
     def __init__(self, zip_file: zipfile.ZipFile, where: str, limit: int) -> None:
         self._zip = zip_file
@@ -131,17 +162,23 @@ class Archive:
         self.names = [name for name in self._members if name != METADATA_MEMBER]
 
     def header(self, name: str) -> NpyHeader:
-        """The header of the array with this name; its data are not read. Raises InputError, UnsupportedError."""
+        """The header of the array with this name; its data are not read. Raises InputError,
+        UnsupportedError.
+        """
         with self._open_member(name) as (stream, size):
             return read_npy_header(stream, name, self._where, size)
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """One array, as stored. Raises InputError, UnsupportedError."""
         with self._open_member(name) as (stream, size):
-            return read_npy_data(stream, read_npy_header(stream, name, self._where, size), name, self._where)
+            return read_npy_data(
+                stream, read_npy_header(stream, name, self._where, size), name, self._where
+            )
 
     def metadata(self) -> dict[str, str]:
-        """The texts that `write_npz` put beside the arrays; {} in an archive of another writer. Raises InputError."""
+        """The texts that `write_npz` put beside the arrays; {} in an archive of another writer.
+        Raises InputError.
+        """
         if METADATA_MEMBER not in self._members:
             return {}
         with self._open_member(METADATA_MEMBER) as (stream, _):
@@ -150,14 +187,20 @@ class Archive:
             metadata = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError):
             metadata = None
-        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-            what = message("{metadata_member} is not texts by name", metadata_member=METADATA_MEMBER)
+        if not isinstance(metadata, dict) or not all(
+            isinstance(value, str) for value in metadata.values()
+        ):
+            what = message(
+                "{metadata_member} is not texts by name", metadata_member=METADATA_MEMBER
+            )
             raise InputError(what, where=self._where, expected=EXPECTED)
         return metadata
 
     @contextmanager
     def _open_member(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
-        """A context manager that gives the uncompressed stream of the array with this name and its size in bytes."""
+        """A context manager that gives the uncompressed stream of the array with this name and its
+        size in bytes.
+        """
         member = self._members[name]
         with _archive_errors(self._where), self._zip.open(member) as stream:
             yield stream, member.file_size  # type: ignore[misc]
@@ -165,29 +208,39 @@ class Archive:
 
 @contextmanager
 def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
-    """A context manager that gives the .npz archive in a stream. Raises InputError for what is no zip of arrays
-    (repeated names, encryption, unknown compression, sizes that cannot be), LimitError for one that holds more than
-    `limit` bytes uncompressed."""
+    """A context manager that gives the .npz archive in a stream. Raises InputError for what is no
+    zip of arrays (repeated names, encryption, unknown compression, sizes that cannot be),
+    LimitError for one that holds more than `limit` bytes uncompressed."""
     with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
         yield Archive(zip_file, where, limit)
 
 
 def write_npz(
-    stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str], *, deflate: bool = False
+    stream: BinaryIO,
+    tensors: Mapping[str, np.ndarray[Any, Any]],
+    metadata: Mapping[str, str],
+    *,
+    deflate: bool = False,
 ) -> None:
-    """Write arrays and metadata as an .npz, in order of name and without times, so that the same content gives the same
+    """Write arrays and metadata as an .npz, in order of name and without times, so that the same
+    content gives the same
     bytes. deflate: whether to compress.
 
-    bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the member
-    `__metadata__.json`. Raises UnsupportedError for data types without numbers.
+    bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the
+    member `__metadata__.json`. Raises UnsupportedError for data types without numbers.
     """
     kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
     with zipfile.ZipFile(stream, "w", kind, compresslevel=1) as zip_file:
         if metadata:
-            zip_file.writestr(zipfile.ZipInfo(METADATA_MEMBER, EARLIEST), json.dumps(dict(metadata), sort_keys=True))
+            zip_file.writestr(
+                zipfile.ZipInfo(METADATA_MEMBER, EARLIEST),
+                json.dumps(dict(metadata), sort_keys=True),
+            )
         for name in sorted(tensors):
             tensor = tensors[name]
-            array = np.asarray(tensor.astype(np.float32) if tensor.dtype.name == "bfloat16" else tensor, order="C")
+            array = np.asarray(
+                tensor.astype(np.float32) if tensor.dtype.name == "bfloat16" else tensor, order="C"
+            )
             if array.dtype.name not in NATIVE:
                 raise unsupported_dtype(name, array.dtype.name, EXPECTED)
             entry = zipfile.ZipInfo(f"{name}.npy", EARLIEST)
@@ -197,45 +250,64 @@ def write_npz(
 
 
 def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
-    """Raises InputError for a torch file (a zip) with compressed members, which torch never writes, and LimitError for
-    one that holds more than `limit` bytes; a file of torch's older format, which is no zip, passes."""
+    """Raises InputError for a torch file (a zip) with compressed members, which torch never writes,
+    and LimitError for one that holds more than `limit` bytes; a file of torch's older format, which
+    is no zip, passes.
+    """
     if not zipfile.is_zipfile(stream):
         return
     with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
         members = zip_file.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-        raise InputError("this torch file is compressed", where=where, expected="a file written by torch.save")
+        raise InputError(
+            "this torch file is compressed", where=where, expected="a file written by torch.save"
+        )
     total = sum(member.file_size for member in members)
     if total > limit:
         expected = message("at most {limit:,} bytes", limit=limit)
-        raise LimitError("the file holds {total:,} bytes of tensors", where=where, expected=expected, total=total)
+        raise LimitError(
+            "the file holds {total:,} bytes of tensors", where=where, expected=expected, total=total
+        )
 
 
 class _BoundedStream:
-    """A stream that raises LimitError for a read of more than READ_LIMIT bytes, and else behaves as the one that it
-    wraps."""
+    """A stream that raises LimitError for a read of more than READ_LIMIT bytes, and else behaves as
+    the one that it wraps."""
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
-        self._stream, self._where = stream, where
+        self._stream = stream
+        self._where = where
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes of the archive, all of them for a negative size. Raises LimitError beyond READ_LIMIT."""
-        chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
+        """The next bytes of the archive, all of them for a negative size. Raises LimitError beyond
+        READ_LIMIT.
+        """
+        if size < 0:
+            chunk = self._stream.read(READ_LIMIT + 1)
+        else:
+            chunk = self._stream.read(min(size, READ_LIMIT + 1))
         if len(chunk) > READ_LIMIT:
             expected = message("at most {read_limit:,} bytes", read_limit=READ_LIMIT)
-            raise LimitError("the archive's directory is too large", where=self._where, expected=expected)
+            raise LimitError(
+                "the archive's directory is too large", where=self._where, expected=expected
+            )
         return chunk
 
 
 def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
-    """The members of a zip by name, without ".npy", each found to be a plausible array. Raises as `open_archive`."""
+    """The members of a zip by name, without ".npy", each found to be a plausible array. Raises as
+    `open_archive`.
+    """
     ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: DEFLATE_RATIO}
     members: dict[str, zipfile.ZipInfo] = {}
     for member in zip_file.infolist():
-        name = member.filename if member.filename == METADATA_MEMBER else member.filename.removesuffix(".npy")
+        if member.filename == METADATA_MEMBER:
+            name = member.filename
+        else:
+            name = member.filename.removesuffix(".npy")
         fault = ""
         if name in members:
             fault = message("the archive holds {name} twice", name=repr(name))
@@ -244,11 +316,15 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
         elif member.flag_bits & 1:
             fault = message("{name} is encrypted", name=repr(name))
         elif member.compress_type not in ratios:
-            fault = message("{name} is compressed in a way that NumPy never writes", name=repr(name))
+            fault = message(
+                "{name} is compressed in a way that NumPy never writes", name=repr(name)
+            )
         elif member.file_size > member.compress_size * ratios[member.compress_type]:
             size = member.file_size
             fault = message(
-                "{name} cannot have the {file_size:,} bytes that it claims", name=repr(name), file_size=size
+                "{name} cannot have the {file_size:,} bytes that it claims",
+                name=repr(name),
+                file_size=size,
             )
         if fault:
             raise InputError(fault, where=where, expected=EXPECTED)
@@ -256,7 +332,12 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
     total = sum(member.file_size for member in members.values())
     if total > limit:
         expected = message("at most {limit:,} bytes", limit=limit)
-        raise LimitError("the archive holds {total:,} bytes of arrays", where=where, expected=expected, total=total)
+        raise LimitError(
+            "the archive holds {total:,} bytes of arrays",
+            where=where,
+            expected=expected,
+            total=total,
+        )
     return members
 
 
@@ -275,8 +356,8 @@ WHAT = message("a tensor file: .safetensors, .npz, .npy, .pt or .pth")
 
 
 class TensorSummary(NamedTuple):
-    """One tensor of a file by its header: name, data type and shape. dtype is NumPy's name ("bfloat16"), the format's
-    own where NumPy has none."""
+    """One tensor of a file by its header: name, data type and shape. dtype is NumPy's name
+    ("bfloat16"), the format's own where NumPy has none."""
 
     name: str
     dtype: str
@@ -284,10 +365,11 @@ class TensorSummary(NamedTuple):
 
 
 class TensorFile(Struct, frozen=True, eq=False):
-    """A tensor file whose headers were read once. summaries: one for each tensor in file order. metadata: the file's
-    texts by name.
+    """A tensor file whose headers were read once. summaries: one for each tensor in file order.
+    metadata: the file's texts by name.
 
-    header: of a .safetensors. arrays: the arrays of a kind that tells nothing before it is read whole.
+    header: of a .safetensors. arrays: the arrays of a kind that tells nothing before it is read
+    whole.
     """
 
     path: Path
@@ -299,17 +381,22 @@ class TensorFile(Struct, frozen=True, eq=False):
     def tensors(self, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
         """All tensors by name; as `read_tensors`."""
         where = str(self.path)
-        arrays = _stored_arrays(self.path, self.header) if self.arrays is None else self.arrays
+        if self.arrays is None:
+            arrays = _stored_arrays(self.path, self.header)
+        else:
+            arrays = self.arrays
         return {
-            name: check_array(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in arrays.items()
+            name: check_array(name, array, where, allow_nonfinite=allow_nonfinite)
+            for name, array in arrays.items()
         }
 
 
 def tensor_file(path: Path) -> TensorFile:
     """A tensor file, by its headers alone (but for .pt and .pth, which are read whole).
 
-    Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is not limited before
-    its tensors are asked for, and data types that cannot be computed with are listed as they are.
+    Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is
+    not limited before its tensors are asked for, and data types that cannot be computed with are
+    listed as they are.
     """
     where = str(path)
     match _known_format(path):
@@ -317,7 +404,10 @@ def tensor_file(path: Path) -> TensorFile:
             stream, size = open_regular(path, what=WHAT, limit=2**62)
             with stream:
                 header = read_header(stream, size, where)
-            summaries = [TensorSummary(entry.name, entry.dtype_name, entry.shape) for entry in header.entries.values()]
+            summaries = [
+                TensorSummary(entry.name, entry.dtype_name, entry.shape)
+                for entry in header.entries.values()
+            ]
             return TensorFile(path, tuple(summaries), header.metadata, header)
         case ".npz":
             stream, _ = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
@@ -327,30 +417,40 @@ def tensor_file(path: Path) -> TensorFile:
         case ".npy":
             stream, size = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
             with stream:
-                return TensorFile(path, (_npy_summary(path.stem, read_npy_header(stream, path.stem, where, size)),), {})
+                return TensorFile(
+                    path,
+                    (_npy_summary(path.stem, read_npy_header(stream, path.stem, where, size)),),
+                    {},
+                )
         case _:
             arrays = _torch_arrays(path)
-            summaries = [TensorSummary(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+            summaries = [
+                TensorSummary(name, array.dtype.name, array.shape) for name, array in arrays.items()
+            ]
             return TensorFile(path, tuple(summaries), {}, arrays=arrays)
 
 
 def read_tensors(path: Path, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-    """All tensors of a file by name, in the machine's byte order and row-major; the data type stays as stored
-    (bfloat16 of a .pt is widened to float32). An .npy holds one, named after the file without its ending.
+    """All tensors of a file by name, in the machine's byte order and row-major; the data type stays
+    as stored (bfloat16 of a .pt is widened to float32). An .npy holds one, named after the file
+    without its ending.
 
-    Raises InputError for a file that is missing, damaged, hostile or of an unknown kind, for pickled objects and,
-    unless `allow_nonfinite`, for NaN or Inf (naming tensor and position); UnsupportedError for data types that are
-    not plain numbers (complex, text, float8); LimitError for a file, or what it unpacks to, above `SIZE_LIMIT`.
+    Raises InputError for a file that is missing, damaged, hostile or of an unknown kind, for
+    pickled objects and, unless `allow_nonfinite`, for NaN or Inf (naming tensor and position);
+    UnsupportedError for data types that are not plain numbers (complex, text, float8); LimitError
+    for a file, or what it unpacks to, above `SIZE_LIMIT`.
     """
     return tensor_file(path).tensors(allow_nonfinite=allow_nonfinite)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
-    """Writes tensors and metadata to a .safetensors or .npz file, whole or not at all; the same content gives the same
-    bytes.
+def write_tensors(
+    path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
+) -> None:
+    """Writes tensors and metadata to a .safetensors or .npz file, whole or not at all; the same
+    content gives the same bytes.
 
-    Raises UsageError for another ending, UnsupportedError for data types that are not plain numbers, AttnError where
-    the file cannot be written.
+    Raises UsageError for another ending, UnsupportedError for data types that are not plain
+    numbers, AttnError where the file cannot be written.
     """
     check_writable_format(path)
     write = write_safetensors if path.suffix.lower() == ".safetensors" else write_npz
@@ -359,9 +459,14 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metad
 
 
 def check_writable_format(path: Path) -> None:
-    """Raises UsageError where `write_tensors` does not know the file's ending: asked before work starts."""
+    """Raises UsageError where `write_tensors` does not know the file's ending: asked before work
+    starts.
+    """
     if path.suffix.lower() not in WRITABLE_FORMATS:
-        what = message("tensors cannot be saved as {suffix}", suffix=path.suffix or term("a file without an ending"))
+        what = message(
+            "tensors cannot be saved as {suffix}",
+            suffix=path.suffix or term("a file without an ending"),
+        )
         raise UsageError(what, where=str(path), expected=listing(WRITABLE_FORMATS, " or "))
 
 
@@ -371,7 +476,9 @@ def _stored_arrays(path: Path, header: SafetensorsHeader | None) -> dict[str, np
     stream, size = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
     with stream:
         if header is not None:
-            return {entry.name: read_entry(stream, entry, where) for entry in header.entries.values()}
+            return {
+                entry.name: read_entry(stream, entry, where) for entry in header.entries.values()
+            }
         if path.suffix.lower() == ".npz":
             with open_archive(stream, where, SIZE_LIMIT) as archive:
                 return {name: archive.array(name) for name in archive.names}
@@ -385,15 +492,17 @@ def _npy_summary(name: str, header: NpyHeader) -> TensorSummary:
 
 
 def _torch_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a .pt or .pth file, a state_dict, by name. Raises as `read_tensors`, UnsupportedError without
-    torch."""
+    """The tensors of a .pt or .pth file, a state_dict, by name. Raises as `read_tensors`,
+    UnsupportedError without torch."""
     where = str(path)
     stream, _ = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
     with stream:
         check_torch_zip(stream, where, SIZE_LIMIT)
     if not torch_is_installed():
         raise UnsupportedError(
-            "torch files are read with torch, which is not installed", where=where, hint=install_command("torch")
+            "torch files are read with torch, which is not installed",
+            where=where,
+            hint=install_command("torch"),
         )
     from attncli.arrays.torch_backend import read_state_dict
 
@@ -401,15 +510,24 @@ def _torch_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _known_format(path: Path) -> str:
-    """The file's ending in small letters, such as ".npz". Raises InputError for one that is not in `FORMATS`."""
+    """The file's ending in small letters, such as ".npz". Raises InputError for one that is not in
+    `FORMATS`.
+    """
     kind = path.suffix.lower()
     if kind not in FORMATS:
         if strange := message(
-            "there is no such file" if not is_there(path) else "this is a folder" if path.is_dir() else ""
+            "there is no such file"
+            if not is_there(path)
+            else "this is a folder"
+            if path.is_dir()
+            else ""
         ):
             raise InputError(strange, where=str(path), expected=WHAT)
         raise InputError(
-            "{kind} is not a known kind of tensor file", where=str(path), expected=WHAT, kind=kind or term("no ending")
+            "{kind} is not a known kind of tensor file",
+            where=str(path),
+            expected=WHAT,
+            kind=kind or term("no ending"),
         )
     return kind
 
@@ -424,13 +542,14 @@ MATRIX_FORMATS = (".npy", ".npz", ".safetensors", ".json", ".csv", ".tsv")
 def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
     """A matrix [row, column] with at least one row and column.
 
-    what: what the matrix is, in a word ("mask"); also the name of the array to take from an .npz or .safetensors that
-    holds several. A first axis of one entry, as of a batch, is taken off. Numbers keep the data type of these and .npy;
-    .json (a list of rows) and .csv (comma, semicolon or tab; no header) give float64, or bool where every value is true
-    or false.
+    what: what the matrix is, in a word ("mask"); also the name of the array to take from an .npz or
+    .safetensors that holds several. A first axis of one entry, as of a batch, is taken off. Numbers
+    keep the data type of these and .npy; .json (a list of rows) and .csv (comma, semicolon or tab;
+    no header) give float64, or bool where every value is true or false.
 
-    Raises InputError for a damaged file, another number of axes, no values, rows of different length, values that are
-    no finite numbers (naming row and column, 0-based), and as `read_tensors`.
+    Raises InputError for a damaged file, another number of axes, no values, rows of different
+    length, values that are no finite numbers (naming row and column, 0-based), and as
+    `read_tensors`.
     """
     where = str(path)
     match path.suffix.lower():
@@ -438,15 +557,24 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
             matrix = _single_tensor(read_tensors(path, allow_nonfinite=True), what, where)
         case ".json" | ".csv" | ".tsv" as kind:
             raw = read_regular(path, what=f"a {what} file", limit=TEXT_LIMIT)
-            rows = _json_rows(raw, what, where) if kind == ".json" else _csv_rows(raw, where)
+            if kind == ".json":
+                rows = _json_rows(raw, what, where)
+            else:
+                rows = _csv_rows(raw, where)
             matrix = _matrix_of_rows(rows, what, where)
         case kind:
-            fault = message("{kind} is not a known kind of {what} file", kind=kind or term("no ending"), what=what)
+            fault = message(
+                "{kind} is not a known kind of {what} file",
+                kind=kind or term("no ending"),
+                what=what,
+            )
             raise InputError(fault, where=where, expected=" ".join(MATRIX_FORMATS))
     if matrix.ndim == 3 and len(matrix) == 1:
         matrix = matrix[0]
     if matrix.ndim != 2 or 0 in matrix.shape:
-        fault = message("the {what} has the shape {shape}", what=term(what), shape=list(matrix.shape))
+        fault = message(
+            "the {what} has the shape {shape}", what=term(what), shape=list(matrix.shape)
+        )
         raise InputError(fault, where=where, expected="a matrix: rows and columns")
     finite = np.isfinite(matrix)
     if not finite.all():
@@ -463,14 +591,18 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
     return matrix
 
 
-def _single_tensor(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np.ndarray[Any, Any]:
+def _single_tensor(
+    tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str
+) -> np.ndarray[Any, Any]:
     """The only tensor of a file, or the one that is called `what`. Raises InputError."""
     if len(tensors) == 1:
         return next(iter(tensors.values()))
     if what in tensors:
         return tensors[what]
     names = listing(tensors) or message("none")
-    fault = message("the archive holds {tensors} arrays: {names}", tensors=len(tensors), names=names)
+    fault = message(
+        "the archive holds {tensors} arrays: {names}", tensors=len(tensors), names=names
+    )
     raise InputError(fault, where=where, expected="one array, or one named {what}", what=what)
 
 
@@ -487,17 +619,27 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
         fault = message("this is not JSON at {place}: {msg}", place=place, msg=error.msg)
         raise InputError(fault, where=where, expected="a list of rows of finite numbers") from error
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise InputError("the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]", what=term(what))
+        raise InputError(
+            "the {what} is not a list of rows",
+            where=where,
+            expected="[[1, 0], [1, 1]]",
+            what=term(what),
+        )
     return rows
 
 
 def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
-    """The rows of a matrix in CSV: numbers, booleans, and the text of any other cell. Raises InputError."""
+    """The rows of a matrix in CSV: numbers, booleans, and the text of any other cell. Raises
+    InputError.
+    """
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            "this file is not UTF-8 at byte {error_start}", where=where, expected="UTF-8 text", error_start=error.start
+            "this file is not UTF-8 at byte {error_start}",
+            where=where,
+            expected="UTF-8 text",
+            error_start=error.start,
         ) from error
     first = text.lstrip().partition("\n")[0]
     delimiter = next((sign for sign in "\t;," if sign in first), ",")
@@ -507,18 +649,29 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
         raise InputError(
             "this file is not CSV: {error}", where=where, expected="rows of numbers", error=error
         ) from error
-    return [[_csv_value(cell.strip()) for cell in row] for row in rows if len(row) > 1 or "".join(row).strip()]
+    return [
+        [_csv_value(cell.strip()) for cell in row]
+        for row in rows
+        if len(row) > 1 or "".join(row).strip()
+    ]
 
 
 def _csv_value(cell: str) -> float | bool | str:
     """The number or truth value in a cell; its text where it is neither."""
-    return float(cell) if NUMBER.fullmatch(cell) else TRUTH.get(cell.lower(), cell)
+    if NUMBER.fullmatch(cell):
+        return float(cell)
+    return TRUTH.get(cell.lower(), cell)
 
 
-def _matrix_of_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.ndarray[Any, Any]:
-    """Rows as float64 [row, column], or bool where every value is one. Raises InputError for rows of different length
-    and for what is no number."""
-    width = len(rows[0]) if rows else 0
+def _matrix_of_rows(
+    rows: Sequence[Sequence[object]], what: str, where: str
+) -> np.ndarray[Any, Any]:
+    """Rows as float64 [row, column], or bool where every value is one. Raises InputError for rows
+    of different length and for what is no number."""
+    if rows:
+        width = len(rows[0])
+    else:
+        width = 0
     for place, row in enumerate(rows):
         if len(row) != width:
             raise InputError(

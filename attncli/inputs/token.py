@@ -1,4 +1,6 @@
-"""Texts, what a token is, what a tokenizer does, and how a token is named: `it`, `the:2`, `#7`, `#3-5`."""
+"""Texts, what a token is, what a tokenizer does, and how a token is named: `it`, `the:2`, `#7`,
+`#3-5`.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,10 @@ class Text(Struct, frozen=True):
     """One text to be cut into tokens, or token ids in place of a text.
 
     text: the text; "" when `ids` are given.
-    origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with ":LINE" (first is 1) for
-    one line of many. ids: token ids, or None. chat: what a template wrote of a chat; None for other texts.
+    origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with
+        ":LINE" (first is 1) for
+    one line of many. ids: token ids, or None. chat: what a template wrote of a chat; None for other
+    texts.
     """
 
     text: str
@@ -50,34 +54,49 @@ def read_texts(
     stdin_is_terminal: bool,
     sample: str | None,
 ) -> Iterator[Text]:
-    """The texts that a command's options ask for, one after the other; each is read only when it is taken.
+    """The texts that a command's options ask for, one after the other; each is read only when it is
+    taken.
 
-    An argument, a file or ids win over a pipe, which is then not read; `-` or no source at all reads `stdin`,
-    except on a terminal, where no source gives the `sample` (if there is one). Text is UTF-8; a byte-order mark
-    is dropped, as are line ends at the end. With `lines`, every line that is not blank is a text of its own.
-    Lone surrogates in the argument (bytes that were not UTF-8) are kept, as data.
+    An argument, a file or ids win over a pipe, which is then not read; `-` or no source at all
+    reads `stdin`, except on a terminal, where no source gives the `sample` (if there is one). Text
+    is UTF-8; a byte-order mark is dropped, as are line ends at the end. With `lines`, every line
+    that is not blank is a text of its own. Lone surrogates in the argument (bytes that were not
+    UTF-8) are kept, as data.
 
-    Raises UsageError for more than one source or none, InputError for nothing in the source or text that is not
-    UTF-8, LimitError for a text above `TEXT_LIMIT`.
+    Raises UsageError for more than one source or none, InputError for nothing in the source or text
+    that is not UTF-8, LimitError for a text above `TEXT_LIMIT`.
     """
-    sources = [name for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids)) if value is not None]
+    sources = [
+        name
+        for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids))
+        if value is not None
+    ]
     if len(sources) > 1:
         expected = message("one of TEXT, --file, --ids")
-        raise UsageError("more than one text is given: {sources}", expected=expected, sources=listing(sources, " and "))
+        raise UsageError(
+            "more than one text is given: {sources}",
+            expected=expected,
+            sources=listing(sources, " and "),
+        )
     if ids is not None:
         return iter([Text("", "ids", parse_ids(ids))])
     if file is not None and str(file) == "-":
-        argument, file = "-", None
+        argument = "-"
+        file = None
     if file is not None:
         return _texts_of_file(file, lines)
     if argument is not None and argument != "-":
-        return _texts_of(BytesIO(argument.encode("utf-8", "surrogatepass")), "argument", lines, "surrogatepass")
+        return _texts_of(
+            BytesIO(argument.encode("utf-8", "surrogatepass")), "argument", lines, "surrogatepass"
+        )
     if argument is None and stdin_is_terminal:
         if sample is None:
             raise UsageError("no text is given", expected="TEXT, --file PATH, or a pipe")
         return iter([Text(sample, "sample")])
     if stdin is None:
-        raise InputError("there is no text: standard input is closed", expected="TEXT, --file PATH, or a pipe")
+        raise InputError(
+            "there is no text: standard input is closed", expected="TEXT, --file PATH, or a pipe"
+        )
     return _texts_of(stdin, STANDARD_INPUT, lines)
 
 
@@ -86,7 +105,9 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     token_ids = []
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
-            what = message("{piece} is no token id" if piece else "--ids holds no token ids", piece=repr(piece))
+            what = message(
+                "{piece} is no token id" if piece else "--ids holds no token ids", piece=repr(piece)
+            )
             expected = message("whole numbers from 0 to {largest_id:,}", largest_id=LARGEST_ID)
             raise InputError(what, where="--ids", expected=expected, hint='--ids "1 5 7"')
         token_ids.append(int(piece))
@@ -110,11 +131,14 @@ def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
 
 
 def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict") -> Iterator[Text]:
-    """The text in a stream, or with `lines` a text for each line that is not blank. errors: as of `bytes.decode`, such
-    as "strict"."""
+    """The text in a stream, or with `lines` a text for each line that is not blank. errors: as of
+    `bytes.decode`, such as "strict"."""
     where = "" if origin == "argument" else origin  # an argument is before the reader's eyes
-    offset, has_text = 0, False
-    for number, raw in enumerate(_raw_lines(stream, where) if lines else _raw_whole(stream, where), 1):
+    offset = 0
+    has_text = False
+    for number, raw in enumerate(
+        _raw_lines(stream, where) if lines else _raw_whole(stream, where), 1
+    ):
         text = _decode(raw, where, offset, number, errors).rstrip("\r\n")
         offset += len(raw)
         if text.strip():
@@ -122,11 +146,18 @@ def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict"
             yield Text(text, f"{origin}:{number}" if lines else origin)
     if not has_text:
         kind = message("every line is blank" if lines else "it holds no text")
-        raise InputError("nothing to run on: {kind}", where=where, expected="a text of at least one word", kind=kind)
+        raise InputError(
+            "nothing to run on: {kind}",
+            where=where,
+            expected="a text of at least one word",
+            kind=kind,
+        )
 
 
 def _raw_lines(stream: BinaryIO, where: str) -> Iterator[bytes]:
-    """The lines of a stream as bytes, each with its line end. Raises LimitError for one longer than `TEXT_LIMIT`."""
+    """The lines of a stream as bytes, each with its line end. Raises LimitError for one longer than
+    `TEXT_LIMIT`.
+    """
     while line := _read_bounded(stream.readline, TEXT_LIMIT, where):
         yield line
 
@@ -140,24 +171,32 @@ def _raw_whole(stream: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
-    """The bytes that `read` gives, b"" at the end of its stream. Raises LimitError for more than `most` bytes."""
+    """The bytes that `read` gives, b"" at the end of its stream. Raises LimitError for more than
+    `most` bytes.
+    """
     with system_errors("cannot read the text: {strerror}", where):
         part = read(most + 1)
     if len(part) > most:
         expected = message("a shorter text, or --lines to take it by lines")
-        raise LimitError("this text is longer than {limit:,} bytes", where=where, expected=expected, limit=TEXT_LIMIT)
+        raise LimitError(
+            "this text is longer than {limit:,} bytes",
+            where=where,
+            expected=expected,
+            limit=TEXT_LIMIT,
+        )
     return part
 
 
 def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
-    """Bytes of UTF-8 as text, without a byte-order mark. offset, line: where in the file they begin, for the error.
-    Raises InputError for invalid bytes."""
+    """Bytes of UTF-8 as text, without a byte-order mark. offset, line: where in the file they
+    begin, for the error. Raises InputError for invalid bytes."""
     if offset == 0:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             hint = message("iconv -f UTF-16 -t UTF-8 FILE | attn run")
             raise InputError("this text is UTF-16", where=where, expected="UTF-8", hint=hint)
         raw_text = raw.removeprefix(codecs.BOM_UTF8)
-        offset, raw = len(raw) - len(raw_text), raw_text
+        offset = len(raw) - len(raw_text)
+        raw = raw_text
     try:
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
@@ -176,13 +215,15 @@ class Token(Struct, frozen=True):
     """One token of one text.
 
     index: 0-based position in the sequence, specials counted.
-    text: what it stands for, readable: the slice of the text it covers, or the name of a special token.
+    text: what it stands for, readable: the slice of the text it covers, or the name of a special
+        token.
     id: the tokenizer's number for it; None where the tokenizer has no vocabulary.
-    start, end: character (code point) offsets in the text, end exclusive; None where it covers no text.
+    start, end: character (code point) offsets in the text, end exclusive; None where it covers no
+        text.
     special: added by the tokenizer ([CLS], <s>, …), not found in the text.
     part: 0 for the text, 1 for the second text of a pair; `start` and `end` count in that one.
-    unknown: the vocabulary has no token of its own for it: it has the id that all such have, so that they are the same
-    to a model.
+    unknown: the vocabulary has no token of its own for it: it has the id that all such have, so
+    that they are the same to a model.
     """
 
     index: int
@@ -196,7 +237,9 @@ class Token(Struct, frozen=True):
 
     def moved(self, index: int, characters: int) -> Token:
         """A copy of the token with this index, its offsets moved on by so many characters."""
-        start, end = (None if offset is None else offset + characters for offset in (self.start, self.end))
+        start, end = (
+            None if offset is None else offset + characters for offset in (self.start, self.end)
+        )
         return replace(self, index=index, start=start, end=end)
 
 
@@ -208,14 +251,18 @@ class Tokenizer(Protocol):
         """`word`, `whitespace`, `char`, `byte`, or the path or model the vocabulary came from."""
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        """The tokens of a text, or of a text and its `pair` as one sequence; [] where there is nothing to cut."""
+        """The tokens of a text, or of a text and its `pair` as one sequence; [] where there is
+        nothing to cut.
+        """
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        """The tokens that these ids name, without offsets. Raises InputError for an id out of range,
-        UsageError where the tokenizer has no ids."""
+        """The tokens that these ids name, without offsets. Raises InputError for an id out of
+        range, UsageError where the tokenizer has no ids."""
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text that these ids decode to; special tokens give no text. Raises as `ids_to_tokens`."""
+        """The text that these ids decode to; special tokens give no text. Raises as
+        `ids_to_tokens`.
+        """
 
 
 # Naming a token of a text: `it`, `the:2`, `#7`; or several in a row: `#3-5`, `didn't`, `面包`.
@@ -225,16 +272,16 @@ SHOWN = 30
 
 
 class TokenMatch(Struct, frozen=True):
-    """The token that a reference names: its index, and how many tokens the reference fits (above 1: this is the first
-    of them)."""
+    """The token that a reference names: its index, and how many tokens the reference fits (above 1:
+    this is the first of them)."""
 
     index: int
     occurrences: int
 
 
 class Span(Struct, frozen=True):
-    """A run of tokens that a reference names: the first, the one after the last, and how many times such a run occurs
-    in the text."""
+    """A run of tokens that a reference names: the first, the one after the last, and how many times
+    such a run occurs in the text."""
 
     first: int
     stop: int
@@ -242,11 +289,11 @@ class Span(Struct, frozen=True):
 
 
 def find_span(tokens: Sequence[Token], reference: str) -> Span:
-    """The run of tokens that a reference names: a single one as `find_token` takes it, or several in a row that spell
-    it.
+    """The run of tokens that a reference names: a single one as `find_token` takes it, or several
+    in a row that spell it.
 
-    `#3-5` are the tokens 3 to 5; a word or phrase that the tokenizer splits, those that spell it, the first time they
-    do or as `:2` says. Raises InputError for no such tokens.
+    `#3-5` are the tokens 3 to 5; a word or phrase that the tokenizer splits, those that spell it,
+    the first time they do or as `:2` says. Raises InputError for no such tokens.
     """
     try:
         match = find_token(tokens, reference)
@@ -256,7 +303,9 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
             first, last = (_checked_index(tokens, int(number)) for number in by_range.groups())
             if first > last:
                 expected = message("#{last}-{first}", last=last, first=first)
-                raise InputError("{reference} runs backwards", expected=expected, reference=repr(reference)) from None
+                raise InputError(
+                    "{reference} runs backwards", expected=expected, reference=repr(reference)
+                ) from None
             return Span(first, last + 1)
         text, _, count = reference.rpartition(":")
         for phrase, which in ((reference, ""), (text, count)):
@@ -275,8 +324,8 @@ def ignore(*values: object) -> None:
 
 
 def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
-    """The index of the token that a reference names. note: called with a sentence where the reference fits several
-    tokens and the first is taken, or counts from the end.
+    """The index of the token that a reference names. note: called with a sentence where the
+    reference fits several tokens and the first is taken, or counts from the end.
 
     Raises InputError as `find_token`.
     """
@@ -307,8 +356,10 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
 def choose_span(
     tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
 ) -> tuple[int, int]:
-    """The run of tokens [first, stop) that a reference names. note: called with a sentence where the reference fits
-    several runs. unknown: whether tokens that the vocabulary does not know are allowed; else they raise InputError.
+    """The run of tokens [first, stop) that a reference names. note: called with a sentence where
+    the reference fits
+    several runs. unknown: whether tokens that the vocabulary does not know are allowed; else they
+    raise InputError.
 
     Raises InputError as `find_span`, and for unknown tokens where they may not be.
     """
@@ -331,7 +382,9 @@ def choose_span(
 
 
 def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
-    """Call `note` with a sentence that the first of several fitting runs was taken; nothing where only one fits."""
+    """Call `note` with a sentence that the first of several fitting runs was taken; nothing where
+    only one fits.
+    """
     if span.occurrences > 1:
         note(
             message(
@@ -347,16 +400,20 @@ def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
 
 
 def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
-    """Raise InputError where a reference names tokens that the vocabulary does not know: to a model all of these are
-    one, so that what it does with this one says nothing about the word."""
+    """Raise InputError where a reference names tokens that the vocabulary does not know: to a model
+    all of these are one, so that what it does with this one says nothing about the word."""
     if not any(token.unknown for token in tokens[span.first : span.stop]):
         return
-    known = dict.fromkeys(_token_text(token) for token in tokens if not token.unknown and not token.special)
+    known = dict.fromkeys(
+        _token_text(token) for token in tokens if not token.unknown and not token.special
+    )
     raise InputError(
         "{reference} is unknown to this model: it cannot tell it from other unknown words",
-        expected=message("one of: {value}", value=" ".join([*known][:SHOWN]))
-        if known
-        else "a text with words that the model knows",
+        expected=(
+            message("one of: {value}", value=" ".join([*known][:SHOWN]))
+            if known
+            else "a text with words that the model knows"
+        ),
         hint="--unknown takes it all the same",
         reference=repr(reference),
     )
@@ -365,26 +422,33 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
 def _spelling_runs(
     tokens: Sequence[Token], target: bytes, bare: Callable[[str], str], *, may_part: bool
 ) -> list[tuple[int, int]]:
-    """Every run of tokens [first, stop) that spells these bytes. bare: removes markers of word pieces (such as `##`)
+    """Every run of tokens [first, stop) that spells these bytes. bare: removes markers of word
+    pieces (such as `##`)
     from a text. may_part: whether blanks may stand between the tokens of a run."""
     spellings = [_spelled_bytes(token.text, bare) for token in tokens]
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):
         if runs and first < runs[-1][1]:
             continue
-        spelling, stop = spellings[first], first + 1
-        while spelling and target.startswith(spelling) and spelling != target and stop < len(tokens):
-            if tokens[stop].special or (not may_part and _is_separate(tokens[stop - 1], tokens[stop])):
+        spelling = spellings[first]
+        stop = first + 1
+        while (
+            spelling and target.startswith(spelling) and spelling != target and stop < len(tokens)
+        ):
+            if tokens[stop].special or (
+                not may_part and _is_separate(tokens[stop - 1], tokens[stop])
+            ):
                 break
-            spelling, stop = spelling + spellings[stop], stop + 1
+            spelling = spelling + spellings[stop]
+            stop = stop + 1
         if spelling == target and target and not tokens[first].special:
             runs.append((first, stop))
     return runs
 
 
 def _spelled_bytes(text: str, bare: Callable[[str], str]) -> bytes:
-    """A token's text without piece markers and blanks, as UTF-8 bytes; for byte tokens such as `<0xE7><0x88>` those
-    bytes, unchanged."""
+    """A token's text without piece markers and blanks, as UTF-8 bytes; for byte tokens such as
+    `<0xE7><0x88>` those bytes, unchanged."""
     if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
         return b"".join(bytes.fromhex(text.replace("<0x", "").replace(">", "")).split())
     return "".join(bare(text).split()).encode("utf-8", "surrogatepass")
@@ -393,10 +457,10 @@ def _spelled_bytes(text: str, bare: Callable[[str], str]) -> bytes:
 def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     """The token that a reference names: by its text, `TEXT:N` for the Nth of them, or `#INDEX`.
 
-    `it` is a token's text; `the:2` its second occurrence (the first is 1); `#7` a 0-based index, `#-1` the last.
-    A text is compared exactly, then without regard to case, then also without the marks that pieces carry
-    (leading space, `Ġ`, `▁`, `##`); the first of these that finds anything decides. The text as a whole comes
-    first, so a token that is itself `a:2` or `#7` can be named.
+    `it` is a token's text; `the:2` its second occurrence (the first is 1); `#7` a 0-based index,
+    `#-1` the last. A text is compared exactly, then without regard to case, then also without the
+    marks that pieces carry (leading space, `Ġ`, `▁`, `##`); the first of these that finds anything
+    decides. The text as a whole comes first, so a token that is itself `a:2` or `#7` can be named.
 
     Raises InputError for no such token, occurrence or index.
     """
@@ -406,7 +470,8 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     if by_index := re.fullmatch(r"#(-?[0-9]{1,18})", reference):
         return TokenMatch(_checked_index(tokens, int(by_index[1])), 1)
     if by_count := re.fullmatch(r"(.+):([0-9]{1,18})", reference, re.DOTALL):
-        text, count = by_count[1], int(by_count[2])
+        text = by_count[1]
+        count = int(by_count[2])
         if places := _places(tokens, text):
             return TokenMatch(places[_occurrence_index(places, text, count)], 1)
     raise _unknown_token(tokens, reference)
@@ -417,7 +482,9 @@ def _places(tokens: Sequence[Token], text: str) -> list[int]:
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _bare)
     for key in keys:
         target = key(text)
-        if target and (places := [place for place, token in enumerate(tokens) if key(token.text) == target]):
+        if target and (
+            places := [place for place, token in enumerate(tokens) if key(token.text) == target]
+        ):
             return places
     return []
 
@@ -433,23 +500,32 @@ def _strip_marks(text: str) -> str:
 
 
 def _checked_index(tokens: Sequence[Token], index: int) -> int:
-    """The index from 0 for one that may count from the end (negative). Raises InputError where there is no such
-    token."""
+    """The index from 0 for one that may count from the end (negative). Raises InputError where
+    there is no such token."""
     if not -len(tokens) <= index < len(tokens):
-        expected = message("#0 to #{last}: the text has {tokens} tokens", last=len(tokens) - 1, tokens=len(tokens))
+        expected = message(
+            "#0 to #{last}: the text has {tokens} tokens", last=len(tokens) - 1, tokens=len(tokens)
+        )
         raise InputError("there is no token #{index}", expected=expected, index=index)
     return index % len(tokens)
 
 
 def _occurrence_index(places: Sequence[object], text: str, count: int) -> int:
-    """The `count`th (from 1) of the places where a text occurs. Raises InputError where it occurs less often."""
+    """The `count`th (from 1) of the places where a text occurs. Raises InputError where it occurs
+    less often.
+    """
     if not 1 <= count <= len(places):
-        expected = (
-            message("{text}:1 to {text}:{places}: it occurs {places} times", text=text, places=len(places))
-            if len(places) > 1
-            else message("{text}:1: it occurs once", text=text)
+        if len(places) > 1:
+            expected = message(
+                "{text}:1 to {text}:{places}: it occurs {places} times",
+                text=text,
+                places=len(places),
+            )
+        else:
+            expected = message("{text}:1: it occurs once", text=text)
+        raise InputError(
+            "there is no {text} number {count}", expected=expected, text=repr(text), count=count
         )
-        raise InputError("there is no {text} number {count}", expected=expected, text=repr(text), count=count)
     return count - 1
 
 
@@ -460,12 +536,20 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     bare = re.sub(r":[0-9]+$", "", reference)
     what = message("no token {reference} in the text", reference=repr(reference))
     runs = _spelling_runs(tokens, _spelled_bytes(bare, _bare), _bare, may_part=False)
-    whole_runs = [run for run in (tokens[slice(*run)] for run in runs) if all(_bare(token.text) for token in run)]
+    whole_runs = [
+        run
+        for run in (tokens[slice(*run)] for run in runs)
+        if all(_bare(token.text) for token in run)
+    ]
     if whole_runs:
         pieces = whole_runs[0]
         pieces_text = listing(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
-        words = message("or in attn run and attn find --words, which merges words written with spaces")
-        hint = message("'#{index}' for the first of them, {words}", index=pieces[0].index, words=words)
+        words = message(
+            "or in attn run and attn find --words, which merges words written with spaces"
+        )
+        hint = message(
+            "'#{index}' for the first of them, {words}", index=pieces[0].index, words=words
+        )
         return InputError(
             what,
             expected="one token; this is {pieces}: {pieces_text}",
@@ -476,17 +560,26 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     text_by_key = {_token_text(token).casefold(): _token_text(token) for token in reversed(tokens)}
     close = get_close_matches(bare.casefold(), text_by_key, n=1)
     names = " ".join(_token_text(token) for token in tokens[:SHOWN])
-    rest = message(" … ({tokens} in all)", tokens=len(tokens)) if len(tokens) > SHOWN else ""
+    rest = (message(" … ({tokens} in all)", tokens=len(tokens))) if (len(tokens) > SHOWN) else ("")
     return InputError(
         what,
-        expected=message("one of: {names}{rest}; or #0 to #{last}", names=names, rest=rest, last=len(tokens) - 1)
-        if len(tokens) > 1
-        else message("{names}, or #0", names=names)
-        if tokens
-        else "the text has no tokens",
-        hint=message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))
-        if close
-        else "attn tokens lists them",
+        expected=(
+            message(
+                "one of: {names}{rest}; or #0 to #{last}",
+                names=names,
+                rest=rest,
+                last=len(tokens) - 1,
+            )
+            if len(tokens) > 1
+            else message("{names}, or #0", names=names)
+            if tokens
+            else "the text has no tokens"
+        ),
+        hint=(
+            message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))
+            if close
+            else "attn tokens lists them"
+        ),
     )
 
 
@@ -496,7 +589,9 @@ def _token_text(token: Token) -> str:
 
 
 def _is_separate(before: Token, token: Token) -> bool:
-    """Whether two neighbouring tokens have characters between them in the text, or one of them is special."""
+    """Whether two neighbouring tokens have characters between them in the text, or one of them is
+    special.
+    """
     return (
         before.special
         or token.special

@@ -1,11 +1,13 @@
-"""Tokenizers by name or file, those that need no vocabulary; and words as a reader sees them, in every script.
+"""Tokenizers by name or file, those that need no vocabulary; and words as a reader sees them, in
+every script.
 
-A word is a run of letters, digits and marks (`GPT2`, `हिन्दी`, `한국어`). Scripts that are written without spaces
-(Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) do not say where a word ends: each character that a reader sees is
-a word of its own (`我 爱 你`), and whoever knows the words sets them apart (`--tokenizer whitespace`).
-An apostrophe between letters stays inside (`didn't`, `l’eau`, `צה״ל`), as does a point or comma between digits
-(`3.14`, `1,000`). Everything else that is not whitespace is a token by itself: each punctuation mark, hyphen,
-symbol, control character, and each emoji with all that is joined to it. Zero-width spaces separate, like spaces.
+A word is a run of letters, digits and marks (`GPT2`, `हिन्दी`, `한국어`). Scripts that are written
+without spaces (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) do not say where a word ends:
+each character that a reader sees is a word of its own (`我 爱 你`), and whoever knows the words sets
+them apart (`--tokenizer whitespace`). An apostrophe between letters stays inside (`didn't`,
+`l’eau`, `צה״ל`), as does a point or comma between digits (`3.14`, `1,000`). Everything else that is
+not whitespace is a token by itself: each punctuation mark, hyphen, symbol, control character, and
+each emoji with all that is joined to it. Zero-width spaces separate, like spaces.
 """
 
 from __future__ import annotations
@@ -30,22 +32,26 @@ from attncli.language import listing, message
 
 # Characters as a reader sees them: extended grapheme clusters, from the standard library alone.
 #
-# Follows Unicode Standard Annex 29 in what texts need: combining marks, variation selectors, joiners, emoji
-# modifiers and tags stay with their base; emoji joined by U+200D are one; two regional indicators are one flag;
-# Hangul jamo form syllables; CR LF is one. It leaves out the rules for prepended marks and Indic conjuncts,
-# and a mark with no base (at the start, after a control character or whitespace) is a cluster of its own.
+# Follows Unicode Standard Annex 29 in what texts need: combining marks, variation selectors,
+# joiners, emoji modifiers and tags stay with their base; emoji joined by U+200D are one; two
+# regional indicators are one flag; Hangul jamo form syllables; CR LF is one. It leaves out the
+# rules for prepended marks and Indic conjuncts, and a mark with no base (at the start, after a
+# control character or whitespace) is a cluster of its own.
 
 ZWJ = "\u200d"
 ZWNJ = "\u200c"
 MARKS = frozenset(("Mn", "Mc", "Me"))
 CONTROLS = frozenset(("Cc", "Zl", "Zp", "Zs", "Cs"))
-# Letters and signs by category that extend what they follow: Thai and Lao AM, halfwidth kana voicing, emoji skin tones.
-EXTENDING = frozenset("\u0e33\u0eb3\uff9e\uff9f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff" + ZWJ + ZWNJ)
+# Letters and signs by category that extend what they follow: Thai and Lao AM, halfwidth kana
+# voicing, emoji skin tones.
+EXTENDING = frozenset(
+    "\u0e33\u0eb3\uff9e\uff9f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff" + ZWJ + ZWNJ
+)
 
 
 def clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end (exclusive) of every grapheme cluster (what a reader sees as one character), in order and without
-    gaps; linear in the text. An empty text gives none.
+    """Start and end (exclusive) of every grapheme cluster (what a reader sees as one character), in
+    order and without gaps; linear in the text. An empty text gives none.
 
     Source: Unicode Standard Annex 29, extended grapheme clusters (the departures are listed above).
     """
@@ -56,7 +62,10 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
     flags = 0
     for place, char in enumerate(text):
         if place > start or place == 0:
-            flags = flags + 1 if _is_flag_half(char) else 0
+            if _is_flag_half(char):
+                flags = flags + 1
+            else:
+                flags = 0
         if place and not _is_joined(text, start, place, flags):
             yield start, place
             start = place
@@ -66,28 +75,37 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
-    """Whether the character at `place` belongs to the cluster that begins at `start`. flags: how many regional
-    indicators (halves of a flag) the cluster has, this one counted."""
-    before, char = text[place - 1], text[place]
+    """Whether the character at `place` belongs to the cluster that begins at `start`. flags: how
+    many regional indicators (halves of a flag) the cluster has, this one counted."""
+    before = text[place - 1]
+    char = text[place]
     if before == "\r" and char == "\n":
         return True
     if _stands_alone(before):
         return False
     if extends(char) or flags == 2:
         return True
-    return (before == ZWJ and _is_pictograph(text[start]) and _is_pictograph(char)) or _is_syllable(before, char)
+    return (before == ZWJ and _is_pictograph(text[start]) and _is_pictograph(char)) or _is_syllable(
+        before, char
+    )
 
 
 def _stands_alone(char: str) -> bool:
-    """Whether a character is always a cluster by itself: a control character, a separator, or the like."""
+    """Whether a character is always a cluster by itself: a control character, a separator, or the
+    like.
+    """
     kind = unicodedata.category(char)
     return kind in CONTROLS or (kind == "Cf" and not extends(char))
 
 
 def extends(char: str) -> bool:
-    """Whether a character always belongs to the cluster of the one before it, such as a combining mark."""
+    """Whether a character always belongs to the cluster of the one before it, such as a combining
+    mark.
+    """
     return not char.isascii() and (
-        char in EXTENDING or unicodedata.category(char) in MARKS or "\U000e0020" <= char <= "\U000e007f"
+        char in EXTENDING
+        or unicodedata.category(char) in MARKS
+        or "\U000e0020" <= char <= "\U000e007f"
     )
 
 
@@ -98,31 +116,68 @@ def _is_flag_half(char: str) -> bool:
 
 def _is_pictograph(char: str) -> bool:
     """Whether a character is an emoji or another picture, which a joiner may join."""
-    # Unicode data of older Pythons leaves newer emoji unassigned, hence the block; arrows are signs of mathematics by
-    # category.
+    # Unicode data of older Pythons leaves newer emoji unassigned, hence the block; arrows are signs
+    # of mathematics by category.
     if _is_flag_half(char):
         return False
-    return unicodedata.category(char) == "So" or "\U0001f000" <= char <= "\U0001faff" or "\u2190" <= char <= "\u21ff"
+    return (
+        unicodedata.category(char) == "So"
+        or "\U0001f000" <= char <= "\U0001faff"
+        or "\u2190" <= char <= "\u21ff"
+    )
 
 
 def _is_syllable(before: str, char: str) -> bool:
     """Whether two characters belong to one Hangul syllable."""
     if "\u1100" <= before <= "\u115f" or "\ua960" <= before <= "\ua97c":
-        return "\u1100" <= char <= "\u11a7" or "\ua960" <= char <= "\ua97c" or "\uac00" <= char <= "\ud7a3"
+        return (
+            "\u1100" <= char <= "\u11a7"
+            or "\ua960" <= char <= "\ua97c"
+            or "\uac00" <= char <= "\ud7a3"
+        )
     open_syllable = "\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0
     if open_syllable or "\u1160" <= before <= "\u11a7" or "\ud7b0" <= before <= "\ud7c6":
         return "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
-    closed_syllable = "\uac00" <= before <= "\ud7a3" or "\u11a8" <= before <= "\u11ff" or "\ud7cb" <= before <= "\ud7fb"
+    closed_syllable = (
+        "\uac00" <= before <= "\ud7a3"
+        or "\u11a8" <= before <= "\u11ff"
+        or "\ud7cb" <= before <= "\ud7fb"
+    )
     return closed_syllable and ("\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb")
 
 
 UNSPACED = (
-    *(("\u0e01", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"), ("\u19e0", "\u19ff"), ("\ua9e0", "\ua9ff")),
-    *(("\uaa60", "\uaa7f"), ("\u2e80", "\u2fdf"), ("\u3005", "\u3007"), ("\u3021", "\u3029"), ("\u3031", "\u3035")),
-    *(("\u3038", "\u303b"), ("\u3041", "\u30ff"), ("\u31f0", "\u31ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff")),
-    *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U0001aff0", "\U0001b16f"), ("\U00020000", "\U000323af")),
+    *(
+        ("\u0e01", "\u0eff"),
+        ("\u1000", "\u109f"),
+        ("\u1780", "\u17ff"),
+        ("\u19e0", "\u19ff"),
+        ("\ua9e0", "\ua9ff"),
+    ),
+    *(
+        ("\uaa60", "\uaa7f"),
+        ("\u2e80", "\u2fdf"),
+        ("\u3005", "\u3007"),
+        ("\u3021", "\u3029"),
+        ("\u3031", "\u3035"),
+    ),
+    *(
+        ("\u3038", "\u303b"),
+        ("\u3041", "\u30ff"),
+        ("\u31f0", "\u31ff"),
+        ("\u3400", "\u4dbf"),
+        ("\u4e00", "\u9fff"),
+    ),
+    *(
+        ("\uf900", "\ufaff"),
+        ("\uff66", "\uff9f"),
+        ("\U0001aff0", "\U0001b16f"),
+        ("\U00020000", "\U000323af"),
+    ),
 )
-"""First and last code points of scripts written without spaces. Source: Unicode's blocks and Scripts.txt."""
+"""First and last code points of scripts written without spaces. Source: Unicode's blocks and
+Scripts.txt.
+"""
 BETWEEN_LETTERS = frozenset("'’‘＇·\u05f3\u05f4")
 BETWEEN_DIGITS = frozenset(".,．，\u066b\u066c")
 ZERO_WIDTH_SPACE = "\u200b"
@@ -131,12 +186,14 @@ SIGN_MAKERS = frozenset("\ufe0f\u20e3")
 
 
 # The same rules for text that is all ASCII, some thirty times as fast.
-ASCII = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])'(?=[A-Za-z])|(?<=[0-9])[.,](?=[0-9]))[A-Za-z0-9_]+)*|\S")
+ASCII = re.compile(
+    r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])'(?=[A-Za-z])|(?<=[0-9])[.,](?=[0-9]))[A-Za-z0-9_]+)*|\S"
+)
 
 
 class ClusterKind(Enum):
-    """What a grapheme cluster is when words are cut: blank, part of a word, a word by itself (scripts without spaces),
-    or a sign."""
+    """What a grapheme cluster is when words are cut: blank, part of a word, a word by itself
+    (scripts without spaces), or a sign."""
 
     SPACE = auto()
     WORD = auto()
@@ -145,7 +202,9 @@ class ClusterKind(Enum):
 
 
 def words(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end (exclusive) of every word and sign, in order; linear in the text. Blank text gives none."""
+    """Start and end (exclusive) of every word and sign, in order; linear in the text. Blank text
+    gives none.
+    """
     if text.isascii():
         yield from (match.span() for match in ASCII.finditer(text))
         return
@@ -189,8 +248,8 @@ def is_unspaced(char: str) -> bool:
 
 
 def set_apart(text: str) -> bool:
-    """Whether blanks stand between characters of a script written without spaces, so that the text is already cut into
-    words."""
+    """Whether blanks stand between characters of a script written without spaces, so that the text
+    is already cut into words."""
     parts = text.split()
     return any(is_unspaced(a[-1]) and is_unspaced(b[0]) for a, b in pairwise(parts)) and any(
         len(part) > 1 and any(map(is_unspaced, part)) for part in parts
@@ -198,11 +257,13 @@ def set_apart(text: str) -> bool:
 
 
 def _is_inside(text: str, begin: int, end: int) -> bool:
-    """Whether the sign at begin..end-1 is inside a word: an apostrophe between letters, a point or comma between
-    digits."""
+    """Whether the sign at begin..end-1 is inside a word: an apostrophe between letters, a point or
+    comma between digits."""
     if end - begin != 1 or begin == 0 or end == len(text):
         return False
-    before, char, after = text[begin - 1], text[begin], text[end]
+    before = text[begin - 1]
+    char = text[begin]
+    after = text[end]
     if char in BETWEEN_DIGITS:
         return before.isdigit() and after.isdigit()
     return char in BETWEEN_LETTERS and _is_letter(before) and _is_letter(after)
@@ -223,7 +284,9 @@ PlacedPiece = tuple[int, int, str, int | None]
 
 
 class BuiltinTokenizer(ABC):
-    """Base of the tokenizers without a vocabulary; their tokens have no ids unless a subclass gives them."""
+    """Base of the tokenizers without a vocabulary; their tokens have no ids unless a subclass gives
+    them.
+    """
 
     name: str
 
@@ -249,8 +312,8 @@ class BuiltinTokenizer(ABC):
 
 
 class WordTokenizer(BuiltinTokenizer):
-    """Words as a reader sees them, punctuation apart; `attncli.inputs.tokenize` says what a word is. Tokens have no
-    ids."""
+    """Words as a reader sees them, punctuation apart; `attncli.inputs.tokenize` says what a word
+    is. Tokens have no ids."""
 
     name = "word"
 
@@ -270,8 +333,9 @@ class WhitespaceTokenizer(BuiltinTokenizer):
 
 
 class CharTokenizer(BuiltinTokenizer):
-    """Characters as a reader sees them (`attncli.inputs.tokenize`), spaces included. A character of one code point
-    has it as its id; one of several (a base with combining marks, an emoji sequence) has none."""
+    """Characters as a reader sees them (`attncli.inputs.tokenize`), spaces included. A character of
+    one code point has it as its id; one of several (a base with combining marks, an emoji sequence)
+    has none."""
 
     name = "char"
 
@@ -292,7 +356,9 @@ class CharTokenizer(BuiltinTokenizer):
 
 
 class ByteTokenizer(BuiltinTokenizer):
-    """UTF-8 bytes; a byte is its own id. A byte of a longer character is shown as `<0xE4>` and spans that character."""
+    """UTF-8 bytes; a byte is its own id. A byte of a longer character is shown as `<0xE4>` and
+    spans that character.
+    """
 
     name = "byte"
 
@@ -315,15 +381,25 @@ class ByteTokenizer(BuiltinTokenizer):
 
 def _byte_text(byte: int) -> str:
     """A byte as its ASCII character, or as `<0xE4>`."""
-    return chr(byte) if 0x20 <= byte < 0x7F else f"<0x{byte:02X}>"
+    if 0x20 <= byte < 0x7F:
+        return chr(byte)
+    return f"<0x{byte:02X}>"
 
 
 def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
-    """Raise InputError for an id outside 0 to `largest`. kind: what an id stands for, for the error."""
+    """Raise InputError for an id outside 0 to `largest`. kind: what an id stands for, for the
+    error.
+    """
     for code in ids:
         if not 0 <= code <= largest:
             expected = message("0 to {largest}", largest=largest)
-            raise InputError("the id {code} is not {kind}", where="--ids", expected=expected, code=code, kind=kind)
+            raise InputError(
+                "the id {code} is not {kind}",
+                where="--ids",
+                expected=expected,
+                code=code,
+                kind=kind,
+            )
 
 
 def _no_ids_error(name: str) -> UsageError:
@@ -339,8 +415,8 @@ BUILTIN: dict[str, type[BuiltinTokenizer]] = {
 
 
 def tokenizer(spec: str) -> Tokenizer:
-    """The tokenizer that the value of `--tokenizer` names: word, whitespace, char, byte, or the path of a
-    tokenizer.json or its folder.
+    """The tokenizer that the value of `--tokenizer` names: word, whitespace, char, byte, or the
+    path of a tokenizer.json or its folder.
 
     Raises UsageError for a name that is neither, InputError for a file that cannot be used.
     """
@@ -365,20 +441,24 @@ def tokenizer(spec: str) -> Tokenizer:
 
 
 def _names_a_file(spec: str, path: Path) -> bool:
-    """Whether a value of `--tokenizer` is a path rather than a name. Raises InputError for a name that no file can
-    have."""
+    """Whether a value of `--tokenizer` is a path rather than a name. Raises InputError for a name
+    that no file can have."""
     try:
-        return bool(spec) and (path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json"))
+        return bool(spec) and (
+            path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json")
+        )
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
-        raise InputError("this is no usable file name", where=spec, expected=listing(BUILTIN)) from error
+        raise InputError(
+            "this is no usable file name", where=spec, expected=listing(BUILTIN)
+        ) from error
 
 
 # Tokenizers for checkpoints: a decoder's shifted text, and a folder that brings no vocabulary.
 
 
 class ShiftedTokenizer(Struct, frozen=True):
-    """Cuts text as a decoder is trained on it: the start token, then all tokens but the last, so that each place
-    predicts the next token.
+    """Cuts text as a decoder is trained on it: the start token, then all tokens but the last, so
+    that each place predicts the next token.
 
     start: the id of the start token; None leaves the text as it is.
     """
@@ -392,7 +472,9 @@ class ShiftedTokenizer(Struct, frozen=True):
         return self.tokenizer.name
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        """The start token, then all tokens of the text but the last; the text's own where `start` is None."""
+        """The start token, then all tokens of the text but the last; the text's own where `start`
+        is None.
+        """
         tokens = self.tokenizer.encode(text, pair)
         if self.start is None or not tokens:
             return tokens
@@ -409,7 +491,9 @@ class ShiftedTokenizer(Struct, frozen=True):
 
 
 class IdsOnly(Struct, frozen=True):
-    """Stands in for the tokenizer of a checkpoint without tokenizer.json: it takes token ids, and raises for text."""
+    """Stands in for the tokenizer of a checkpoint without tokenizer.json: it takes token ids, and
+    raises for text.
+    """
 
     folder: str
 
@@ -421,7 +505,9 @@ class IdsOnly(Struct, frozen=True):
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
         """Raises InputError: text cannot be cut without a tokenizer."""
         what = message("this checkpoint has no tokenizer.json")
-        raise InputError(what, where=self.folder, expected="a tokenizer.json in the folder", hint='--ids "5 3 8"')
+        raise InputError(
+            what, where=self.folder, expected="a tokenizer.json in the folder", hint='--ids "5 3 8"'
+        )
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """A token `#ID` for each id, of which nothing more is known."""

@@ -1,4 +1,6 @@
-"""Tokenizers with a vocabulary: a `tokenizer.json` run by the tokenizers library, within bounds of time and size."""
+"""Tokenizers with a vocabulary: a `tokenizer.json` run by the tokenizers library, within bounds of
+time and size.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +23,39 @@ from attncli.inputs.files import is_there, read_regular
 from attncli.inputs.token import Token
 from attncli.language import message
 
-# The alphabet in which byte-level vocabularies write bytes: every byte as a printable character (`Ġ` is the space).
+# The alphabet in which byte-level vocabularies write bytes: every byte as a printable character
+# (`Ġ` is the space).
 
 
 @cache
 def alphabet() -> dict[str, int]:
-    """The byte that each printable character of a byte-level vocabulary stands for, 256 entries. Source: GPT-2's
-    `bytes_to_unicode` (OpenAI, 2019)."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    """The byte that each printable character of a byte-level vocabulary stands for, 256 entries.
+    Source: GPT-2's `bytes_to_unicode` (OpenAI, 2019)."""
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     others = (byte for byte in range(256) if byte not in printable)
-    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + place): byte for place, byte in enumerate(others)
+    }
 
 
 def bytes_of_piece(piece: str) -> bytes | None:
-    """The bytes that a piece of a byte-level vocabulary stands for; None where it is not written in that alphabet."""
+    """The bytes that a piece of a byte-level vocabulary stands for; None where it is not written in
+    that alphabet.
+    """
     byte_of = alphabet()
-    return bytes(byte_of[char] for char in piece) if all(char in byte_of for char in piece) else None
+    if all(char in byte_of for char in piece):
+        return bytes(byte_of[char] for char in piece)
+    return None
 
 
 def bytes_text(raw: bytes) -> str:
-    """Bytes decoded as UTF-8 without leading spaces, or spelled as `<0xE4><0xB8>` where they are not UTF-8."""
+    """Bytes decoded as UTF-8 without leading spaces, or spelled as `<0xE4><0xB8>` where they are
+    not UTF-8.
+    """
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -57,7 +72,8 @@ NO_CHARACTER = "\U0010ffff"
 def read_tokenizer(path: Path) -> PieceTokenizer:
     """The tokenizer of a `tokenizer.json`, or of the folder that holds one; its name is the path.
 
-    Raises InputError for a file that is missing, damaged or not a tokenizer, LimitError for one above 256 MiB.
+    Raises InputError for a file that is missing, damaged or not a tokenizer, LimitError for one
+    above 256 MiB.
     """
     if path.is_dir():
         if not is_there(path / "tokenizer.json"):
@@ -72,14 +88,16 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     check_charsmap(raw, str(path))
     with _silent_panics():
         hf = _run_guarded(
-            lambda: tokenizers.Tokenizer.from_buffer(raw), message("this is no usable tokenizer file"), str(path)
+            lambda: tokenizers.Tokenizer.from_buffer(raw),
+            message("this is no usable tokenizer file"),
+            str(path),
         )
     return from_tokenizers(hf, str(path))
 
 
 def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
-    """A `PieceTokenizer` over one of the tokenizers library, with padding, truncation and random behaviour switched
-    off, so that a text has all its tokens and the same each time.
+    """A `PieceTokenizer` over one of the tokenizers library, with padding, truncation and random
+    behaviour switched off, so that a text has all its tokens and the same each time.
 
     Raises InputError for one that would lengthen a text beyond reason.
     """
@@ -93,32 +111,42 @@ def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
 
 
 class PieceTokenizer:
-    """A vocabulary of pieces. A token's text is the part of the text it covers, without the space that some pieces
-    begin with;
-    a piece that covers part of a character is shown by its bytes or its spelling, a special token by its name."""
+    """A vocabulary of pieces. A token's text is the part of the text it covers, without the space
+    that some pieces begin with;
+    a piece that covers part of a character is shown by its bytes or its spelling, a special token
+    by its name.
+    """
 
     def __init__(self, hf: tokenizers.Tokenizer, name: str) -> None:
         self.hf = hf
         self.name = name
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        """The tokens of a text or pair, with the special tokens that the vocabulary's own rules add.
+        """The tokens of a text or pair, with the special tokens that the vocabulary's own rules
+        add.
 
-        Offsets count the characters (code points) of the text as given. Lone surrogates are read as U+FFFD.
-        Raises LimitError where it takes more than 20 seconds, InputError where the library fails.
+        Offsets count the characters (code points) of the text as given. Lone surrogates are read as
+        U+FFFD. Raises LimitError where it takes more than 20 seconds, InputError where the library
+        fails.
         """
-        parts = (text,) if pair is None else (text, pair)
+        parts = ((text,)) if (pair is None) else ((text, pair))
         readable = tuple(_without_surrogates(part) for part in parts)
-        entry: Any = readable[0] if pair is None else readable
-        # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C stop it.
+        if pair is None:
+            entry: Any = readable[0]
+        else:
+            entry = readable
+        # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C
+        # stop it.
         encoding = _run_timed(lambda: self.hf.encode_batch([entry])[0], self.name)
         return self._tokens(encoding, parts)
 
-    def encode_written(self, text: str, *, after: bool = False, as_text: bool = False) -> list[Token]:
+    def encode_written(
+        self, text: str, *, after: bool = False, as_text: bool = False
+    ) -> list[Token]:
         """The tokens of a text that holds its special tokens itself, or of a piece of it.
 
-        after: whether text stands before the piece: some vocabularies put a space before a first word. as_text: whether
-        what spells a control token is text. Raises as `encode`.
+        after: whether text stands before the piece: some vocabularies put a space before a first
+        word. as_text: whether what spells a control token is text. Raises as `encode`.
         """
         readable = _without_surrogates(text)
         hf = self._without_added if as_text else self.hf
@@ -132,14 +160,17 @@ class PieceTokenizer:
         if not after:
             return tokens_of(readable)
         # after a newline a piece has the tokens that it has in the middle of a text
-        line, whole = tokens_of("\n"), tokens_of("\n" + readable)
+        line = tokens_of("\n")
+        whole = tokens_of("\n" + readable)
         if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
             return tokens_of(readable)
         return [token.moved(place, -1) for place, token in enumerate(whole[len(line) :])]
 
     @cached_property
     def _without_added(self) -> tokenizers.Tokenizer:
-        """A copy of the library's tokenizer that does not recognise special or added tokens in a text."""
+        """A copy of the library's tokenizer that does not recognise special or added tokens in a
+        text.
+        """
         file = json.loads(self.hf.to_str())
         return tokenizers.Tokenizer.from_str(json.dumps({**file, "added_tokens": []}))
 
@@ -150,7 +181,10 @@ class PieceTokenizer:
             for span, is_special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
         ]
         sequences = encoding.sequence_ids or [None] * len(spans)
-        owners = [kind if owner is None else owner for owner, kind in zip(sequences, encoding.type_ids, strict=True)]
+        owners = [
+            kind if owner is None else owner
+            for owner, kind in zip(sequences, encoding.type_ids, strict=True)
+        ]
         overlaps = _overlapping(spans, owners)
         pieces = zip(encoding.ids, encoding.tokens, spans, owners, strict=True)
         return [
@@ -159,42 +193,60 @@ class PieceTokenizer:
         ]
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        """Tokens by id, without offsets. Raises InputError for an id that the vocabulary does not have."""
+        """Tokens by id, without offsets. Raises InputError for an id that the vocabulary does not
+        have.
+        """
         tokens = []
         for index, code in enumerate(ids):
-            piece = self.hf.id_to_token(code) if 0 <= code < 2**32 else None
+            if 0 <= code < 2**32:
+                piece = self.hf.id_to_token(code)
+            else:
+                piece = None
             if piece is None:
                 expected = message("0 to {last}", last=self.hf.get_vocab_size() - 1)
-                raise InputError("no token has the id {code}", where=self.name, expected=expected, code=code)
+                raise InputError(
+                    "no token has the id {code}", where=self.name, expected=expected, code=code
+                )
             special = code in self.special_ids
             unknown = code == self.unknown_id and not special
-            shown = piece if special else self._piece_text(piece)
+            if special:
+                shown = piece
+            else:
+                shown = self._piece_text(piece)
             tokens.append(Token(index, shown, code, None, None, special, unknown=unknown))
         return tokens
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text that these ids decode to by the vocabulary's own decoder; U+FFFD for a character that is not whole.
-        Raises InputError for an id that the vocabulary does not have."""
+        """The text that these ids decode to by the vocabulary's own decoder; U+FFFD for a character
+        that is not whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
         text: str = _run_guarded(
-            lambda: self.hf.decode(list(ids)), message("the tokenizer failed on these ids"), self.name
+            lambda: self.hf.decode(list(ids)),
+            message("the tokenizer failed on these ids"),
+            self.name,
         )
         return text
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """The ids of the vocabulary's special tokens."""
-        return frozenset(code for code, token in self.hf.get_added_tokens_decoder().items() if token.special)
+        return frozenset(
+            code for code, token in self.hf.get_added_tokens_decoder().items() if token.special
+        )
 
     @cached_property
     def unknown_id(self) -> int | None:
-        """The id of the token for text that the vocabulary has no piece for, such as that of [UNK]; None where it has
-        none."""
-        try:  # a code point that stands for no character; the library has no name for this id in all its models
+        """The id of the token for text that the vocabulary has no piece for, such as that of [UNK];
+        None where it has none."""
+        # a code point that stands for no character; the library has no name for this id in all its
+        # models
+        try:
             pieces = self.hf.model.tokenize(NO_CHARACTER)
         except Exception:  # "unk_id is missing"
             return None
-        return pieces[0].id if len(pieces) == 1 else None
+        if len(pieces) == 1:
+            return pieces[0].id
+        return None
 
     @cached_property
     def _is_byte_level(self) -> bool:
@@ -205,21 +257,33 @@ class PieceTokenizer:
         )
 
     def _token(
-        self, index: int, code: int, piece: str, span: tuple[int, int] | None, text: str, part: int, overlaps: bool
+        self,
+        index: int,
+        code: int,
+        piece: str,
+        span: tuple[int, int] | None,
+        text: str,
+        part: int,
+        overlaps: bool,
     ) -> Token:
-        """The token of a piece. span: its characters [start, end) of the text, None for one that the template adds;
+        """The token of a piece. span: its characters [start, end) of the text, None for one that
+        the template adds;
         overlaps: whether another piece shares them; part: which of two texts it is of."""
         if span is None:
             return Token(index, piece, code, None, None, special=True, part=part)
         start, end = span
         unknown = code == self.unknown_id
         if start == end:
-            return Token(index, self._piece_text(piece), code, None, None, part=part, unknown=unknown)
+            return Token(
+                index, self._piece_text(piece), code, None, None, part=part, unknown=unknown
+            )
         while start < end - 1 and text[start] == " ":
             start += 1
         covered_text = text[start:end]
         if overlaps:
-            return Token(index, self._piece_text(piece), code, start, end, part=part, unknown=unknown)
+            return Token(
+                index, self._piece_text(piece), code, start, end, part=part, unknown=unknown
+            )
         special = code in self.special_ids and covered_text == piece
         return Token(index, covered_text, code, start, end, special, part, unknown and not special)
 
@@ -232,19 +296,26 @@ class PieceTokenizer:
 
 
 def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[int]:
-    """The indices of tokens that share a character with a neighbour of the same text. spans: of each token, None
-    without; owners: which text it is of."""
+    """The indices of tokens that share a character with a neighbour of the same text. spans: of
+    each token, None without; owners: which text it is of."""
     indices: set[int] = set()
     for index in range(1, len(spans)):
-        before, span = spans[index - 1], spans[index]
-        if before and span and owners[index - 1] == owners[index] and span[0] < before[1] and span[0] < span[1]:
+        before = spans[index - 1]
+        span = spans[index]
+        if (
+            before
+            and span
+            and owners[index - 1] == owners[index]
+            and span[0] < before[1]
+            and span[0] < span[1]
+        ):
             indices |= {index - 1, index}
     return indices
 
 
 class _WorkThread:
-    """A thread for work that may never end, which a caller can stop waiting for; an idle one is kept, as starting one
-    takes as long as encoding a sentence."""
+    """A thread for work that may never end, which a caller can stop waiting for; an idle one is
+    kept, as starting one takes as long as encoding a sentence."""
 
     idle: ClassVar[list[_WorkThread]] = []
 
@@ -264,8 +335,8 @@ class _WorkThread:
         return cls()
 
     def do(self, work: Callable[[], Result]) -> Result:
-        """The result of `work` done in this thread. Raises queue.Empty where it takes too long: the thread is then
-        given up, and ends with its work."""
+        """The result of `work` done in this thread. Raises queue.Empty where it takes too long: the
+        thread is then given up, and ends with its work."""
         self._tasks.put(work)
         try:
             result, failure = self._results.get(timeout=SECONDS)
@@ -294,33 +365,46 @@ def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | Non
 
 
 def _run_timed(work: Callable[[], Result], where: str) -> Result:
-    """The result of `work` done in another thread. Raises LimitError where it takes too long, as a vocabulary's
-    patterns can run for ever."""
+    """The result of `work` done in another thread. Raises LimitError where it takes too long, as a
+    vocabulary's patterns can run for ever."""
     with _silent_panics():  # for this thread to undo: one that is left behind never would
         try:
             return _WorkThread.free().do(
                 lambda: _run_guarded(work, message("the tokenizer failed on this text"), where)
             )
         except Empty:
-            what = message("this tokenizer took more than {seconds:.0f} seconds for one text", seconds=SECONDS)
-            raise LimitError(what, where=where, expected="a shorter text, or another tokenizer") from None
+            what = message(
+                "this tokenizer took more than {seconds:.0f} seconds for one text", seconds=SECONDS
+            )
+            raise LimitError(
+                what, where=where, expected="a shorter text, or another tokenizer"
+            ) from None
 
 
 def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
-    """The result of `work`; whatever the tokenizers library raises in it becomes an InputError. what: its sentence."""
+    """The result of `work`; whatever the tokenizers library raises in it becomes an InputError.
+    what: its sentence.
+    """
     try:
         return work()
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a panic in the library's Rust code is no Exception
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        if str(error):
+            reason = str(error).splitlines()[0][:200]
+        else:
+            reason = type(error).__name__
         expected = message("a tokenizer.json of the tokenizers library")
-        raise InputError("{what}: {reason}", where=where, expected=expected, what=what, reason=reason) from error
+        raise InputError(
+            "{what}: {reason}", where=where, expected=expected, what=what, reason=reason
+        ) from error
 
 
 @contextmanager
 def _silent_panics() -> Iterator[None]:
-    """A context manager that keeps the library's own report of a crash (a Rust panic) off standard error."""
+    """A context manager that keeps the library's own report of a crash (a Rust panic) off standard
+    error.
+    """
     try:
         saved_handle = os.dup(2)
     except OSError:  # standard error is closed
@@ -341,7 +425,8 @@ def _without_surrogates(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-# What a `tokenizer.json` may ask for: a hostile one could fill the memory, where the library ends the process.
+# What a `tokenizer.json` may ask for: a hostile one could fill the memory, where the library ends
+# the process.
 
 GROWTH_LIMIT = 1000
 """No tokenizer in use lengthens a text much, or adds more than a few tokens to it."""
@@ -351,8 +436,8 @@ _CHARSMAP = re.compile(rb'"precompiled_charsmap"\s*:\s*"([A-Za-z0-9+/]{0,8})')
 
 
 def check_charsmap(raw: bytes, where: str) -> None:
-    """Raise InputError for a file that names a table of characters larger than the file: the library makes room for it
-    first."""
+    """Raise InputError for a file that names a table of characters larger than the file: the
+    library makes room for it first."""
     if b"charsmap" not in raw and b"\\u00" not in raw:
         return
     # any letter of a name or value may be written as an escape
@@ -360,38 +445,61 @@ def check_charsmap(raw: bytes, where: str) -> None:
     for match in _CHARSMAP.finditer(plain):
         size = int.from_bytes(base64.b64decode(match[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
-            what = message("a table of {size:,} bytes in a file of {raw:,}", size=size, raw=len(raw))
+            what = message(
+                "a table of {size:,} bytes in a file of {raw:,}", size=size, raw=len(raw)
+            )
             raise InputError(what, where=where, expected="a whole precompiled_charsmap")
 
 
 def check_growth(hf: tokenizers.Tokenizer, name: str) -> None:
-    """Raise InputError for a tokenizer whose rules could make a text very much longer. name: for the error."""
-    growth = 1 if hf.normalizer is None else _growth(json.loads(hf.normalizer.__getstate__()))
+    """Raise InputError for a tokenizer whose rules could make a text very much longer. name: for
+    the error.
+    """
+    if hf.normalizer is None:
+        growth = 1
+    else:
+        growth = _growth(json.loads(hf.normalizer.__getstate__()))
     if growth > GROWTH_LIMIT:
-        what = message("this tokenizer's replacements can make a text {growth} times as long", growth=growth)
-        raise InputError(what, where=name, expected="at most {growth_limit} times", growth_limit=GROWTH_LIMIT)
+        what = message(
+            "this tokenizer's replacements can make a text {growth} times as long", growth=growth
+        )
+        raise InputError(
+            what, where=name, expected="at most {growth_limit} times", growth_limit=GROWTH_LIMIT
+        )
     special_count = max(hf.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
     if special_count > GROWTH_LIMIT:
-        what = message("this tokenizer adds {special_count:,} special tokens to a text", special_count=special_count)
-        raise InputError(what, where=name, expected="at most {growth_limit:,}", growth_limit=GROWTH_LIMIT)
+        what = message(
+            "this tokenizer adds {special_count:,} special tokens to a text",
+            special_count=special_count,
+        )
+        raise InputError(
+            what, where=name, expected="at most {growth_limit:,}", growth_limit=GROWTH_LIMIT
+        )
     if hf.post_processor is not None and _repeats(json.loads(hf.post_processor.__getstate__())):
-        raise InputError("this tokenizer's template repeats the text", where=name, expected="each text once")
+        raise InputError(
+            "this tokenizer's template repeats the text", where=name, expected="each text once"
+        )
 
 
 def _growth(normalizer: Any) -> int:
-    """The factor by which the replacements of a normalizer (parsed JSON), one after the other, can lengthen a text."""
+    """The factor by which the replacements of a normalizer (parsed JSON), one after the other, can
+    lengthen a text.
+    """
     growth = 1
     for part in normalizer.get("normalizers", [normalizer]):
         match part.get("type"):
             case "Sequence":
                 growth *= _growth(part)
             case "Replace":
-                pattern, content = part["pattern"].get("String", ""), part["content"]
+                pattern = part["pattern"].get("String", "")
+                content = part["content"]
                 # a regular expression may match between any two characters
                 growth *= max(1, -(-len(content) // len(pattern))) if pattern else 1 + len(content)
             case "Prepend":
                 growth *= 1 + len(part["prepend"])
-            case "Precompiled":  # texts that characters become follow the table's tree, each with a 0 at its end
+            case (
+                "Precompiled"
+            ):  # texts that characters become follow the table's tree, each with a 0 at its end
                 table = base64.b64decode(part["precompiled_charsmap"])
                 tree_size = int.from_bytes(table[:4], "little")
                 growth *= max(1, *map(len, table[4 + tree_size :].split(b"\0")))

@@ -1,7 +1,7 @@
 """Words from pieces: weights between tokens merged into weights between words.
 
-Source: Clark et al., What does BERT look at?, 2019: attention *to* a word is the sum over its pieces,
-attention *from* it the mean over its pieces, so that rows still sum to 1.
+Source: Clark et al., What does BERT look at?, 2019: attention *to* a word is the sum over its
+pieces, attention *from* it the mean over its pieces, so that rows still sum to 1.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
-"""Scripts that write no spaces: their tokens stay apart, as nothing on the page says where words end."""
+"""Scripts that write no spaces: their tokens stay apart, as nothing on the page says where words
+end.
+"""
 
 
 class Words(Struct, frozen=True, eq=False):
-    """The words that runs of tokens make up. words: each as one token, indexed among the words. starts: the index of
-    each word's first token."""
+    """The words that runs of tokens make up. words: each as one token, indexed among the words.
+    starts: the index of each word's first token."""
 
     words: tuple[Token, ...]
     starts: Ints
@@ -40,12 +42,16 @@ class Words(Struct, frozen=True, eq=False):
         return np.diff(np.append(self.starts, self.count))
 
     def merge(self, weights: Floats) -> Floats:
-        """Attention weights [..., token, token] as [..., word, word]: summed over a word's keys, averaged over its
-        queries that see anything."""
+        """Attention weights [..., token, token] as [..., word, word]: summed over a word's keys,
+        averaged over its queries that see anything."""
         token_weights = np.asarray(weights, np.float64)[..., : self.count]
         to = np.add.reduceat(token_weights, self.starts, axis=-1)
-        looking = np.add.reduceat((token_weights.sum(-1) > 0).astype(np.float64), self.starts, axis=-1)
-        word_weights: Floats = np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
+        looking = np.add.reduceat(
+            (token_weights.sum(-1) > 0).astype(np.float64), self.starts, axis=-1
+        )
+        word_weights: Floats = (
+            np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
+        )
         return word_weights
 
     def merge_visible(self, visible: Bools) -> Bools:
@@ -66,7 +72,8 @@ def word_starts(tokens: Sequence[Token], text: str) -> list[int]:
     return [
         token_index
         for token_index, token in enumerate(tokens)
-        if token_index == 0 or not _continues_word(tokens[token_index - 1], token, text, spans, starts)
+        if token_index == 0
+        or not _continues_word(tokens[token_index - 1], token, text, spans, starts)
     ]
 
 
@@ -76,17 +83,26 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
     ends = [*starts, len(tokens)][1:]
     words_found: list[Token] = []
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
-        piece, last = tokens[first], tokens[stop - 1]
-        source_text = (
-            ""
-            if piece.start is None or last.end is None or piece.special or piece.part
-            else text[piece.start : last.end].strip()
-        )
+        piece = tokens[first]
+        last = tokens[stop - 1]
+        if piece.start is None or last.end is None or piece.special or piece.part:
+            source_text = ""
+        else:
+            source_text = text[piece.start : last.end].strip()
         word_text = source_text or piece.text
         number = piece.id if stop == first + 1 else None
         is_unknown = any(token.unknown for token in tokens[first:stop])
         words_found.append(
-            Token(index, word_text, number, piece.start, last.end, piece.special, piece.part, is_unknown)
+            Token(
+                index,
+                word_text,
+                number,
+                piece.start,
+                last.end,
+                piece.special,
+                piece.part,
+                is_unknown,
+            )
         )
     return Words(tuple(words_found), np.array(starts, np.int64), len(tokens))
 
@@ -94,9 +110,17 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
 def join_words(
     tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None
 ) -> Words:
-    """The tokens, or the words in `words`, with each span [first, stop) joined into one word; spans do not overlap."""
-    row_tokens = list(tokens) if words is None else list(words.words)
-    starts = list(range(len(tokens))) if words is None else words.starts.tolist()
+    """The tokens, or the words in `words`, with each span [first, stop) joined into one word; spans
+    do not overlap.
+    """
+    if words is None:
+        row_tokens = list(tokens)
+    else:
+        row_tokens = list(words.words)
+    if words is None:
+        starts = list(range(len(tokens)))
+    else:
+        starts = words.starts.tolist()
     ends = dict(spans)
     inside = {index for first, stop in spans for index in range(first + 1, stop)}
     joined_tokens: list[Token] = []
@@ -108,18 +132,30 @@ def join_words(
             continue
         parts = row_tokens[index : ends[index]]
         has_place = token.start is not None and parts[-1].end is not None and not token.part
-        spelling = text[token.start : parts[-1].end] if has_place else "".join(part.text for part in parts)
+        if has_place:
+            spelling = text[token.start : parts[-1].end]
+        else:
+            spelling = "".join(part.text for part in parts)
         is_unknown = any(part.unknown for part in parts)
         joined_tokens.append(
-            replace(token, index=len(joined_tokens), text=spelling, id=None, end=parts[-1].end, unknown=is_unknown)
+            replace(
+                token,
+                index=len(joined_tokens),
+                text=spelling,
+                id=None,
+                end=parts[-1].end,
+                unknown=is_unknown,
+            )
         )
-    kept_starts = np.array([start for index, start in enumerate(starts) if index not in inside], np.int64)
+    kept_starts = np.array(
+        [start for index, start in enumerate(starts) if index not in inside], np.int64
+    )
     return Words(tuple(joined_tokens), kept_starts, len(tokens))
 
 
 def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
-    """How many words of a text hold a token that the vocabulary does not know, and how many words there are; (0, 0)
-    where it knows all."""
+    """How many words of a text hold a token that the vocabulary does not know, and how many words
+    there are; (0, 0) where it knows all."""
     if not any(token.unknown for token in tokens):
         return 0, 0
     word_tokens = [word for word in merged_words(tokens, text).words if not word.special]
@@ -129,8 +165,8 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
 def unknown_notes_of_two(
     first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
 ) -> list[str]:
-    """The warnings of `unknown_notes` for two texts, each headed by that text's name; only one where both have the
-    same.
+    """The warnings of `unknown_notes` for two texts, each headed by that text's name; only one
+    where both have the same.
 
     Args:
         first: What a text is called, the text and its tokens.
@@ -154,7 +190,8 @@ def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
     if unknown_count == 1:
         return [
             message(
-                "1 of {count} words is unknown to this model: any other unknown word would be the same to it",
+                "1 of {count} words is unknown to this model: any other unknown word would be the"
+                " same to it",
                 count=count,
             )
         ]
@@ -168,21 +205,27 @@ def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
 
 
 def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:
-    """A value for each token, or each merged word, that is equal for equal ones: the id (of a word its tokens' ids), or
-    the text where there is no id.
+    """A value for each token, or each merged word, that is equal for equal ones: the id (of a word
+    its tokens' ids), or the text where there is no id.
 
-    Two spellings that a vocabulary takes for one token are the same, as are two words that it does not know.
+    Two spellings that a vocabulary takes for one token are the same, as are two words that it does
+    not know.
     """
     alone: list[Hashable] = [token.text if token.id is None else token.id for token in tokens]
     if words is None:
         return alone
-    return [tuple(alone[first : first + size]) for first, size in zip(words.starts, words.sizes, strict=True)]
+    return [
+        tuple(alone[first : first + size])
+        for first, size in zip(words.starts, words.sizes, strict=True)
+    ]
 
 
 def _continues_word(
     before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> bool:
-    """Whether a token continues the word of the token before it. spans, starts: of the words in the text."""
+    """Whether a token continues the word of the token before it. spans, starts: of the words in the
+    text.
+    """
     if before.special or token.special or before.part != token.part or token.part:
         return False
     if (

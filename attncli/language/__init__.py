@@ -1,25 +1,34 @@
-"""What attn says to people. English stands in the code; other languages are the catalogues beside this file.
+"""What attn says to people. English stands in the code; other languages are the catalogues beside
+this file.
 
 How to write a sentence:
 
-    message("{texts} texts are given", texts=3)                      an error, a note, a warning, a title, a remark
-    plural("{count} token", "{count} tokens", count=n)               the English by whether `count` is 1
-    say(view, "the largest weight is {weight}", weight=text)         a sentence for this screen, in its language
+    message("{texts} texts are given", texts=3)                      an error, a note, a warning, a
+    title, a remark
+    plural("{count} token", "{count} tokens", count=n)               the English by whether `count`
+    is 1
+    say(view, "the largest weight is {weight}", weight=text)         a sentence for this screen, in
+    its language
     say(view, plural("{count} pair", "{count} pairs", count=n))      the same with a number
-    contextual("column", "rank")                                     equal English that needs two translations
+    contextual("column", "rank")                                     equal English that needs two
+    translations
     listing(names), choice(names)                                    "a, b, c" and "a, b or c"
-    term(name)                                                       a word that a variable holds, such as "head"
+    term(name)                                                       a word that a variable holds,
+    such as "head"
 
-- The sentence is one literal, never an f-string and never put together with `+`: a translator sees all of it. Its
-  places have names: nouns of what stands there. `{count:,}` and the like are allowed; `repr` goes into the value.
+- The sentence is one literal, never an f-string and never put together with `+`: a translator sees
+  all of it. Its places have names: nouns of what stands there. `{count:,}` and the like are
+  allowed; `repr` goes into the value.
 - What is in a place is left as it is, unless it is itself a message: then it is translated as well.
-- A message is its finished English (a `str`), so a document, JSON and Python show that. What is done to it afterwards
-  (`+`, `.strip()`, an f-string) gives plain text that no language knows: put it in a place of another message.
-- `localize` (`attncli.draw.lines`) and the border that shows errors and notes translate: by the template, before
-  the values are put in. Nothing is recognised from finished English.
-- Then `python tests/catalogues.py` (it needs Babel) adds the sentence to every catalogue, `attncli/language/zh.po`;
-  write its translation there, by hand or with Poedit, and run it again: it compiles the `.mo`. A test holds that none
-  is missing. A language more is one more file: `python tests/catalogues.py fr`.
+- A message is its finished English (a `str`), so a document, JSON and Python show that. What is
+  done to it afterwards (`+`, `.strip()`, an f-string) gives plain text that no language knows: put
+  it in a place of another message.
+- `localize` (`attncli.draw.lines`) and the border that shows errors and notes translate: by the
+  template, before the values are put in. Nothing is recognised from finished English.
+- Then `python tests/catalogues.py` (it needs Babel) adds the sentence to every catalogue,
+  `attncli/language/zh.po`; write its translation there, by hand or with Poedit, and run it again:
+  it compiles the `.mo`. A test holds that none is missing. A language more is one more file:
+  `python tests/catalogues.py fr`.
 """
 
 from __future__ import annotations
@@ -61,10 +70,15 @@ class Message(str):
     plurals: str
     context: str
 
-    def __new__(cls, template: str, values: dict[str, object], plurals: str = "", context: str = "") -> Message:
+    def __new__(
+        cls, template: str, values: dict[str, object], plurals: str = "", context: str = ""
+    ) -> Message:
         sentence = plurals if plurals and values["count"] != 1 else template
         self = super().__new__(cls, sentence.format(**values) if values else sentence)
-        self.template, self.values, self.plurals, self.context = template, values, plurals, context
+        self.template = template
+        self.values = values
+        self.plurals = plurals
+        self.context = context
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -77,18 +91,24 @@ class Message(str):
             return ""
         if self.plurals:
             count = self.values["count"]
-            sentence = catalogue.ngettext(self.template, self.plurals, count if isinstance(count, int) else 2)
+            sentence = catalogue.ngettext(
+                self.template, self.plurals, count if isinstance(count, int) else 2
+            )
         elif self.context:
             sentence = catalogue.pgettext(self.context, self.template)
         else:
             sentence = catalogue.gettext(self.template)
         if not self.values:
             return sentence
-        return sentence.format(**{name: _translate_value(value, lang) for name, value in self.values.items()})
+        return sentence.format(
+            **{name: _translate_value(value, lang) for name, value in self.values.items()}
+        )
 
 
 class MessageList(Message):
-    """Texts one after the other, joined as each language joins them; those that are messages are translated."""
+    """Texts one after the other, joined as each language joins them; those that are messages are
+    translated.
+    """
 
     __slots__ = ("last", "separator", "texts")
     texts: tuple[object, ...]
@@ -97,7 +117,9 @@ class MessageList(Message):
 
     def __new__(cls, texts: tuple[object, ...], separator: str, last: str) -> MessageList:
         self = str.__new__(cls, _join(list(map(str, texts)), separator, last))
-        self.texts, self.separator, self.last = texts, separator, last
+        self.texts = texts
+        self.separator = separator
+        self.last = last
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -124,7 +146,8 @@ def message(template: str, /, **values: object) -> Message:
 
 
 def plural(singular: str, others: str, /, *, count: int, **values: object) -> Message:
-    """A sentence with a count, in English singular for 1 and plural for any other; each language picks its own form.
+    """A sentence with a count, in English singular for 1 and plural for any other; each language
+    picks its own form.
 
     Args:
         singular: The English for a count of 1.
@@ -139,8 +162,8 @@ def plural(singular: str, others: str, /, *, count: int, **values: object) -> Me
 
 
 def contextual(context: str, template: str, /, **values: object) -> Message:
-    """A sentence whose English text is used in two meanings: `context` tells which, so that each has its own
-    translation.
+    """A sentence whose English text is used in two meanings: `context` tells which, so that each
+    has its own translation.
 
     Args:
         context: In a word, what it is here.
@@ -154,8 +177,8 @@ def contextual(context: str, template: str, /, **values: object) -> Message:
 
 
 def term(text: str, /) -> Message:
-    """A message of an English text without named places, such as a constant or an entry of a list: translated only
-    where it is shown. A message stays itself.
+    """A message of an English text without named places, such as a constant or an entry of a list:
+    translated only where it is shown. A message stays itself.
 
     Args:
         text: The English literal, or a message.
@@ -163,7 +186,9 @@ def term(text: str, /) -> Message:
     Returns:
         The message.
     """
-    return text if isinstance(text, Message) else Message(text, {})
+    if isinstance(text, Message):
+        return text
+    return Message(text, {})
 
 
 def listing(texts: Iterable[object], separator: str = ", ") -> Message:
@@ -195,7 +220,9 @@ def choice(texts: Iterable[object], separator: str = ", ", last: str = " or ") -
 
 def _join(texts: list[str], separator: str, last: str) -> str:
     """The texts with the separator between them, and `last` before the last."""
-    return last.join([separator.join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
+    if len(texts) > 1:
+        return last.join([separator.join(texts[:-1]), texts[-1]])
+    return "".join(texts)
 
 
 FOLDERS = list(__path__)
@@ -214,7 +241,9 @@ def languages() -> tuple[str, ...]:
 
 @cache
 def catalogue_of(lang: str) -> NullTranslations:
-    """The gettext catalogue of a language; for English, or a language without one, a catalogue that changes no text."""
+    """The gettext catalogue of a language; for English, or a language without one, a catalogue that
+    changes no text.
+    """
     from gettext import GNUTranslations, NullTranslations
     from pathlib import Path
 
@@ -237,12 +266,16 @@ def translate(text: str, lang: str) -> str:
     """
     if lang == "en" or not text:
         return text
-    return text.translation(lang) if isinstance(text, Message) else catalogue_of(lang).gettext(text)
+    if isinstance(text, Message):
+        return text.translation(lang)
+    return catalogue_of(lang).gettext(text)
 
 
 def _translate_value(value: object, lang: str) -> object:
     """What stands in a place of a sentence: a message in this language, all else as it is."""
-    return value.translation(lang) if isinstance(value, Message) else value
+    if isinstance(value, Message):
+        return value.translation(lang)
+    return value
 
 
 SEPARATORS = (
@@ -254,11 +287,13 @@ SEPARATORS = (
 
 
 def say(view: Speech, text: str, /, **places: object) -> str:
-    """The finished sentence in the view's language, its named places filled; in English where the view is ASCII only.
+    """The finished sentence in the view's language, its named places filled; in English where the
+    view is ASCII only.
 
     Args:
         view: Its language, and whether only ASCII may be written.
-        text: English with named places, or a message; a declared one whose places are still open is filled here.
+        text: English with named places, or a message; a declared one whose places are still open is
+            filled here.
         places: What stands in each place.
 
     Returns:
@@ -268,14 +303,22 @@ def say(view: Speech, text: str, /, **places: object) -> str:
     if isinstance(text, Message):
         if places:
             text = Message(text.template, {**text.values, **places}, text.plurals, text.context)
-        return _close_quotes(text.translation(lang)) if lang == "zh" else text.translation(lang)
+        if lang == "zh":
+            return _close_quotes(text.translation(lang))
+        return text.translation(lang)
     spoken = Message(text, places).translation(lang)
-    return _close_quotes(spoken) if lang == "zh" else spoken
+    if lang == "zh":
+        return _close_quotes(spoken)
+    return spoken
 
 
 def _close_quotes(text: str) -> str:
-    """A Chinese sentence without the blanks around its quotation marks, which its template may have."""
-    return text.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in text else text
+    """A Chinese sentence without the blanks around its quotation marks, which its template may
+    have.
+    """
+    if "“" in text:
+        return text.replace(" “", "“").replace("” ", "”").replace("） ", "）")
+    return text
 
 
 def say_each(view: Speech, *texts: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""Metrics of many texts of one length at once: one matrix product where `measure` goes through rows.
+"""Metrics of many texts of one length at once: one matrix product where `measure` goes through
+rows.
 
-The metrics are those of `attncli.measure.metric`, asked for their coefficients; those that are not linear are computed
-from the rows, as everywhere.
+The metrics are those of `attncli.measure.metric`, asked for their coefficients; those that are not
+linear are computed from the rows, as everywhere.
 """
 
 from __future__ import annotations
@@ -14,20 +15,31 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.measure.metric import Metric, PerRow, metric_of, uniform_rows
-from attncli.measure.row_facts import Bools, Floats, Ints, Sight, TokenFacts, WeightRows, find_sight, sight_of_mask
+from attncli.measure.row_facts import (
+    Bools,
+    Floats,
+    Ints,
+    Sight,
+    TokenFacts,
+    WeightRows,
+    find_sight,
+    sight_of_mask,
+)
 from attncli.mechanism.mask import Mask, visible
 
 # Metrics as linear forms: the coefficients that a metric's own formula gives to each weight.
 
 
 class LinearForm:
-    """A linear form of attention weights A: constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i, one number per query row
-    i. It has arithmetic, so that a metric's formula run on forms yields its coefficients.
+    """A linear form of attention weights A: constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i, one
+    number per query row i. It has arithmetic, so that a metric's formula run on forms yields its
+    coefficients.
 
-    constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is not linear
+    constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is
+        not linear
     in the weights, but may be in a metric: entropy, peak, peak_beyond_first.
-    Sums of forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms; anything else is a
-    TypeError.
+    Sums of forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms;
+    anything else is a TypeError.
     """
 
     __array_ufunc__ = None  # array + form is asked of the form
@@ -36,8 +48,8 @@ class LinearForm:
         self.constant, self.keys, self.facts = constant, keys, dict(facts)
 
     def _as_row(self, value: Any) -> Floats:
-        """Numbers as float64 [row], or [1] where all rows have the same. Raises TypeError for numbers that differ
-        between heads."""
+        """Numbers as float64 [row], or [1] where all rows have the same. Raises TypeError for
+        numbers that differ between heads."""
         values = np.asarray(value, np.float64)
         if values.ndim == 2 and values.shape[0] != 1:
             raise TypeError("coefficients that differ between heads have no common form")
@@ -46,7 +58,12 @@ class LinearForm:
     def __add__(self, addend: Any) -> LinearForm:
         if not isinstance(addend, LinearForm):
             return LinearForm(self.constant + self._as_row(addend), self.keys, self.facts)
-        keys = self.keys if addend.keys is None else addend.keys if self.keys is None else self.keys + addend.keys
+        if addend.keys is None:
+            keys = self.keys
+        elif self.keys is None:
+            keys = addend.keys
+        else:
+            keys = self.keys + addend.keys
         names = dict.fromkeys((*self.facts, *addend.facts))
         zero = np.zeros_like(self.constant)
         facts = {name: self.facts.get(name, zero) + addend.facts.get(name, zero) for name in names}
@@ -59,7 +76,9 @@ class LinearForm:
             raise TypeError("a product of two forms is not linear")
         row = self._as_row(factor)
         facts = {name: fact * row for name, fact in self.facts.items()}
-        return LinearForm(self.constant * row, None if self.keys is None else self.keys * row[:, None], facts)
+        return LinearForm(
+            self.constant * row, None if self.keys is None else self.keys * row[:, None], facts
+        )
 
     __rmul__ = __mul__
 
@@ -78,9 +97,15 @@ class LinearForm:
         return -self + minuend
 
     def __array_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], settings: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...],
+        settings: Mapping[str, Any],
     ) -> Any:
-        """np.where(rows, form or numbers, form or numbers); no other function of NumPy takes a form."""
+        """np.where(rows, form or numbers, form or numbers); no other function of NumPy takes a
+        form.
+        """
         del types
         if function is not np.where or len(args) != 3 or settings:
             raise TypeError(f"{function.__name__} is not linear")
@@ -89,12 +114,14 @@ class LinearForm:
 
     def _as_form(self, value: Any) -> LinearForm:
         """A value as a form: a form itself, or numbers as a form's constant."""
-        return value if isinstance(value, LinearForm) else LinearForm(self._as_row(value), None, {})
+        if isinstance(value, LinearForm):
+            return value
+        return LinearForm(self._as_row(value), None, {})
 
 
 class FormRows:
-    """An `AttentionRows` (facts of a block of query rows) whose every fact is a `LinearForm` over keys 0..keys-1 in
-    place of numbers.
+    """An `AttentionRows` (facts of a block of query rows) whose every fact is a `LinearForm` over
+    keys 0..keys-1 in place of numbers.
 
     i, sight, about: as there.
     """
@@ -105,7 +132,9 @@ class FormRows:
         self.i, self.sight, self.about, self._j = i, sight, about, np.arange(keys)
 
     def __getattr__(self, fact: str) -> Any:
-        """Raises TypeError: this fact has no linear form, so a metric that uses it must be computed row by row."""
+        """Raises TypeError: this fact has no linear form, so a metric that uses it must be computed
+        row by row.
+        """
         raise TypeError(f"{fact} has no linear form")
 
     def _weights_form(self, coefficients: Any) -> Any:
@@ -157,7 +186,9 @@ class FormRows:
 
     def mass(self, key_mask: Bools) -> Any:
         """The form of Σ A_ij over the keys in `key_mask`."""
-        return self._weights_form(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
+        return self._weights_form(
+            np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size))
+        )
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Any:
         """The form of Σ A_ij over the pairs (row, key), integers [pair], row by row."""
@@ -167,8 +198,8 @@ class FormRows:
 
 
 class FormSum(Struct, frozen=True, eq=False):
-    """A linear form summed over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i facts_f,i f_i, one
-    number per head."""
+    """A linear form summed over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i
+    facts_f,i f_i, one number per head."""
 
     constant: float
     keys: Floats | None
@@ -176,8 +207,8 @@ class FormSum(Struct, frozen=True, eq=False):
 
 
 class Coefficients(Struct, frozen=True, eq=False):
-    """The coefficients of a metric that is a quotient of two summed forms, value / norm. norm: None where it is the
-    number of rows used, `rows`."""
+    """The coefficients of a metric that is a quotient of two summed forms, value / norm. norm: None
+    where it is the number of rows used, `rows`."""
 
     value: FormSum
     norm: FormSum | None
@@ -185,8 +216,8 @@ class Coefficients(Struct, frozen=True, eq=False):
 
 
 def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
-    """The coefficients of a metric, found by running its formula on linear forms; None for a metric that is not linear
-    in weights and facts."""
+    """The coefficients of a metric, found by running its formula on linear forms; None for a metric
+    that is not linear in weights and facts."""
     try:
         per_row = metric.of(rows)
         used_rows = np.asarray(per_row.used_rows)
@@ -195,7 +226,10 @@ def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
         row_mask = np.broadcast_to(used_rows.reshape(-1), rows.i.shape).astype(np.float64)
         zero = LinearForm(np.zeros(rows.i.size), None, {})
         value = _sum_rows(zero + per_row.value, row_mask)
-        norm = None if per_row.weight is None else _sum_rows(zero + per_row.weight, row_mask)
+        if per_row.weight is None:
+            norm = None
+        else:
+            norm = _sum_rows(zero + per_row.weight, row_mask)
     except TypeError:
         return None
     return Coefficients(value, norm, int(row_mask.sum()))
@@ -214,7 +248,8 @@ LARGEST = 1 << 22
 class Sums(Struct, frozen=True, eq=False):
     """The sums of metrics over the query rows of one layer's heads, for each text of a batch.
 
-    value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows: query rows used,
+    value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows:
+        query rows used,
     integers [metric]. baseline: value / norm of uniform attention, float64 [text, metric].
     """
 
@@ -225,14 +260,16 @@ class Sums(Struct, frozen=True, eq=False):
 
 
 class LengthTally:
-    """The coefficients of metrics that all texts of `count` tokens share under one mask; metrics that depend on tokens
-    are left to each text.
+    """The coefficients of metrics that all texts of `count` tokens share under one mask; metrics
+    that depend on tokens are left to each text.
 
-    Metrics that need no tokens are prepared once for all such texts. Raises UsageError for an unknown metric.
+    Metrics that need no tokens are prepared once for all such texts. Raises UsageError for an
+    unknown metric.
     """
 
     def __init__(self, names: Sequence[str | Metric], mask: Mask, count: int) -> None:
-        self.names, self.count = tuple(names), count
+        self.names = tuple(names)
+        self.count = count
         self.i = np.arange(count)
         self.sight = sight_of(mask, count)
         rows = FormRows(self.i, self.sight, TokenFacts(), count)
@@ -256,17 +293,24 @@ class LengthTally:
         self.keyed = np.array([part.keys is not None for part in parts], bool)
         names_of_facts = dict.fromkeys(name for part in parts for name in part.facts)
         zero = np.zeros(count)
-        self.facts = {name: np.stack([part.facts.get(name, zero) for part in parts], -1) for name in names_of_facts}
+        self.facts = {
+            name: np.stack([part.facts.get(name, zero) for part in parts], -1)
+            for name in names_of_facts
+        }
         even = uniform_rows(self.i, self.sight, TokenFacts())
         self.baseline = np.full(len(names), np.nan)
         self.rows = np.zeros(len(names), np.int64)
         for index, metric in enumerate(map(metric_of, names)):
             if metric.needs:
                 continue
-            # only the rows that count are added up: zeros between them would pair the terms in another order
+            # only the rows that count are added up: zeros between them would pair the terms in
+            # another order
             per_row = metric.of(even)
             used = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
-            row_weights = np.ones(count) if per_row.weight is None else np.broadcast_to(per_row.weight, (1, count))[0]
+            if per_row.weight is None:
+                row_weights = np.ones(count)
+            else:
+                row_weights = np.broadcast_to(per_row.weight, (1, count))[0]
             norm = row_weights[used].sum()
             value = np.broadcast_to(per_row.value, (1, count))[0][used].sum()
             self.baseline[index] = value / norm if norm > 0 else np.nan
@@ -278,13 +322,16 @@ class LengthTally:
         return count * count * (len(names) + 1) <= LARGEST
 
     def columns(self, backend: Backend, dtype: str) -> Array:
-        """The coefficients of the shared metrics as a matrix [query · key, column]; for each metric the column of its
-        value and then that of its norm."""
+        """The coefficients of the shared metrics as a matrix [query · key, column]; for each metric
+        the column of its value and then that of its norm."""
         if (backend.name, dtype) not in self._columns:
             columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
             kind = np.float64 if dtype == "float64" else np.float32
             none = np.zeros((self.count * self.count, 0))
-            matrix = np.stack(columns, -1, dtype=kind, casting="same_kind") if columns else none
+            if columns:
+                matrix = np.stack(columns, -1, dtype=kind, casting="same_kind")
+            else:
+                matrix = none
             self._columns[backend.name, dtype] = backend.cast(backend.keep(matrix), dtype)
         return self._columns[backend.name, dtype]
 
@@ -299,26 +346,33 @@ class LengthTally:
 
 
 def sight_of(mask: Mask, count: int) -> Sight:
-    """The `Sight` (which keys are visible) of `count` queries over as many keys, under a mask that depends on positions
-    alone."""
+    """The `Sight` (which keys are visible) of `count` queries over as many keys, under a mask that
+    depends on positions alone."""
     i = np.arange(count)
     closed_form = sight_of_mask(mask, i, count)
     if closed_form is not None:
         return closed_form
     numpy = numpy_backend("float64")
     visibility: Bools = np.asarray(visible(mask, i[:, None], i[None, :], keys=count, backend=numpy))
-    return find_sight(np.broadcast_to(visibility, (*visibility.shape[:-2], count, count)), count, 0, count)
+    return find_sight(
+        np.broadcast_to(visibility, (*visibility.shape[:-2], count, count)), count, 0, count
+    )
 
 
 def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
-    """The coefficients, by the metric's index, of the metrics that depend on a text's tokens. about: what is known of
-    the tokens, all fields set."""
+    """The coefficients, by the metric's index, of the metrics that depend on a text's tokens.
+    about: what is known of the tokens, all fields set."""
     rows = FormRows(length.i, length.sight, about, length.count)
     by_metric = {}
     for index, metric in length.by_text.items():
-        special_bytes = about.special.tobytes() if metric.needs == "special" and about.special is not None else b""
+        if metric.needs == "special" and about.special is not None:
+            special_bytes = about.special.tobytes()
+        else:
+            special_bytes = b""
         last_bytes, form = length.of_special.get(index, (b"", None))
-        if not special_bytes or last_bytes != special_bytes:  # most texts of a length have their special tokens alike
+        if (
+            not special_bytes or last_bytes != special_bytes
+        ):  # most texts of a length have their special tokens alike
             form = coefficients(metric, rows)
         if form is not None:
             by_metric[index] = form
@@ -328,10 +382,13 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
 
 
 class TextBatch:
-    """The coefficients of metrics for some texts of one length. abouts: what is known of each text's tokens."""
+    """The coefficients of metrics for some texts of one length. abouts: what is known of each
+    text's tokens.
+    """
 
     def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
-        self.length, self._abouts = length, abouts
+        self.length = length
+        self._abouts = abouts
         self.text_coefficients = [about_coefficients(length, about) for about in abouts]
         even = length.sight.spread(length.count)
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
@@ -340,21 +397,28 @@ class TextBatch:
         for text, of_text in enumerate(self.text_coefficients):
             for index, form in of_text.items():
                 if id(form) not in even_values:
-                    norm = form.rows if form.norm is None else _value_of_form(form.norm, even[0])
-                    even_values[id(form)] = _value_of_form(form.value, even[0]) / norm if norm > 0 else np.nan
+                    norm = (
+                        (form.rows) if (form.norm is None) else (_value_of_form(form.norm, even[0]))
+                    )
+                    even_values[id(form)] = (
+                        _value_of_form(form.value, even[0]) / norm if norm > 0 else np.nan
+                    )
                 self.baseline[text, index], self.rows[index] = even_values[id(form)], form.rows
             for index in length.by_text.keys() - of_text.keys():
-                per_row = length.by_text[index].of(uniform_rows(length.i, length.sight, abouts[text]))
+                per_row = length.by_text[index].of(
+                    uniform_rows(length.i, length.sight, abouts[text])
+                )
                 value_sums, weight, self.rows[index] = _row_sums(per_row, 1, length.count)
                 self.baseline[text, index] = value_sums[0] / weight[0] if weight[0] > 0 else np.nan
         self._columns: dict[tuple[str, str], Array] = {}
 
     def columns(self, backend: Backend, dtype: str) -> Array:
-        """The coefficients of the metrics that depend on each text's tokens, [text, query · key, column]; for each
-        metric the column of its value and then that of its norm."""
+        """The coefficients of the metrics that depend on each text's tokens, [text, query · key,
+        column]; for each metric the column of its value and then that of its norm."""
         if (backend.name, dtype) not in self._columns:
             matrix = np.zeros(
-                (len(self.text_coefficients), 2 * len(self.length.by_text), self.length.count**2), np.float32
+                (len(self.text_coefficients), 2 * len(self.length.by_text), self.length.count**2),
+                np.float32,
             )
             for text, of_text in enumerate(self.text_coefficients):
                 for place, index in enumerate(self.length.by_text):
@@ -363,14 +427,20 @@ class TextBatch:
                     for side, part in enumerate((of_text[index].value, of_text[index].norm)):
                         if part is not None and part.keys is not None:
                             matrix[text, 2 * place + side] = part.keys.reshape(-1)
-            self._columns[backend.name, dtype] = backend.transpose(backend.cast(backend.keep(matrix), dtype))
+            self._columns[backend.name, dtype] = backend.transpose(
+                backend.cast(backend.keep(matrix), dtype)
+            )
         return self._columns[backend.name, dtype]
 
     def sums(self, backend: Backend, weights: Array, entropy: Array | None) -> Sums:
-        """The sums of metrics over the rows of one layer, for each text and head. weights: [text, head, query, key]
-        over the texts' own keys; entropy: [text, head, query] in nats where it is known already, else None."""
+        """The sums of metrics over the rows of one layer, for each text and head. weights: [text,
+        head, query, key] over the texts' own keys; entropy: [text, head, query] in nats where it is
+        known already, else None.
+        """
         length = self.length
-        texts, heads, count = weights.shape[0], weights.shape[1], length.count
+        texts = weights.shape[0]
+        heads = weights.shape[1]
+        count = length.count
         dtype = backend.dtype_of(weights)
         flat = weights.reshape((texts, heads, count * count))
         value = np.zeros((texts, heads, len(length.names)))
@@ -393,7 +463,10 @@ class TextBatch:
             for place, index in enumerate(length.by_text):
                 for text, of_text in enumerate(self.text_coefficients):
                     if index not in of_text:  # not linear: row by row, as everywhere
-                        text_entropy = None if entropy is None else entropy[text]
+                        if entropy is None:
+                            text_entropy = None
+                        else:
+                            text_entropy = entropy[text]
                         rows = self._rows(backend, weights[text], self._abouts[text], text_entropy)
                         value[text, :, index], norm[text, :, index], _ = _row_sums(
                             length.by_text[index].of(rows), heads, count
@@ -401,42 +474,69 @@ class TextBatch:
                         continue
                     form = of_text[index]
                     value[text, :, index] = form.value.constant + products[text, :, 2 * place]
-                    norm[text, :, index] = form.rows if form.norm is None else products[text, :, 2 * place + 1]
+                    norm[text, :, index] = (
+                        form.rows if form.norm is None else products[text, :, 2 * place + 1]
+                    )
         if length.by_row:
-            text_entropy = None if entropy is None else entropy.reshape((texts * heads, count))
-            rows = self._rows(backend, weights.reshape((texts * heads, count, count)), TokenFacts(), text_entropy)
+            if entropy is None:
+                text_entropy = None
+            else:
+                text_entropy = entropy.reshape((texts * heads, count))
+            rows = self._rows(
+                backend, weights.reshape((texts * heads, count, count)), TokenFacts(), text_entropy
+            )
             for index, metric in length.by_row.items():
                 value_sums, weight, _ = _row_sums(metric.of(rows), texts * heads, count)
-                value[..., index], norm[..., index] = value_sums.reshape((texts, heads)), weight.reshape((texts, heads))
+                value[..., index], norm[..., index] = (
+                    value_sums.reshape((texts, heads)),
+                    weight.reshape((texts, heads)),
+                )
         return Sums(value, norm, self.rows, self.baseline)
 
-    def _rows(self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None) -> WeightRows:
-        """The rows of one text's weights [head, query, key] as `WeightRows`. entropy: [head, query] where it is known
-        already, else None."""
-        facts = {} if entropy is None else {"entropy": entropy}
+    def _rows(
+        self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None
+    ) -> WeightRows:
+        """The rows of one text's weights [head, query, key] as `WeightRows`. entropy: [head, query]
+        where it is known already, else None."""
+        if entropy is None:
+            facts = {}
+        else:
+            facts = {"entropy": entropy}
         return WeightRows(backend, weights, self.length.i, 0, self.length.sight, about, facts)
 
 
 class _BatchFacts:
-    """Facts of rows that are not linear in the weights (entropy, largest weights) for a batch of texts, each computed
-    when first needed."""
+    """Facts of rows that are not linear in the weights (entropy, largest weights) for a batch of
+    texts, each computed when first needed."""
 
     def __init__(self, backend: Backend, weights: Array, entropy: Array | None) -> None:
-        self._backend, self._weights = backend, weights
-        self._values = {} if entropy is None else {"entropy": _as_float64(backend, entropy)}
+        self._backend = backend
+        self._weights = weights
+        if entropy is None:
+            self._values = {}
+        else:
+            self._values = {"entropy": _as_float64(backend, entropy)}
 
     def of(self, name: str) -> Floats:
-        """The fact of this name ("entropy", "peak" or "peak_beyond_first") of each row, float64 [text, head, query]."""
+        """The fact of this name ("entropy", "peak" or "peak_beyond_first") of each row, float64
+        [text, head, query].
+        """
         if name not in self._values:
-            backend, weights = self._backend, self._weights
+            backend = self._backend
+            weights = self._weights
             match name:
                 case "entropy":
                     self._values[name] = _as_float64(backend, backend.entropy(weights))
                 case "peak":
-                    self._values[name] = np.maximum(self.of("peak_beyond_first"), _as_float64(backend, weights[..., 0]))
+                    self._values[name] = np.maximum(
+                        self.of("peak_beyond_first"), _as_float64(backend, weights[..., 0])
+                    )
                 case _:
                     beyond = weights[..., 1:]
-                    peaks = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
+                    if beyond.shape[-1]:
+                        peaks = backend.max(beyond, -1)[..., 0]
+                    else:
+                        peaks = weights[..., 0] * 0.0
                     self._values[name] = _as_float64(backend, peaks)
         return self._values[name]
 
@@ -450,8 +550,8 @@ def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, 
 
 
 def _value_of_form(part: FormSum, even: Floats) -> float:
-    """The number that a summed form has for the weights `even`, [query, key], of uniform attention; the form uses no
-    facts but weights."""
+    """The number that a summed form has for the weights `even`, [query, key], of uniform attention;
+    the form uses no facts but weights."""
     return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
 
 

@@ -1,4 +1,6 @@
-"""Records of one layer's heads: what rows leave behind as they go by, and recipes by which weights are made again."""
+"""Records of one layer's heads: what rows leave behind as they go by, and recipes by which weights
+are made again.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ STEPS = 65535
 
 
 class FixedPoint(Struct, frozen=True, eq=False):
-    """A matrix [row, dim] in 16-bit codes: an entry is low + step · code. low, step: float32 [dim]. codes: integers
-    from 0 to 65,535."""
+    """A matrix [row, dim] in 16-bit codes: an entry is low + step · code. low, step: float32 [dim].
+    codes: integers from 0 to 65,535."""
 
     codes: Codes
     low: Floats
@@ -37,8 +39,8 @@ class FixedPoint(Struct, frozen=True, eq=False):
 
 
 def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
-    """A matrix [row, dim] of finite numbers as codes, in `steps` even steps from the least to the greatest number of
-    each dimension."""
+    """A matrix [row, dim] of finite numbers as codes, in `steps` even steps from the least to the
+    greatest number of each dimension."""
     low = values.min(0)
     step = ((values.max(0) - low) / steps).astype(np.float32)
     codes = np.rint((values - low) / np.where(step > 0, step, 1))
@@ -46,10 +48,13 @@ def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
 
 
 class QueryKeyRecipe(Struct, frozen=True, eq=False):
-    """A head's weights kept as the queries and keys they follow from: they are exp(score − lse), 0 where hidden.
+    """A head's weights kept as the queries and keys they follow from: they are exp(score − lse), 0
+    where hidden.
 
-    q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that share one.
-    lse: log Σ exp of each row's visible scores and its sink, [query]; −inf for a row that sees nothing.
+    q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that
+        share one.
+    lse: log Σ exp of each row's visible scores and its sink, [query]; −inf for a row that sees
+        nothing.
     bias: what is added to the score of query i and key j, at j − i + queries − 1; None for nothing.
     """
 
@@ -74,14 +79,16 @@ class Exact(Struct, frozen=True, eq=False):
 
 
 class Roots(Struct, frozen=True, eq=False):
-    """A head's weights kept as 16-bit square roots times 65,535, [query, key]: small weights keep more digits so."""
+    """A head's weights kept as 16-bit square roots times 65,535, [query, key]: small weights keep
+    more digits so.
+    """
 
     codes: Codes
 
 
 class Absent(Struct, frozen=True):
-    """Says that a head's weights are not kept; its record has the pooled map, the metrics and the strongest links
-    alone."""
+    """Says that a head's weights are not kept; its record has the pooled map, the metrics and the
+    strongest links alone."""
 
 
 Recipe: TypeAlias = QueryKeyRecipe | Exact | Roots | Absent
@@ -94,12 +101,14 @@ def roots(weights: Floats) -> Roots:
 
 def numbers(matrix: FixedPoint | Floats) -> Floats:
     """A matrix, kept as codes or as it is, as float32 [row, dim]."""
-    return matrix.numbers() if isinstance(matrix, FixedPoint) else matrix
+    if isinstance(matrix, FixedPoint):
+        return matrix.numbers()
+    return matrix
 
 
 def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None) -> Floats:
-    """The weights of these query rows computed from kept queries and keys, float32 [row, key]. visibility: booleans
-    [row, key], None where all is visible.
+    """The weights of these query rows computed from kept queries and keys, float32 [row, key].
+    visibility: booleans [row, key], None where all is visible.
 
     visibility: booleans [row, key], None where nothing is hidden.
 
@@ -109,39 +118,50 @@ def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None)
     if recipe.softcap is not None:
         scores = np.float32(recipe.softcap) * np.tanh(scores / np.float32(recipe.softcap))
     if recipe.bias is not None:
-        queries, keys = len(recipe.lse), scores.shape[-1]
+        queries = len(recipe.lse)
+        keys = scores.shape[-1]
         scores = scores + recipe.bias[np.arange(keys) - rows[:, None] + queries - 1]
     lse = recipe.lse[rows][:, None]
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.where(np.isneginf(lse), np.float32(0), np.exp(scores - lse))
-    return weights if visibility is None else np.where(visibility, weights, np.float32(0))
+    if visibility is None:
+        return weights
+    return np.where(visibility, weights, np.float32(0))
 
 
-# Gathered: what rows of a layer leave behind as they go by, none of it a number for every pair of a long text.
+# Gathered: what rows of a layer leave behind as they go by, none of it a number for every pair of a
+# long text.
 
 Bits = np.ndarray[Any, np.dtype[np.uint8]]
 
 SAMPLED = 64
 """Rows of each head whose weights are kept to check what is made again."""
 STRAIGHT = 1e-3
-"""How far two scores' biases at one distance may differ and still be one number: they are differences of float32
-scores."""
+"""How far two scores' biases at one distance may differ and still be one number: they are
+differences of float32 scores."""
 
 
 class GatheredRows:
-    """What the query rows of one layer leave behind: log-sum-exp, visibility, bias by distance, and the weights of a
-    sample of rows.
+    """What the query rows of one layer leave behind: log-sum-exp, visibility, bias by distance, and
+    the weights of a sample of rows.
 
     heads, queries, keys: how many. whole: whether all weights are kept, [head, query, key].
-    `bias` is [head, queries + keys − 1], NaN at distances that no row saw; `straight` is False where it depends on more
-    than the distance.
+    `bias` is [head, queries + keys − 1], NaN at distances that no row saw; `straight` is False
+    where it depends on more than the distance.
     """
 
     def __init__(self, heads: int, queries: int, keys: int, *, whole: bool) -> None:
-        self.heads, self.queries, self.keys = heads, queries, keys
+        self.heads = heads
+        self.queries = queries
+        self.keys = keys
         self.lse: Floats = np.full((heads, queries), -np.inf, np.float32)
-        self.weights: Floats | None = np.zeros((heads, queries, keys), np.float32) if whole else None
-        self.sampled: Ints = np.unique(np.linspace(0, queries - 1, min(SAMPLED, queries)).round().astype(np.int64))
+        if whole:
+            self.weights: Floats | None = np.zeros((heads, queries, keys), np.float32)
+        else:
+            self.weights = None
+        self.sampled: Ints = np.unique(
+            np.linspace(0, queries - 1, min(SAMPLED, queries)).round().astype(np.int64)
+        )
         self.sample: Floats = np.zeros((heads, len(self.sampled), keys), np.float32)
         self.bias: Floats | None = None
         self.straight = True
@@ -159,14 +179,17 @@ class GatheredRows:
         *,
         first: int = 0,
     ) -> None:
-        """Add rows start, start + 1, … of heads first, first + 1, … over the keys from `low` on; keys outside these are
-        hidden from the rows.
+        """Add rows start, start + 1, … of heads first, first + 1, … over the keys from `low` on;
+        keys outside these are hidden from the rows.
 
-        weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows before the next rows.
-        lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is hidden; without a
+        weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows
+            before the next rows.
+        lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is
+            hidden; without a
         head axis they hold for all heads. bias: what was added to the scores, [head, row, key].
         """
-        rows, high = slice(start, start + weights.shape[1]), low + weights.shape[2]
+        rows = slice(start, start + weights.shape[1])
+        high = low + weights.shape[2]
         heads = slice(first, first + len(weights))
         self.lse[heads, rows] = lse
         if self.weights is not None:
@@ -179,13 +202,20 @@ class GatheredRows:
         if bias is not None:
             self._keep_bias(heads.start, start, low, bias, visibility)
 
-    def _keep_visibility(self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None) -> None:
-        """Keep as bits which of the keys low..high-1 these rows of these heads see. visibility: as in `add`."""
+    def _keep_visibility(
+        self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None
+    ) -> None:
+        """Keep as bits which of the keys low..high-1 these rows of these heads see. visibility: as
+        in `add`.
+        """
         row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
         if visibility is None or visibility.ndim < 3:
             if heads.start == 0:  # once for all heads
                 row_visibility[:, low:high] = True if visibility is None else visibility
-                self._common_bits = self._all_visible() if self._common_bits is None else self._common_bits
+                if self._common_bits is None:
+                    self._common_bits = self._all_visible()
+                else:
+                    self._common_bits = self._common_bits
                 self._common_bits[rows] = np.packbits(row_visibility, axis=-1)
             return
         for place, head in enumerate(range(*heads.indices(self.heads))):
@@ -198,23 +228,39 @@ class GatheredRows:
         """Visibility bits with no key hidden."""
         return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
 
-    def _keep_bias(self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None) -> None:
-        """Keep the biases [head, row, key] that were added to scores, of heads from `first`, rows from `start` and keys
-        from `low` on, as a function of distance."""
-        is_known = np.isfinite(bias) if visibility is None else np.isfinite(bias) & visibility
+    def _keep_bias(
+        self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None
+    ) -> None:
+        """Keep the biases [head, row, key] that were added to scores, of heads from `first`, rows
+        from `start` and keys from `low` on, as a function of distance."""
+        if visibility is None:
+            is_known = np.isfinite(bias)
+        else:
+            is_known = np.isfinite(bias) & visibility
         if self.bias is None:
             if not np.any(bias[is_known]):  # no bias yet; one that begins later meets zeros here
                 return
             self.bias = np.full((self.heads, self.queries + self.keys - 1), np.nan, np.float32)
-        place = low + np.arange(bias.shape[2]) - (start + np.arange(bias.shape[1]))[:, None] + self.queries - 1
+        place = (
+            low
+            + np.arange(bias.shape[2])
+            - (start + np.arange(bias.shape[1]))[:, None]
+            + self.queries
+            - 1
+        )
         for head, table in enumerate(self.bias[first : first + len(bias)]):
-            distance, values = place[is_known[head]], bias[head][is_known[head]]
+            distance = place[is_known[head]]
+            values = bias[head][is_known[head]]
             fresh = np.isnan(table[distance])
             table[distance[fresh]] = values[fresh]
-            self.straight = self.straight and not (np.abs(values - table[distance]) > STRAIGHT).any()
+            self.straight = (
+                self.straight and not (np.abs(values - table[distance]) > STRAIGHT).any()
+            )
 
     def visibility_bits(self, head: int) -> Bits | None:
-        """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where all are visible."""
+        """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where
+        all are visible.
+        """
         head_bits = self._bits_by_head.get(head)
         if head_bits is None or self._common_bits is None:
             return self._common_bits if head_bits is None else head_bits
@@ -228,7 +274,8 @@ LINKS = 10
 WORST = 5e-4
 """The largest difference between a weight made again and the true one that is let pass."""
 COARSE, GOOD = (8191, 16383, 32767), 2e-4
-"""Fewer steps of queries and keys, which are taken where they bring no larger difference than this."""
+"""Fewer steps of queries and keys, which are taken where they bring no larger difference than this.
+"""
 MOST_WEIGHTS = 1 << 24
 """Weights of a layer that are held until its end, in case q·k does not give them closely enough."""
 SMALL = 1 << 14
@@ -236,21 +283,24 @@ SMALL = 1 << 14
 HIDDEN = -1.0
 """Stands for the weight of a link that the mask hides."""
 VALUES, LONG_VALUES = (6, STEPS), (3, 1023)
-"""Dimensions of values that are kept, and their steps: enough to follow the sum that leaves a head. Those of a text
-that is longer than a head is wide take 0.2 MB of a page of 512 tokens and 72 heads, where q and k take 6."""
+"""Dimensions of values that are kept, and their steps: enough to follow the sum that leaves a head.
+Those of a text that is longer than a head is wide take 0.2 MB of a page of 512 tokens and 72 heads,
+where q and k take 6."""
 METRICS = (*DEFAULT, "special", "normalised_entropy")
 
 
 class HeadRecord(Struct, frozen=True, eq=False):
-    """All that a viewer keeps of one head. small: the largest weight in each cell of `pool` × `pool` pairs, [row,
-    column].
+    """All that a viewer keeps of one head. small: the largest weight in each cell of `pool` ×
+    `pool` pairs, [row, column].
 
-    columns: keys and learned keys. links: query, key and weight; `HIDDEN` for one that was asked for and is hidden.
+    columns: keys and learned keys. links: query, key and weight; `HIDDEN` for one that was asked
+        for and is hidden.
     visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
-    hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are kept otherwise, None
-    where q·k does not give the scores.
-    error: the largest difference from the true weights, over `checked_rows` sampled rows. values: what is passed on of
-    each key, [key, dim], its first dimensions; None where it is not known. group: which value head that is, for heads
+    hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are
+    kept otherwise, None where q·k does not give the scores.
+    error: the largest difference from the true weights, over `checked_rows` sampled rows. values:
+    what is passed on of each key, [key, dim], its first dimensions; None where it is not known.
+    group: which value head that is, for heads
     that share one. value_width: how many dimensions it has.
     """
 
@@ -272,8 +322,8 @@ class HeadRecord(Struct, frozen=True, eq=False):
 
 
 class Arithmetic(Struct, frozen=True, eq=False):
-    """What turns a layer's queries, [head, query, dim], and keys, [key head, key, dim], into scores: q·kᵀ with its
-    scale and softcap, for all heads.
+    """What turns a layer's queries, [head, query, dim], and keys, [key head, key, dim], into
+    scores: q·kᵀ with its scale and softcap, for all heads.
 
     v: its values [kv, key, dim]; None where they were not kept.
     """
@@ -286,9 +336,11 @@ class Arithmetic(Struct, frozen=True, eq=False):
 
 
 class Sides(Struct, frozen=True, eq=False):
-    """The tokens behind an attention's queries and those behind its keys: the same list object in self-attention.
+    """The tokens behind an attention's queries and those behind its keys: the same list object in
+    self-attention.
 
-    names: what tells whether two tokens are the same token, one per key; None where the sides differ.
+    names: what tells whether two tokens are the same token, one per key; None where the sides
+    differ.
     """
 
     queries: Sequence[Token]
@@ -302,10 +354,13 @@ class Sides(Struct, frozen=True, eq=False):
 
 
 class LayerRecords:
-    """Takes the query rows of one layer's attention, block by block, and makes a `HeadRecord` for each chosen head.
+    """Takes the query rows of one layer's attention, block by block, and makes a `HeadRecord` for
+    each chosen head.
 
-    head_numbers: the chosen heads. is_learned: whether the weights are trained, so that some links do not count (see
-    `kinds_left_out`). exact: whether queries and keys are kept as they are, for a viewer that need not be small.
+    head_numbers: the chosen heads. is_learned: whether the weights are trained, so that some links
+        do not count (see
+    `kinds_left_out`). exact: whether queries and keys are kept as they are, for a viewer that need
+    not be small.
     """
 
     def __init__(
@@ -325,7 +380,8 @@ class LayerRecords:
         # heads that share keys or values share what is kept of them
         self._key_matrices: dict[tuple[int, int | None], FixedPoint | Floats] = {}
         self._value_matrices: dict[int, FixedPoint] = {}
-        keys, heads = sides.keys, len(self.head_numbers)
+        keys = sides.keys
+        heads = len(self.head_numbers)
         about = TokenFacts(
             None if sides.names is None else TokenPairs(sides.names),
             np.array([token.special for token in keys]),
@@ -335,26 +391,38 @@ class LayerRecords:
         self._tally = Tally(heads, tuple(dict.fromkeys((*METRICS, *NEEDED))), about)
         leave_out = kinds_left_out((*sides.queries, *keys), is_learned=is_learned)
         links = LinkCollector(
-            keys, queries=None if sides.is_one_text else sides.queries, top=LINKS, leave_out=leave_out
+            keys,
+            queries=None if sides.is_one_text else sides.queries,
+            top=LINKS,
+            leave_out=leave_out,
         )
         self._links = links.consumer(layer, self.head_numbers)
         self._maps = PooledMaps(heads, len(sides.queries), len(keys), side=SIDE)
         self.feeder = RowFeeder(
-            backend, [self._tally, self._links, self._maps], about, len(keys), heads=self.head_numbers
+            backend,
+            [self._tally, self._links, self._maps],
+            about,
+            len(keys),
+            heads=self.head_numbers,
         )
 
     def rows(self, high: int) -> GatheredRows:
-        """The collector of this layer's rows, made at the first call. high: the number of key columns seen in the block
-        at hand (learned keys come after the tokens)."""
+        """The collector of this layer's rows, made at the first call. high: the number of key
+        columns seen in the block at hand (learned keys come after the tokens)."""
         if self._rows is None:
-            queries, columns, heads = len(self._sides.queries), max(self.keys, high), len(self.head_numbers)
-            self._rows = GatheredRows(heads, queries, columns, whole=heads * queries * columns <= MOST_WEIGHTS)
+            queries = len(self._sides.queries)
+            columns = max(self.keys, high)
+            heads = len(self.head_numbers)
+            self._rows = GatheredRows(
+                heads, queries, columns, whole=heads * queries * columns <= MOST_WEIGHTS
+            )
         return self._rows
 
     def records(self, arithmetic: Arithmetic | None) -> Iterator[HeadRecord]:
-        """The records of the chosen heads, once all rows have been added. arithmetic: the layer's queries and keys;
-        None where q·kᵀ does not give the scores."""
-        results, rows = self._tally.result(), self.rows(0)
+        """The records of the chosen heads, once all rows have been added. arithmetic: the layer's
+        queries and keys; None where q·kᵀ does not give the scores."""
+        results = self._tally.result()
+        rows = self.rows(0)
         links = self._links.sorted_links()
         for place, head in enumerate(self.head_numbers):
             recipe, terms, error = self._recipe(place, arithmetic)
@@ -375,9 +443,11 @@ class LayerRecords:
                 *self._values(head, arithmetic),
             )
 
-    def _values(self, head: int, arithmetic: Arithmetic | None) -> tuple[FixedPoint | None, int, int]:
-        """(value vectors of a head, [key, dim], in their first dimensions; the number of its value head; how many
-        dimensions values have); the vectors are None where not every key has one."""
+    def _values(
+        self, head: int, arithmetic: Arithmetic | None
+    ) -> tuple[FixedPoint | None, int, int]:
+        """(value vectors of a head, [key, dim], in their first dimensions; the number of its value
+        head; how many dimensions values have); the vectors are None where not every key has one."""
         if arithmetic is None or arithmetic.v is None:
             return None, 0, 0
         group = head * len(arithmetic.v) // len(arithmetic.q)
@@ -391,22 +461,31 @@ class LayerRecords:
             self._value_matrices[group] = to_fixed_point(v[:, :dimensions], steps)
         return self._value_matrices[group], group, width
 
-    def _recipe(self, place: int, arithmetic: Arithmetic | None) -> tuple[Recipe, QueryKeyRecipe | None, float]:
-        """(how the head's weights are kept; its queries and keys, None where q·kᵀ does not give the scores; the largest
-        error of weights made again over the sampled rows).
+    def _recipe(
+        self, place: int, arithmetic: Arithmetic | None
+    ) -> tuple[Recipe, QueryKeyRecipe | None, float]:
+        """(how the head's weights are kept; its queries and keys, None where q·kᵀ does not give the
+        scores; the largest error of weights made again over the sampled rows).
 
-        16-bit queries and keys; float32 ones where those are not close enough; the weights where they take less, or
-        where q·k does not give them.
+        16-bit queries and keys; float32 ones where those are not close enough; the weights where
+        they take less, or where q·k does not give them.
         """
         rows = self.rows(0)
-        weights = None if rows.weights is None else rows.weights[place]
+        if rows.weights is None:
+            weights = None
+        else:
+            weights = rows.weights[place]
         if arithmetic is not None and rows.straight:
             short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
-            # fewer steps deflate better; what heads share is kept once, and a short text takes little anyway
+            # fewer steps deflate better; what heads share is kept once, and a short text takes
+            # little anyway
             coarse = () if short or len(arithmetic.k) < len(arithmetic.q) else COARSE
             for steps in (None,) if self._exact else (*coarse, STEPS, None):
                 products = self._products(place, arithmetic, steps)
-                error = np.inf if products is None else self._error(place, products)
+                if products is None:
+                    error = np.inf
+                else:
+                    error = self._error(place, products)
                 if products is not None and error <= (GOOD if steps in coarse else WORST):
                     if weights is not None and short:
                         return Exact(weights), products, 0.0
@@ -417,20 +496,30 @@ class LayerRecords:
             return Exact(weights), None, 0.0
         root_recipe = roots(weights)
         decoded = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
-        return root_recipe, None, float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
+        return (
+            root_recipe,
+            None,
+            float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0)),
+        )
 
-    def _products(self, place: int, arithmetic: Arithmetic, steps: int | None) -> QueryKeyRecipe | None:
-        """A head's queries and keys as codes in `steps` steps (None: as floats); None where not all are finite. place:
-        of the head among the chosen ones."""
+    def _products(
+        self, place: int, arithmetic: Arithmetic, steps: int | None
+    ) -> QueryKeyRecipe | None:
+        """A head's queries and keys as codes in `steps` steps (None: as floats); None where not all
+        are finite. place: of the head among the chosen ones."""
         head = self.head_numbers[place]
-        q, group = arithmetic.q[head], head * len(arithmetic.k) // len(arithmetic.q)
+        q = arithmetic.q[head]
+        group = head * len(arithmetic.k) // len(arithmetic.q)
         k = arithmetic.k[group]
         if not (np.isfinite(q).all() and np.isfinite(k).all()):
             return None
         if (group, steps) not in self._key_matrices:
             self._key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
         biases = self.rows(0).bias
-        bias = None if biases is None else np.nan_to_num(biases[place])
+        if biases is None:
+            bias = None
+        else:
+            bias = np.nan_to_num(biases[place])
         return QueryKeyRecipe(
             q if steps is None else to_fixed_point(q, steps),
             self._key_matrices[group, steps],
@@ -442,12 +531,20 @@ class LayerRecords:
         )
 
     def _error(self, place: int, products: QueryKeyRecipe) -> float:
-        """The largest difference of weights computed from `products` from the true ones over the sampled rows; infinite
-        where one is NaN."""
-        rows, bits = self.rows(0), self.rows(0).visibility_bits(place)
-        visibility = None if bits is None else np.unpackbits(bits[rows.sampled], axis=-1, count=rows.keys).astype(bool)
-        apart = np.abs(decode_weights(products, rows.sampled, visibility) - rows.sample[place]).max(initial=0.0)
-        return float(apart) if np.isfinite(apart) else np.inf
+        """The largest difference of weights computed from `products` from the true ones over the
+        sampled rows; infinite where one is NaN."""
+        rows = self.rows(0)
+        bits = self.rows(0).visibility_bits(place)
+        if bits is None:
+            visibility = None
+        else:
+            visibility = np.unpackbits(bits[rows.sampled], axis=-1, count=rows.keys).astype(bool)
+        apart = np.abs(decode_weights(products, rows.sampled, visibility) - rows.sample[place]).max(
+            initial=0.0
+        )
+        if np.isfinite(apart):
+            return float(apart)
+        return np.inf
 
 
 def numbered_tokens(count: int) -> list[Token]:

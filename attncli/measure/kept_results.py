@@ -1,4 +1,6 @@
-"""Results of long work, kept in a file until all are known, so that the same work goes on after an interruption."""
+"""Results of long work, kept in a file until all are known, so that the same work goes on after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,13 @@ Results = TypeVar("Results")
 
 
 class KeptResults(Generic[Results]):
-    """Results of unfinished work kept in a file, so that it can go on later. path: the file; None to keep nothing.
+    """Results of unfinished work kept in a file, so that it can go on later. path: the file; None
+    to keep nothing.
     kind: the results' type, which JSON can write."""
 
     def __init__(self, path: Path | None, kind: Any) -> None:
-        self._path, self._kind = path, kind
+        self._path = path
+        self._kind = kind
 
     def read(self) -> Results | None:
         """The kept results; None where there is no file or it cannot be used."""
@@ -57,12 +61,20 @@ class KeptResults(Generic[Results]):
 
 
 def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:
-    """A digest that differs whenever results may: of the weights' files, the model's specification and backend, the
-    tokens, and the request."""
+    """A digest that differs whenever results may: of the weights' files, the model's specification
+    and backend, the tokens, and the request."""
     folder = Path(model.tokenizer.name).parent
-    stamps = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*.safetensors"))
+    stamps = sorted(
+        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.glob("*.safetensors")
+    )
     description = (
-        model.identity, stamps, [token.id for token in tokens], request, model.backend.name, model.backend.dtype,
+        model.identity,
+        stamps,
+        [token.id for token in tokens],
+        request,
+        model.backend.name,
+        model.backend.dtype,
         repr(model.spec),
-    )  # fmt: skip
+    )
     return sha256(repr(description).encode()).hexdigest()[:32]

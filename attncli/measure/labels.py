@@ -1,9 +1,11 @@
-"""What a head looks like: labels, each from one score with a stated threshold, and which heads look alike.
+"""What a head looks like: labels, each from one score with a stated threshold, and which heads look
+alike.
 
 A label needs its score to reach the threshold and to be `MARGIN` times what uniform attention
-would score over the same keys, and to be taken over `LEAST_ROWS` rows, so that short texts, where everything
-is near, label nothing. A head may have several. Heads are held against each other by the Jensen–Shannon divergence of
-their rows. Duplicate and induction heads show on random repeats: a seeded sequence of ordinary tokens, twice over.
+would score over the same keys, and to be taken over `LEAST_ROWS` rows, so that short texts, where
+everything is near, label nothing. A head may have several. Heads are held against each other by the
+Jensen–Shannon divergence of their rows. Duplicate and induction heads show on random repeats: a
+seeded sequence of ordinary tokens, twice over.
 """
 
 from __future__ import annotations
@@ -35,9 +37,15 @@ RepeatScores = dict[tuple[int, int], dict[str, float]]
 
 
 def repeated_tokens(
-    ordinary: Sequence[Token], length: int, seed: int, *, before: Sequence[Token] = (), after: Sequence[Token] = ()
+    ordinary: Sequence[Token],
+    length: int,
+    seed: int,
+    *,
+    before: Sequence[Token] = (),
+    after: Sequence[Token] = (),
 ) -> list[Token]:
-    """`length` different tokens drawn from `ordinary`, twice, between the special tokens `before` and `after`.
+    """`length` different tokens drawn from `ordinary`, twice, between the special tokens `before`
+    and `after`.
 
     Fewer ordinary tokens than `length` are drawn with repetition. Draws are equal on every machine.
     """
@@ -64,8 +72,8 @@ def score_repeats(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> RepeatScores:
-    """For each (layer, head): mean A[i, i−r] (`repeats_duplicate`) and mean A[i, i−r+1] (`repeats_induction`) over
-    the second half, r being `length`, averaged over `draws` sequences.
+    """For each (layer, head): mean A[i, i−r] (`repeats_duplicate`) and mean A[i, i−r+1]
+    (`repeats_induction`) over the second half, r being `length`, averaged over `draws` sequences.
 
     run_tokens: gives each layer's number and weights [head, query, key] for some tokens.
     """
@@ -75,9 +83,12 @@ def score_repeats(
     for draw in range(draws):
         tokens = repeated_tokens(ordinary, length, seed + draw, before=before, after=after)
         for layer, weights in run_tokens(tokens):
-            duplicate, induction = weights[:, i, i - length].mean(-1), weights[:, i, i - length + 1].mean(-1)
+            duplicate = weights[:, i, i - length].mean(-1)
+            induction = weights[:, i, i - length + 1].mean(-1)
             for head, pair in enumerate(zip(duplicate, induction, strict=True)):
-                totals[layer, head] = totals.get((layer, head), np.zeros(2)) + np.array(pair, np.float64) / draws
+                totals[layer, head] = (
+                    totals.get((layer, head), np.zeros(2)) + np.array(pair, np.float64) / draws
+                )
     return {
         place: {"repeats_duplicate": float(pair[0]), "repeats_induction": float(pair[1])}
         for place, pair in totals.items()
@@ -91,20 +102,27 @@ CANDIDATES = 4096
 
 
 def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatScores:
-    """Duplicate-token and induction scores of every head of these layers, measured on random tokens that are repeated
-    once; `seed` fixes them.
+    """Duplicate-token and induction scores of every head of these layers, measured on random tokens
+    that are repeated once; `seed` fixes them.
 
-    The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up words. Special
-    tokens stand around them as around any text. Texts are shortened to what the model's positions allow.
+    The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up
+    words. Special tokens stand around them as around any text. Texts are shortened to what the
+    model's positions allow.
     """
     around = model.tokenizer.encode("a")
     first = next((index for index, token in enumerate(around) if not token.special), len(around))
-    before, after = around[:first], [token for token in around[first:] if token.special]
+    before = around[:first]
+    after = [token for token in around[first:] if token.special]
     limit = model.spec.max_positions
-    length = LENGTH if limit is None else max(min(LENGTH, (limit - len(before) - len(after)) // 2), 2)
+    if limit is None:
+        length = LENGTH
+    else:
+        length = max(min(LENGTH, (limit - len(before) - len(after)) // 2), 2)
 
     def run_tokens(tokens: list[Token]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-        """Layers and their weights [head, query, key] of a run on these tokens, one after the other."""
+        """Layers and their weights [head, query, key] of a run on these tokens, one after the
+        other.
+        """
         for trace in model.trace(tokens, layers=layers, keep=("weights",)):
             yield trace.layer, model.backend.numpy(trace.stages["weights"])
 
@@ -113,13 +131,15 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
 
 
 def ordinary_tokens(model: Model, seed: int) -> list[Token]:
-    """Tokens of ordinary words from a model's vocabulary, in an order drawn by `seed`: letters only, two or more, no
-    special tokens."""
+    """Tokens of ordinary words from a model's vocabulary, in an order drawn by `seed`: letters
+    only, two or more, no special tokens."""
     made_up = [Token(index, f"word{index}", None, None, None) for index in range(4 * LENGTH)]
     if not model.spec.vocabulary:
         return made_up
     tokens: list[Token] = []
-    for number in sorted({int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)}):
+    for number in sorted(
+        {int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)}
+    ):
         try:
             tokens += model.tokenizer.ids_to_tokens([number])
         except InputError:  # an embedding may have rows that the tokenizer has no token for
@@ -127,7 +147,11 @@ def ordinary_tokens(model: Model, seed: int) -> list[Token]:
         except UsageError:  # a tokenizer without ids: embeddings are made from the words themselves
             return made_up
     plain_tokens = [token for token in tokens if not token.special]
-    words = [token for token in plain_tokens if (text := token.text.strip("Ġ▁ ")).isalpha() and len(text) > 1]
+    words = [
+        token
+        for token in plain_tokens
+        if (text := token.text.strip("Ġ▁ ")).isalpha() and len(text) > 1
+    ]
     return words or plain_tokens
 
 
@@ -138,8 +162,11 @@ BROAD = 0.9
 
 
 class Label(Struct, frozen=True):
-    """A kind of head, such as induction. score: the number that decides, a metric's name or a score on repeated random
-    tokens. threshold: its least value. meaning: what a head must do to have the label, with a place {least}."""
+    """A kind of head, such as induction. score: the number that decides, a metric's name or a score
+    on repeated random
+    tokens. threshold: its least value. meaning: what a head must do to have the label, with a place
+    {least}.
+    """
 
     name: str
     score: str
@@ -209,13 +236,23 @@ LABELS: Mapping[str, Label] = {
 }  # fmt: skip
 """Every label by name, in the order in which they are told."""
 
-NEEDED = ("previous", "next", "self", "sink", "special", "punctuation", "normalised_entropy", *OFFSETS)
+NEEDED = (
+    "previous",
+    "next",
+    "self",
+    "sink",
+    "special",
+    "punctuation",
+    "normalised_entropy",
+    *OFFSETS,
+)
 """The metrics that labels are made from."""
 
 
 class Decision(Struct, frozen=True, eq=False):
-    """Whether heads earn a label. score: float64 [...], NaN where not known. is_earned: booleans [...]. offset: which
-    of `OFFSETS` a positional head has, integers [...]; None for the other labels."""
+    """Whether heads earn a label. score: float64 [...], NaN where not known. is_earned: booleans
+    [...]. offset: which of `OFFSETS` a positional head has, integers [...]; None for the other
+    labels."""
 
     score: Floats
     is_earned: Bools
@@ -223,18 +260,28 @@ class Decision(Struct, frozen=True, eq=False):
 
 
 def decide_label(
-    label: Label, value: Mapping[str, Floats], baseline: Mapping[str, Floats], rows: Mapping[str, Ints]
+    label: Label,
+    value: Mapping[str, Floats],
+    baseline: Mapping[str, Floats],
+    rows: Mapping[str, Ints],
 ) -> Decision:
-    """Whether heads have a label that a metric decides. value, baseline (of uniform attention) and rows (how many were
+    """Whether heads have a label that a metric decides. value, baseline (of uniform attention) and
+    rows (how many were
     used): by metric, arrays of one shape [...]."""
-    names = tuple(OFFSETS) if label.score == "positional" else (label.score,)
+    if label.score == "positional":
+        names = tuple(OFFSETS)
+    else:
+        names = (label.score,)
     values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
     place = np.where(np.isnan(values), -np.inf, values).argmax(0)
     score = np.take_along_axis(values, place[None], 0)[0]
     spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
     even = np.take_along_axis(spread, place[None], 0)[0]
     above = score >= label.threshold
-    is_earned = above if label.name == "broad" else above & (score >= MARGIN * even)
+    if label.name == "broad":
+        is_earned = above
+    else:
+        is_earned = above & (score >= MARGIN * even)
     return Decision(score, is_earned, place if label.score == "positional" else None)
 
 
@@ -258,17 +305,22 @@ def labels_of(
             is_earned = score >= label.threshold
         else:
             decision = decide_label(label, value, baseline, rows)
-            score, is_earned = float(decision.score), bool(decision.is_earned)
+            score = float(decision.score)
+            is_earned = bool(decision.is_earned)
             if decision.offset is not None:
                 detail = tuple(OFFSETS)[int(decision.offset)].removeprefix("offset")
         if is_earned:
-            earned_labels.append(LabelScore(name=label.name, score=score, threshold=label.threshold, detail=detail))
+            earned_labels.append(
+                LabelScore(name=label.name, score=score, threshold=label.threshold, detail=detail)
+            )
     return earned_labels
 
 
 def label_text(label: LabelScore) -> str:
     """A label as documents name it, such as "positional -3"."""
-    return label.name if label.detail is None else f"{label.name} {label.detail}"
+    if label.detail is None:
+        return label.name
+    return f"{label.name} {label.detail}"
 
 
 LARGEST = 2_000_000_000
@@ -276,9 +328,11 @@ LARGEST = 2_000_000_000
 
 
 def row_divergences(p: Floats, q: Floats) -> Floats:
-    """½KL(p‖m) + ½KL(q‖m), m = (p + q)/2, of each row, in nats: [..., key] to [...], 0 to ln 2. Rows of zeros give 0.
+    """½KL(p‖m) + ½KL(q‖m), m = (p + q)/2, of each row, in nats: [..., key] to [...], 0 to ln 2.
+    Rows of zeros give 0.
 
-    By entropies, H(m) − ½H(p) − ½H(q), which is the same. Rows need not sum to 1 exactly. Source: Lin, 1991.
+    By entropies, H(m) − ½H(p) − ½H(q), which is the same. Rows need not sum to 1 exactly. Source:
+    Lin, 1991.
     """
     rows: Floats = np.maximum(row_entropy((p + q) / 2) - (row_entropy(p) + row_entropy(q)) / 2, 0.0)
     return rows
@@ -287,18 +341,24 @@ def row_divergences(p: Floats, q: Floats) -> Floats:
 def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     """The mean of `row_divergences` over rows, [...]: 0 for equal weights, at most ln 2.
 
-    p, q: weights [..., query, key]. visible: booleans that broadcast to them; rows in which nothing is
-    visible are left out. None leaves out rows that are 0 in both. NaN where no row is left. Rows should sum to 1.
-    Raises InputError for weights over different queries or keys.
+    p, q: weights [..., query, key]. visible: booleans that broadcast to them; rows in which nothing
+    is visible are left out. None leaves out rows that are 0 in both. NaN where no row is left. Rows
+    should sum to 1. Raises InputError for weights over different queries or keys.
     """
-    a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    a = np.asarray(p, np.float64)
+    b = np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
         what = message(
-            "weights of the shape {shape} cannot be compared with {shape_2}", shape=list(a.shape), shape_2=list(b.shape)
+            "weights of the shape {shape} cannot be compared with {shape_2}",
+            shape=list(a.shape),
+            shape_2=list(b.shape),
         )
         raise InputError(what, expected="equally many queries and keys")
     rows = row_divergences(a, b)
-    used_rows = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
+    if visible is None:
+        used_rows = (a + b).sum(-1) > 0
+    else:
+        used_rows = np.broadcast_to(np.any(visible, -1), rows.shape)
     with np.errstate(invalid="ignore"):
         means: Floats = np.where(used_rows, rows, 0).sum(-1) / used_rows.sum(-1)
     return means
@@ -339,14 +399,16 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
 
 
 def linkage(table: Floats) -> list[Merge]:
-    """Average linkage over a table of distances [head, head]: the nearest two clusters join, until one is left.
+    """Average linkage over a table of distances [head, head]: the nearest two clusters join, until
+    one is left.
 
     Ties go to the lower numbers. Source: Sokal and Michener, 1958.
     """
     count = len(table)
     near = np.array(table, np.float64)
     np.fill_diagonal(near, np.inf)
-    numbers, sizes = list(range(count)), [1] * count
+    numbers = list(range(count))
+    sizes = [1] * count
     merges = []
     for step in range(count - 1):
         a, b = sorted(int(index) for index in np.unravel_index(int(np.argmin(near)), near.shape))
@@ -363,8 +425,12 @@ def linkage(table: Floats) -> list[Merge]:
 
 
 def leaf_order(merges: list[Merge], count: int) -> list[int]:
-    """The heads in the order of the leaves of a tree of `count` heads, so that those that look alike stand together."""
+    """The heads in the order of the leaves of a tree of `count` heads, so that those that look
+    alike stand together.
+    """
     members: list[list[int]] = [[head] for head in range(count)]
     for merge in merges:
         members.append(members[merge.a] + members[merge.b])
-    return members[-1] if members else []
+    if members:
+        return members[-1]
+    return []

@@ -1,5 +1,5 @@
-"""Metrics that take more than a head's weights: what it looks at by kind of token, in how many texts it rests, what it
-writes beside its neighbours, and how large a layer's vectors grow."""
+"""Metrics that take more than a head's weights: what it looks at by kind of token, in how many
+texts it rests, what it writes beside its neighbours, and how large a layer's vectors grow."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ SINK_RATE, MOVED, MASSIVE = "sink_rate", "moved_norm", "massive"
 RESTS = 0.3
 """The mean weight on the first token beyond which a head rests there. Source: Gu et al. 2024."""
 LARGE, TIMES = 100.0, 1000.0
-"""What a massive activation is above: in itself, and in times the median. Source: Sun et al. 2024."""
+"""What a massive activation is above: in itself, and in times the median. Source: Sun et al. 2024.
+"""
 
 
 def _of_texts(rows: AttentionRows) -> PerRow:
-    """Raises UsageError: the formula of metrics that only whole texts have, so that rows of weights give no value."""
+    """Raises UsageError: the formula of metrics that only whole texts have, so that rows of weights
+    give no value.
+    """
     raise UsageError("only attn heads and attn scan measure this")
 
 
@@ -69,8 +72,8 @@ def _same_word(rows: AttentionRows) -> Floats:
 
 
 def _at_steps(least: int, most: int) -> Callable[[AttentionRows], Floats]:
-    """A function that gives each row's weight on keys from `least` to `most` tokens away, before and after the query
-    together."""
+    """A function that gives each row's weight on keys from `least` to `most` tokens away, before
+    and after the query together."""
     offsets = {side * steps for steps in range(least, most + 1) for side in (-1, 1)}
     return lambda rows: sum(map(rows.at_offset, sorted(offsets)), np.zeros(()))
 
@@ -104,30 +107,41 @@ KIND_METRICS = {
         ),
     )
 }  # fmt: skip
-"""By name: what a head looks at by kind of token and by distance; of `special`, `punctuation` and `self`, which every
-command has, the scan tells beside them."""
+"""By name: what a head looks at by kind of token and by distance; of `special`, `punctuation` and
+`self`, which every command has, the scan tells beside them."""
 
 
 def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
-    """The metric of that name, or itself if it is a metric already, out of all that a scan can measure. Raises as
-    `metric_of`."""
+    """The metric of that name, or itself if it is a metric already, out of all that a scan can
+    measure. Raises as `metric_of`."""
     own = {**KIND_METRICS, **CORPUS_METRICS}
-    return own[name] if isinstance(name, str) and name in own else metric_of(name, option=option, more=tuple(own))
+    if isinstance(name, str) and name in own:
+        return own[name]
+    return metric_of(name, option=option, more=tuple(own))
 
 
 def measure_layer(
-    model: Model, trace: LayerTrace, heads: Sequence[int], names: Collection[str], results: Mapping[str, Measured]
+    model: Model,
+    trace: LayerTrace,
+    heads: Sequence[int],
+    names: Collection[str],
+    results: Mapping[str, Measured],
 ) -> dict[str, Measured]:
-    """The metrics `sink_rate` and `moved_norm` of a layer's heads in one text, where `names` has them. results: the
-    text's metrics of weights, `sink` among them."""
+    """The metrics `sink_rate` and `moved_norm` of a layer's heads in one text, where `names` has
+    them. results: the text's metrics of weights, `sink` among them."""
     measured = {}
     if SINK_RATE in names:
         sink = results["sink"]
-        flags = [np.where(np.isnan(share), np.nan, share > RESTS) for share in (sink.value, sink.baseline)]
+        flags = [
+            np.where(np.isnan(share), np.nan, share > RESTS)
+            for share in (sink.value, sink.baseline)
+        ]
         measured[SINK_RATE] = Measured(CORPUS_METRICS[SINK_RATE], flags[0], sink.rows, flags[1])
     if MOVED in names:
         count = model.spec.blocks[trace.layer].attention.heads
-        sizes = OutputNorms(model.backend, model.store, trace.layer, count).of(trace.stages["mixed"])
+        sizes = OutputNorms(model.backend, model.store, trace.layer, count).of(
+            trace.stages["mixed"]
+        )
         moved = moved_norms(sizes.sum(-1))[list(heads)]
         rows = np.full(len(heads), sizes.shape[-1])
         measured[MOVED] = Measured(CORPUS_METRICS[MOVED], moved, rows, np.full(len(heads), np.nan))
@@ -135,45 +149,53 @@ def measure_layer(
 
 
 class OutputNorms:
-    """Computes ‖Σ_j A v_j W_O‖, the norm of what each head of a layer adds to its output in each row. store: where the
-    weights are held."""
+    """Computes ‖Σ_j A v_j W_O‖, the norm of what each head of a layer adds to its output in each
+    row. store: where the weights are held."""
 
     def __init__(self, backend: Backend, store: Store, layer: int, heads: int) -> None:
-        self._backend, self._store, self._layer, self._heads = backend, store, layer, heads
+        self._backend = backend
+        self._store = store
+        self._layer = layer
+        self._heads = heads
 
     @cached_property
     def _gram(self) -> Floats | None:
-        """W_O · W_Oᵀ of each head, [head, v_dim, v_dim]; None where the layer has no W_O. A norm then takes v_dim²
-        steps in place of v_dim · width."""
+        """W_O · W_Oᵀ of each head, [head, v_dim, v_dim]; None where the layer has no W_O. A norm
+        then takes v_dim² steps in place of v_dim · width."""
         matrix = self._store.layer(self._backend, self._layer)("attn.o.weight")
         if matrix is None:
             return None
-        w_o = np.asarray(self._backend.numpy(matrix), np.float64).reshape((matrix.shape[0], self._heads, -1))
+        w_o = np.asarray(self._backend.numpy(matrix), np.float64).reshape(
+            (matrix.shape[0], self._heads, -1)
+        )
         head_rows = w_o.transpose(1, 2, 0)
         gram: Floats = head_rows @ head_rows.transpose(0, 2, 1)
         return gram
 
     def of(self, mixed: Array) -> Floats:
-        """The norm for each row, [..., head, row], from each head's O = A·V, [..., head, row, v_dim], all heads of the
-        layer."""
+        """The norm for each row, [..., head, row], from each head's O = A·V, [..., head, row,
+        v_dim], all heads of the layer."""
         rows = np.asarray(self._backend.numpy(mixed), np.float64)
         gram = self._gram
-        moved = rows if gram is None else rows @ gram
+        if gram is None:
+            moved = rows
+        else:
+            moved = rows @ gram
         sizes: Floats = np.sqrt(np.maximum((moved * rows).sum(-1), 0.0))
         return sizes
 
 
 def moved_norms(sizes: Floats) -> Floats:
-    """The metric `moved_norm` of each head: its norms summed over a text's rows, `sizes` [text, head], over their mean
-    among the heads; NaN where no head writes anything."""
+    """The metric `moved_norm` of each head: its norms summed over a text's rows, `sizes` [text,
+    head], over their mean among the heads; NaN where no head writes anything."""
     mean = sizes.mean(-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(mean > 0, sizes / mean, np.nan)
 
 
 def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
-    """How many massive activations (far larger than the median) each text has in the vectors that leave a layer,
-    [text]; [1] for a single text."""
+    """How many massive activations (far larger than the median) each text has in the vectors that
+    leave a layer, [text]; [1] for a single text."""
     vectors = np.abs(np.asarray(backend.numpy(trace.after), np.float64))
     numbers = vectors.reshape((len(vectors) if vectors.ndim > 2 else 1, -1))
     least = np.maximum(LARGE, TIMES * np.median(numbers, -1))
@@ -181,15 +203,15 @@ def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
 
 
 def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
-    """The metric `sink_rate` of each head in one text: 1 where its mean weight on the first token exceeds `RESTS`, else
-    0; and where it is known. sums, rows: of the metric `sink`."""
+    """The metric `sink_rate` of each head in one text: 1 where its mean weight on the first token
+    exceeds `RESTS`, else 0; and where it is known. sums, rows: of the metric `sink`."""
     known = rows > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known & (sums / rows > RESTS), 1.0, 0.0), known
 
 
 def in_order(names: Sequence[str]) -> tuple[str, ...]:
-    """A scan's metrics in the order to compute them: those of weights first, then those computed from others; `sink` is
-    added where `sink_rate` needs it."""
+    """A scan's metrics in the order to compute them: those of weights first, then those computed
+    from others; `sink` is added where `sink_rate` needs it."""
     needed = [*names, *(("sink",) if SINK_RATE in names else ())]
     return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in CORPUS_METRICS)))

@@ -1,10 +1,12 @@
-"""Metrics of attention heads: each is declared once, as a formula over query rows, and can be called.
+"""Metrics of attention heads: each is declared once, as a formula over query rows, and can be
+called.
 
 `attncli.metrics.entropy(weights, visible)` gives one number per head. Where the literature has
 several conventions, the declaration's `note` names them. A is one head's weights, i a query's
 and j a key's position, K_i the visible keys of query i and m_i their number. Empty and padded
-query rows are left out; every number goes with the rows it was taken over. Metrics are measured from blocks of query
-rows; `UniformRows` are the rows of uniform attention that they are held against.
+query rows are left out; every number goes with the rows it was taken over. Metrics are measured
+from blocks of query rows; `UniformRows` are the rows of uniform attention that they are held
+against.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ REACH = 5
 
 
 class PerRow(Struct, frozen=True, eq=False):
-    """What a metric gives for a block of query rows: numbers whose mean over the used rows is Σ value / Σ weight.
+    """What a metric gives for a block of query rows: numbers whose mean over the used rows is Σ
+    value / Σ weight.
 
     value, weight: [head, row]; weight is 1 for a mean over rows. used_rows: [head or 1, row].
     """
@@ -52,14 +55,14 @@ class PerRow(Struct, frozen=True, eq=False):
 
 
 class Metric(Struct, frozen=True):
-    """A measure of attention, one number per head: calling it takes weights [..., query, key] and returns float64
-    [...].
+    """A measure of attention, one number per head: calling it takes weights [..., query, key] and
+    returns float64 [...].
 
     formula: how it is computed. low, high: its range; None where it has no bound of its own.
     unit: "" for shares. says: what a high value means. rows: which rows the mean is over.
     note: other conventions, and what is left out. needs: what must be known beyond the
-    weights ("tokens", "special", "punctuation", "words"); without it the value is NaN. aligned: whether it compares
-    positions, and so needs queries and keys of one text.
+    weights ("tokens", "special", "punctuation", "words"); without it the value is NaN. aligned:
+    whether it compares positions, and so needs queries and keys of one text.
     """
 
     name: str
@@ -90,8 +93,10 @@ class Metric(Struct, frozen=True):
 
         Args:
             weights: [..., query, key], NumPy or torch, never written to.
-            visible: Booleans that broadcast to the weights, True where the query sees the key; None for everywhere.
-            queries: Booleans [..., query], False for padded queries, which are left out as empty rows are.
+            visible: Booleans that broadcast to the weights, True where the query sees the key; None
+                for everywhere.
+            queries: Booleans [..., query], False for padded queries, which are left out as empty
+                rows are.
             tokens: One id or name per key, for the token patterns.
             special: Booleans [key], True for tokens that the tokenizer added.
             punctuation: Booleans [key], True for punctuation.
@@ -121,8 +126,8 @@ def row_mean(
     value: Callable[[AttentionRows], Floats],
     used_rows: Callable[[AttentionRows], Bools] = lambda rows: ~rows.sight.empty,
 ) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a metric that is the mean of `value` over `used_rows`; by default the rows that see at least one
-    key."""
+    """The formula of a metric that is the mean of `value` over `used_rows`; by default the rows
+    that see at least one key."""
     return lambda rows: PerRow(value(rows), used_rows(rows))
 
 
@@ -137,14 +142,20 @@ def _normalised_entropy(rows: AttentionRows) -> Floats:
 
 
 def _diagonality(rows: AttentionRows) -> Floats:
-    """For each row 1 − (mean distance of its attention) / (distance of its farthest visible key): 0 to 1."""
+    """For each row 1 − (mean distance of its attention) / (distance of its farthest visible key): 0
+    to 1.
+    """
     farthest = np.maximum(np.abs(rows.i - rows.sight.first), np.abs(rows.sight.last - rows.i))
     return 1 - rows.moments[0] / np.maximum(farthest, 1)
 
 
 def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a metric: the mean weight on the key at this offset from the query, over rows that see it."""
-    return row_mean(lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset))
+    """The formula of a metric: the mean weight on the key at this offset from the query, over rows
+    that see it.
+    """
+    return row_mean(
+        lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset)
+    )
 
 
 def _band(rows: AttentionRows) -> Floats:
@@ -153,8 +164,8 @@ def _band(rows: AttentionRows) -> Floats:
 
 
 def _share_of_rest(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
-    """The formula of a metric: Σ `value` over all rows divided by the weight on keys other than key 0 and the query
-    itself."""
+    """The formula of a metric: Σ `value` over all rows divided by the weight on keys other than key
+    0 and the query itself."""
 
     return lambda rows: PerRow(value(rows), ~rows.sight.empty, rows.rest)
 
@@ -172,12 +183,17 @@ def _punctuation(rows: AttentionRows) -> Floats:
 
 
 def _after_same(rows: AttentionRows, after: int) -> Floats:
-    """Each row's Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
+    """Each row's Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i;
+    key 0 left out.
+    """
     assert rows.about.pairs is not None
     return rows.at_pairs(*rows.about.pairs.of(rows.i, after))
 
 
-ALL_ROWS, VOITA = message("rows that see a key"), message("Voita et al. 2019, Analyzing multi-head self-attention")
+ALL_ROWS, VOITA = (
+    message("rows that see a key"),
+    message("Voita et al. 2019, Analyzing multi-head self-attention"),
+)
 LENS = message("TransformerLens, head detector (mul)")
 SAME = message("the same token is the same id, without ids the same text")
 WITHOUT = message("Σ over all rows, key 0 and the query itself left out")
@@ -299,7 +315,9 @@ OFFSETS: dict[str, Metric] = {
         for offset in range(-REACH, REACH + 1)
     )
 }  # fmt: skip
-"""The mass at each offset up to `REACH`, for positional heads; `-1`, `+0` and `+1` are previous, self and next."""
+"""The mass at each offset up to `REACH`, for positional heads; `-1`, `+0` and `+1` are previous,
+self and next.
+"""
 
 FILE_METRICS: dict[str, Metric] = {}
 """Metrics of files, by name, which holds a dot; `attncli.measure.metric_file` adds them."""
@@ -312,13 +330,15 @@ DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sin
 
 
 class UniformRows:
-    """An `AttentionRows` (facts of a block of query rows) of uniform attention over visible keys without gaps, by
-    formulas that cost the same at any length."""
+    """An `AttentionRows` (facts of a block of query rows) of uniform attention over visible keys
+    without gaps, by formulas that cost the same at any length."""
 
     def __init__(self, i: Ints, sight: Sight, about: TokenFacts) -> None:
         if sight.visibility is not None:
             raise ValueError("closed forms need sight without gaps")
-        self.i, self.sight, self.about = i, sight, about
+        self.i = i
+        self.sight = sight
+        self.about = about
         self.share = np.where(sight.empty, 0.0, 1.0 / np.maximum(sight.count, 1))
 
     @property
@@ -344,27 +364,38 @@ class UniformRows:
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
-        """Each row's largest weight on a key other than key 0, under uniform attention; [head or 1, row]."""
+        """Each row's largest weight on a key other than key 0, under uniform attention; [head or 1,
+        row].
+        """
         return np.where(self.sight.last >= np.maximum(self.sight.first, 1), self.share, 0.0)
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
-        """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), under uniform attention; each [head or 1, row]."""
-        back, ahead = self.i - self.sight.first, self.sight.last - self.i
-        signed_distance = np.where(self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i)
+        """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), under uniform attention; each [head or
+        1, row].
+        """
+        back = self.i - self.sight.first
+        ahead = self.sight.last - self.i
+        signed_distance = np.where(
+            self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i
+        )
         # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
         sums = sum(np.sign(side) * _triangle(np.abs(side) - (side < 0)) for side in (back, ahead))
         return np.where(self.sight.empty, 0.0, sums * self.share), signed_distance
 
     @cached_property
     def rest(self) -> Floats:
-        """Each row's weight without key 0 and the query itself, under uniform attention; [head or 1, row]."""
+        """Each row's weight without key 0 and the query itself, under uniform attention; [head or
+        1, row].
+        """
         apart = self.sight.has_key(np.zeros_like(self.i)) & (self.i > 0)
         counts: Floats = (self.sight.count - self.sight.has_key(self.i) - apart).astype(np.float64)
         return counts * self.share
 
     def at_offset(self, offset: int) -> Floats:
-        """Each row's weight on the key at this offset, A_{i, i+offset}, under uniform attention; [head or 1, row]."""
+        """Each row's weight on the key at this offset, A_{i, i+offset}, under uniform attention;
+        [head or 1, row].
+        """
         return np.where(self.sight.has_key(self.i + offset), self.share, 0.0)
 
     def key(self, k: int) -> Floats:
@@ -372,13 +403,18 @@ class UniformRows:
         return np.where(self.sight.has_key(np.full_like(self.i, k)), self.share, 0.0)
 
     def mass(self, key_mask: Bools) -> Floats:
-        """Each row's weight on the keys in `key_mask`, booleans [key], under uniform attention; [head or 1, row]."""
+        """Each row's weight on the keys in `key_mask`, booleans [key], under uniform attention;
+        [head or 1, row].
+        """
         up_to = np.concatenate([[0], np.cumsum(key_mask)])
-        return np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first]) * self.share
+        return (
+            np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first])
+            * self.share
+        )
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
-        """Each row's weight on the keys of the pairs (row, key), integers [pair], under uniform attention; [head or 1,
-        row]."""
+        """Each row's weight on the keys of the pairs (row, key), integers [pair], under uniform
+        attention; [head or 1, row]."""
         inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
         counts = [np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]
         return np.stack(counts).astype(np.float64) * self.share
@@ -396,7 +432,8 @@ BLOCK = 1 << 20
 
 
 class Measured(Struct, frozen=True, eq=False):
-    """A metric's result for each head. value: float64 [...], NaN where no row could be used. rows: how many were used.
+    """A metric's result for each head. value: float64 [...], NaN where no row could be used. rows:
+    how many were used.
 
     baseline: the metric of uniform attention over the same visible keys and the same rows.
     """
@@ -408,11 +445,12 @@ class Measured(Struct, frozen=True, eq=False):
 
 
 class Tally:
-    """Accumulates metrics over blocks of query rows of `heads` heads; memory does not grow with the text.
+    """Accumulates metrics over blocks of query rows of `heads` heads; memory does not grow with the
+    text.
 
-    metrics: names out of `METRICS`, or metrics themselves, a caller's own too. about: what is known of the keys'
-    tokens. Metrics that need what is not known give NaN over 0 rows. Raises UsageError for an unknown name, and for two
-    metrics of one name.
+    metrics: names out of `METRICS`, or metrics themselves, a caller's own too. about: what is known
+    of the keys' tokens. Metrics that need what is not known give NaN over 0 rows. Raises UsageError
+    for an unknown name, and for two metrics of one name.
     """
 
     def __init__(self, heads: int, metrics: Sequence[str | Metric], about: TokenFacts) -> None:
@@ -421,7 +459,9 @@ class Tally:
         self._sums = np.zeros((2, len(self._metrics), heads))
         self._norms = np.zeros((2, len(self._metrics), heads))
         self._rows = np.zeros((len(self._metrics), heads), np.int64)
-        self._even: tuple[Sight, Floats, Floats] | None = None  # the baseline of the rows last added
+        self._even: tuple[Sight, Floats, Floats] | None = (
+            None  # the baseline of the rows last added
+        )
 
     def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
         """Add a block of rows of heads first_head, first_head + 1, … to the sums.
@@ -440,7 +480,9 @@ class Tally:
         self._norms[1, :, heads] += self._even[2]
 
     def _sum_rows(self, rows: AttentionRows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
-        """Σ value and Σ weight over the rows used, and the number of these, of each metric, [metric, head or 1]."""
+        """Σ value and Σ weight over the rows used, and the number of these, of each metric,
+        [metric, head or 1].
+        """
         heads = rows.heads
         sums, norms = np.zeros((2, len(self._metrics), heads))
         counts = np.zeros((len(self._metrics), heads), np.int64)
@@ -448,24 +490,33 @@ class Tally:
             if not _is_answerable(metric, self.about):
                 continue
             per_row = metric.of(rows)
-            used_rows = per_row.used_rows if real is None else per_row.used_rows & real
+            if real is None:
+                used_rows = per_row.used_rows
+            else:
+                used_rows = per_row.used_rows & real
             counts[index] = used_rows.sum(-1)
             sums[index] = _sum_used(per_row.value, used_rows)
-            norms[index] = counts[index] if per_row.weight is None else _sum_used(per_row.weight, used_rows)
+            norms[index] = (
+                counts[index] if per_row.weight is None else _sum_used(per_row.weight, used_rows)
+            )
         return sums, norms, counts
 
     def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
-        """The running totals, each [head, metric]: Σ value, Σ norm, rows used, and the mean (value / norm) of uniform
-        attention."""
+        """The running totals, each [head, metric]: Σ value, Σ norm, rows used, and the mean (value
+        / norm) of uniform attention."""
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = np.where(self._norms[1] > 0, self._sums[1] / self._norms[1], np.nan)
         return self._sums[0].T, self._norms[0].T, self._rows.T, baseline.T
 
     def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
-        """The metrics of all rows added so far, by name. shape: the axes of the heads; None for one axis, [head]."""
+        """The metrics of all rows added so far, by name. shape: the axes of the heads; None for one
+        axis, [head].
+        """
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
-        value, baseline = means.reshape((2, len(self._metrics), *(self._rows.shape[1:] if shape is None else shape)))
+        value, baseline = means.reshape(
+            (2, len(self._metrics), *(self._rows.shape[1:] if shape is None else shape))
+        )
         rows = self._rows.reshape(value.shape)
         return {
             metric.name: Measured(metric, value[index], rows[index], baseline[index])
@@ -479,24 +530,28 @@ def _sum_used(values: Floats, used_rows: Bools) -> Floats:
 
 
 def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
-    """The metrics themselves for names and metrics, without repeats. Raises UsageError for an unknown name, and for two
-    different metrics of one name, as results go by name."""
+    """The metrics themselves for names and metrics, without repeats. Raises UsageError for an
+    unknown name, and for two different metrics of one name, as results go by name."""
     by_name: dict[str, Metric] = {}
     for metric in map(metric_of, metrics):
         if by_name.setdefault(metric.name, metric) is not metric:
-            raise UsageError("two metrics are called {name}", expected="a name for each", name=repr(metric.name))
+            raise UsageError(
+                "two metrics are called {name}", expected="a name for each", name=repr(metric.name)
+            )
     return list(by_name.values())
 
 
 def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[str] = ()) -> Metric:
-    """The metric of that name, or itself if it is a metric already. more: other names to offer in the error. Raises
-    UsageError, with the nearest name, as `option` takes it, and for a caller's own metric that has a built-in one's
-    name."""
+    """The metric of that name, or itself if it is a metric already. more: other names to offer in
+    the error. Raises UsageError, with the nearest name, as `option` takes it, and for a caller's
+    own metric that has a built-in one's name."""
     if isinstance(name, Metric):
         built_in = METRICS.get(name.name) or OFFSETS.get(name.name)
         if built_in is not None and built_in is not name:
             raise UsageError(
-                "{name} is a metric of attn's own", expected="another name for this one", name=repr(name.name)
+                "{name} is a metric of attn's own",
+                expected="another name for this one",
+                name=repr(name.name),
             )
         return name
     if name in OFFSETS:
@@ -508,19 +563,28 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
 
         near = get_close_matches(name, (*METRICS, *more), 1, 0.5)
         what = message("there is no metric {name}", name=repr(name))
-        raise UsageError(what, expected=listing((*METRICS, *more)), hint=f"{option} {near[0]}" if near else "")
+        raise UsageError(
+            what, expected=listing((*METRICS, *more)), hint=f"{option} {near[0]}" if near else ""
+        )
     return METRICS[name]
 
 
 def _is_answerable(metric: Metric, about: TokenFacts) -> bool:
     """Whether the facts that a metric needs (tokens, special, punctuation, words) are known."""
-    known = {"": True, "tokens": about.pairs, "special": about.special, "punctuation": about.punctuation,
-             "words": about.words}  # fmt: skip
+    known = {
+        "": True,
+        "tokens": about.pairs,
+        "special": about.special,
+        "punctuation": about.punctuation,
+        "words": about.words,
+    }
     return known[metric.needs] is not None and (about.aligned or not metric.aligned)
 
 
 def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
-    """Facts of uniform attention over the keys that `sight` says are visible, for query positions i."""
+    """Facts of uniform attention over the keys that `sight` says are visible, for query positions
+    i.
+    """
     if sight.visibility is None:
         return UniformRows(i, sight, about)
     from attncli.arrays.backend import numpy_backend
@@ -545,17 +609,21 @@ def measure(
 
     Args:
         weights: [..., query, key], NumPy or torch, never written to.
-        visible: Booleans that broadcast to the weights, True where the query sees the key; None for everywhere.
+        visible: Booleans that broadcast to the weights, True where the query sees the key; None for
+            everywhere.
         metrics: Names, or metrics, a caller's own too.
-        queries: Booleans [..., query], False for padded queries, which are left out as empty rows are.
+        queries: Booleans [..., query], False for padded queries, which are left out as empty rows
+            are.
         tokens: One id or name per key, for the token patterns.
         special: Booleans [key], True for tokens that the tokenizer added.
         punctuation: Booleans [key], True for punctuation.
         offset: The position of query 0.
-        aligned: False where queries are another text than keys (cross-attention), which has no distances.
+        aligned: False where queries are another text than keys (cross-attention), which has no
+            distances.
 
     Returns:
-        The metrics by name; each value is float64 with the leading axes of the weights, NaN where no row can be used.
+        The metrics by name; each value is float64 with the leading axes of the weights, NaN where
+        no row can be used.
 
     Raises:
         InputError: For shapes that do not fit.
@@ -569,18 +637,30 @@ def measure(
     about = TokenFacts(
         None if tokens is None else TokenPairs(_one_per_key(tokens, keys, "tokens")),
         None if special is None else np.asarray(_one_per_key(special, keys, "special")) != 0,
-        None if punctuation is None else np.asarray(_one_per_key(punctuation, keys, "punctuation")) != 0,
+        (
+            None
+            if punctuation is None
+            else np.asarray(_one_per_key(punctuation, keys, "punctuation")) != 0
+        ),
         aligned,
     )
     flat = array.reshape((-1, count, keys))
-    visibility = None if visible is None else _truth_values(visible, (*lead, count, keys), "visible")
-    real = None if queries is None else _truth_values(queries, (*lead, count), "queries")
+    if visible is None:
+        visibility = None
+    else:
+        visibility = _truth_values(visible, (*lead, count, keys), "visible")
+    if queries is None:
+        real = None
+    else:
+        real = _truth_values(queries, (*lead, count), "queries")
     tally = Tally(flat.shape[0], metrics, about)
     step = max(BLOCK // max(keys, 1), 1)
     for head in range(flat.shape[0]):
         for start in range(0, count, step):
             stop = min(start + step, count)
-            sight = find_sight(None if visibility is None else visibility[head, start:stop], stop - start, 0, keys)
+            sight = find_sight(
+                None if visibility is None else visibility[head, start:stop], stop - start, 0, keys
+            )
             i = np.arange(start, stop) + offset
             rows = WeightRows(backend, flat[head : head + 1, start:stop], i, 0, sight, about)
             tally.add(rows, first_head=head, real=None if real is None else real[head, start:stop])
@@ -588,29 +668,38 @@ def measure(
 
 
 def _as_array(values: Array | ArrayLike) -> Array:
-    """An array of the library that the values belong to (NumPy or torch); lists become NumPy arrays."""
-    return cast("Array", values) if type(values).__module__.startswith("torch") else np.asarray(values)
+    """An array of the library that the values belong to (NumPy or torch); lists become NumPy
+    arrays.
+    """
+    if type(values).__module__.startswith("torch"):
+        return cast("Array", values)
+    return np.asarray(values)
 
 
 def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
     """The values, checked to be one for each key; else InputError. name: what the error calls them."""
     if len(values) != keys:
         what = message(
-            "{name} has {values} entries, the weights have {keys} keys", name=name, values=len(values), keys=keys
+            "{name} has {values} entries, the weights have {keys} keys",
+            name=name,
+            values=len(values),
+            keys=keys,
         )
         raise InputError(what, expected="one per key")
     return values
 
 
 def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
-    """Which values are not zero, broadcast to `shape` with its leading axes joined to one. name: what an error calls
-    them."""
+    """Which values are not zero, broadcast to `shape` with its leading axes joined to one. name:
+    what an error calls them."""
     array = _as_array(values)
     numbers = backend_of(array).numpy(array)
     try:
         spread = np.broadcast_to(numbers != 0, shape)
     except ValueError as error:
         expected = message("a shape that broadcasts to {shape_2}", shape_2=list(shape))
-        raise InputError("{name} has shape {shape}", expected=expected, name=name, shape=list(numbers.shape)) from error
+        raise InputError(
+            "{name} has shape {shape}", expected=expected, name=name, shape=list(numbers.shape)
+        ) from error
     tail = 2 if name == "visible" else 1
     return spread.reshape((-1, *shape[len(shape) - tail :]))

@@ -1,4 +1,5 @@
-"""Metrics of your own: a Python file whose functions measure rows of weights, each by its name as FILE.FUNCTION.
+"""Metrics of your own: a Python file whose functions measure rows of weights, each by its name as
+FILE.FUNCTION.
 
     def every_third(rows):
         '''mean Σ_j A, j = 0, 3, 6, …'''
@@ -6,11 +7,11 @@
 
     every_third.low, every_third.high = 0, 1
 
-A function takes a block of query rows and gives a number for each, [head, row]; the metric is their mean. Its docstring
-begins with the formula. It may have `low` and `high` (its range), `unit`, `says` (what a high value means),
-`least_keys` (rows that see fewer are left out; 1) and `needs` ("special" or "punctuation": without it there is no
-number). Names that begin with an underscore, classes and what is imported are no metrics. The file is run as the
-user's own code.
+A function takes a block of query rows and gives a number for each, [head, row]; the metric is their
+mean. Its docstring begins with the formula. It may have `low` and `high` (its range), `unit`,
+`says` (what a high value means), `least_keys` (rows that see fewer are left out; 1) and `needs`
+("special" or "punctuation": without it there is no number). Names that begin with an underscore,
+classes and what is imported are no metrics. The file is run as the user's own code.
 """
 
 from __future__ import annotations
@@ -33,8 +34,25 @@ from attncli.arrays.backend import numpy_backend
 from attncli.errors import InputError, UsageError
 from attncli.inputs.files import read_regular
 from attncli.language import message
-from attncli.measure.metric import ALL_ROWS, FILE_METRICS, METRICS, OFFSETS, Metric, PerRow, UniformRows, metric_of
-from attncli.measure.row_facts import AttentionRows, Bools, Floats, Ints, TokenFacts, WeightRows, find_sight
+from attncli.measure.metric import (
+    ALL_ROWS,
+    FILE_METRICS,
+    METRICS,
+    OFFSETS,
+    Metric,
+    PerRow,
+    UniformRows,
+    metric_of,
+)
+from attncli.measure.row_facts import (
+    AttentionRows,
+    Bools,
+    Floats,
+    Ints,
+    TokenFacts,
+    WeightRows,
+    find_sight,
+)
 
 LARGEST = 2**20
 """Bytes of a file of metrics, at most."""
@@ -47,9 +65,13 @@ PATHS: dict[str, str] = {}
 
 
 class MetricDeclaration(Struct, frozen=True):
-    """What a user's metric file declares of one metric: all but its computation. name: FILE.FUNCTION."""
+    """What a user's metric file declares of one metric: all but its computation. name:
+    FILE.FUNCTION.
+    """
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+    name: Annotated[
+        str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", max_length=200)
+    ]
     formula: str
     low: float | None = None
     high: float | None = None
@@ -60,7 +82,9 @@ class MetricDeclaration(Struct, frozen=True):
 
 
 class MetricFile(Struct, frozen=True):
-    """A user's Python file of metrics. path: where it is; sha256: of its bytes; metrics: what it declares."""
+    """A user's Python file of metrics. path: where it is; sha256: of its bytes; metrics: what it
+    declares.
+    """
 
     path: str
     sha256: str
@@ -70,17 +94,22 @@ class MetricFile(Struct, frozen=True):
 class RowsOfBlock:
     """A block of query rows as the functions of a user's metric file get it.
 
-    weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key. visible: booleans [head or 1,
-    row, key]. i: each row's position [row]; j: each key's [key]. special, punctuation: booleans [key], None where
-    they are not known.
+    weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key. visible:
+        booleans [head or 1,
+    row, key]. i: each row's position [row]; j: each key's [key]. special, punctuation: booleans
+    [key], None where they are not known.
     """
 
     def __init__(self, rows: AttentionRows) -> None:
-        sight, self.i = rows.sight, rows.i
+        sight = rows.sight
+        self.i = rows.i
         if isinstance(rows, WeightRows):
             weights = rows.numpy(rows.weights)
             before = np.zeros((*weights.shape[:-1], rows.low))
-            self.weights: Floats = np.concatenate([before, weights], -1) if rows.low else weights
+            if rows.low:
+                self.weights: Floats = np.concatenate([before, weights], -1)
+            else:
+                self.weights = weights
             count = self.weights.shape[-1]
         elif isinstance(rows, UniformRows):
             count = max(int(sight.last.max()) + 1, 1)
@@ -88,14 +117,22 @@ class RowsOfBlock:
             raise TypeError("numbers of a file's metric are computed from weights")
         sight_matrix = sight.visibility_matrix(count)
         visible = np.zeros((*sight_matrix.shape[:-1], count), bool)
-        visible[..., sight.low : sight.low + sight_matrix.shape[-1]] = sight_matrix[..., : count - sight.low]
+        visible[..., sight.low : sight.low + sight_matrix.shape[-1]] = sight_matrix[
+            ..., : count - sight.low
+        ]
         self.visible: Bools = visible
         if isinstance(rows, UniformRows):
             self.weights = visible / np.maximum(sight.count, 1)[..., None]
         self.j: Ints = np.arange(count)
         about = rows.about
-        self.special = None if about.special is None else about.special[:count]
-        self.punctuation = None if about.punctuation is None else about.punctuation[:count]
+        if about.special is None:
+            self.special = None
+        else:
+            self.special = about.special[:count]
+        if about.punctuation is None:
+            self.punctuation = None
+        else:
+            self.punctuation = about.punctuation[:count]
 
 
 def load_metrics(path: str | Path) -> list[Metric]:
@@ -107,26 +144,35 @@ def load_metrics(path: str | Path) -> list[Metric]:
         path: A Python file; see this module's docstring for what stands in it.
 
     Returns:
-        A metric for each of its functions, in their order, called FILE.FUNCTION after the file's name.
+        A metric for each of its functions, in their order, called FILE.FUNCTION after the file's
+        name.
 
     Raises:
-        InputError: Where there is no such file, it fails, or a function gives no numbers for a small block of rows;
-            `where` names the file's line.
+        InputError: Where there is no such file, it fails, or a function gives no numbers for a
+            small block of rows; `where` names the file's line.
     """
     return [FILE_METRICS[declaration.name] for declaration in load_metric_file(path).metrics]
 
 
 def load_metric_file(path: str | Path) -> MetricFile:
-    """Run a user's metric file, register its metrics and return its digest and declarations. Raises InputError as
-    `load_metrics`."""
+    """Run a user's metric file, register its metrics and return its digest and declarations. Raises
+    InputError as `load_metrics`."""
     place = Path(path)
     raw = read_regular(place, what=message("a Python file of metrics"), limit=LARGEST)
     if not NAME.fullmatch(place.stem):
-        what = message("metrics are called after their file, and {name} is no name", name=repr(place.stem))
-        raise InputError(what, where=str(path), expected="letters, digits and underscores, such as my_metrics.py")
+        what = message(
+            "metrics are called after their file, and {name} is no name", name=repr(place.stem)
+        )
+        raise InputError(
+            what, where=str(path), expected="letters, digits and underscores, such as my_metrics.py"
+        )
     functions = _functions(raw, place)
     if not functions:
-        raise InputError("this file has no metric", where=str(path), expected="def name(rows): … gives [head, row]")
+        raise InputError(
+            "this file has no metric",
+            where=str(path),
+            expected="def name(rows): … gives [head, row]",
+        )
     digest = hashlib.sha256(raw).hexdigest()
     declarations = []
     for name, function in functions.items():
@@ -163,10 +209,16 @@ def _functions(raw: bytes, path: Path) -> dict[str, FunctionType]:
 
 
 def _failure(error: BaseException, path: Path, what: str, line: int = 1) -> InputError:
-    """The error, returned and not raised, about an exception of the user's code, with the last line of the file in its
-    traceback (else `line`)."""
-    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    fault = message("{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300])
+    """The error, returned and not raised, about an exception of the user's code, with the last line
+    of the file in its traceback (else `line`)."""
+    frames = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    fault = message(
+        "{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300]
+    )
     return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
 
 
@@ -179,42 +231,63 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
         if hasattr(function, attribute)
     }
     kinds: Mapping[str, tuple[type, ...]] = {
-        "low": (int, float), "high": (int, float), "unit": (str,), "says": (str,), "least_keys": (int,),
+        "low": (int, float),
+        "high": (int, float),
+        "unit": (str,),
+        "says": (str,),
+        "least_keys": (int,),
         "needs": (str,),
-    }  # fmt: skip
+    }
     for attribute, value in values.items():
         if not isinstance(value, kinds[attribute]) or isinstance(value, bool):
             what = message(
-                "{attribute} of the metric {name} is {value}", attribute=attribute, name=name, value=repr(value)[:80]
+                "{attribute} of the metric {name} is {value}",
+                attribute=attribute,
+                name=name,
+                value=repr(value)[:80],
             )
-            raise InputError(what, where=where, expected="a number" if int in kinds[attribute] else "a text")
+            raise InputError(
+                what, where=where, expected="a number" if int in kinds[attribute] else "a text"
+            )
     for attribute in ("low", "high"):
         if attribute in values:
             values[attribute] = float(values[attribute])
     declaration = MetricDeclaration(name, _formula(function), **values)
-    low, high = declaration.low, declaration.high
+    low = declaration.low
+    high = declaration.high
     is_range = (low is None or math.isfinite(low)) and (high is None or math.isfinite(high))
     if not is_range or (low is not None and high is not None and low >= high):
-        raise InputError("the range of the metric {name} is none", where=where, expected="low < high", name=name)
+        raise InputError(
+            "the range of the metric {name} is none", where=where, expected="low < high", name=name
+        )
     if declaration.needs not in NEEDS or declaration.least_keys < 1:
         expected = message('needs "special" or "punctuation"; least_keys 1 or more')
-        raise InputError("the metric {name} asks for what there is not", where=where, expected=expected, name=name)
+        raise InputError(
+            "the metric {name} asks for what there is not",
+            where=where,
+            expected=expected,
+            name=name,
+        )
     return declaration
 
 
 def _formula(function: FunctionType) -> str:
     """The first line of a function's docstring, or its signature where it has none."""
     documentation = inspect.getdoc(function)
-    return documentation.splitlines()[0] if documentation else f"{function.__name__}(rows)"
+    if documentation:
+        return documentation.splitlines()[0]
+    return f"{function.__name__}(rows)"
 
 
-def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path) -> Metric:
+def _metric(
+    declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path
+) -> Metric:
     """The metric that a user's function computes; its results are checked each time."""
     line = function.__code__.co_firstlineno
 
     def compute_rows(rows: AttentionRows) -> PerRow:
-        """The function's numbers for each head and row of a block, checked. Raises InputError where it fails, or gives
-        another shape or numbers out of range."""
+        """The function's numbers for each head and row of a block, checked. Raises InputError where
+        it fails, or gives another shape or numbers out of range."""
         block = RowsOfBlock(rows)
         try:
             numbers = np.asarray(function(block), np.float64)
@@ -236,7 +309,9 @@ def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType,
         low = -math.inf if declaration.low is None else declaration.low
         high = math.inf if declaration.high is None else declaration.high
         row_numbers = numbers[used_rows]
-        beyond = ~np.isfinite(row_numbers) | (row_numbers < low - CLOSE) | (row_numbers > high + CLOSE)
+        beyond = (
+            ~np.isfinite(row_numbers) | (row_numbers < low - CLOSE) | (row_numbers > high + CLOSE)
+        )
         if beyond.any():
             raise InputError(
                 "the metric {name} gave {value}",
@@ -247,7 +322,10 @@ def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType,
                 low=f"{low:g}",
                 high=f"{high:g}",
             )
-        return PerRow(np.clip(np.where(used_rows, numbers, 0.0), low, high), rows.sight.count >= declaration.least_keys)
+        return PerRow(
+            np.clip(np.where(used_rows, numbers, 0.0), low, high),
+            rows.sight.count >= declaration.least_keys,
+        )
 
     return replace(_stub(declaration, digest), of=compute_rows)
 
@@ -258,33 +336,48 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
     def refuse(rows: AttentionRows) -> PerRow:
         """Raises InputError, whatever the rows: the file is not here."""
         del rows
-        what = message("the metric {name} is a file's, and the file is not here", name=declaration.name)
+        what = message(
+            "the metric {name} is a file's, and the file is not here", name=declaration.name
+        )
         raise InputError(what, expected="--metric-file FILE.py")
 
-    rows = (
-        ALL_ROWS
-        if declaration.least_keys == 1
-        else message("rows that see {count} keys or more", count=declaration.least_keys)
-    )
+    if declaration.least_keys == 1:
+        rows = ALL_ROWS
+    else:
+        rows = message("rows that see {count} keys or more", count=declaration.least_keys)
     return Metric(
-        declaration.name, declaration.formula, declaration.low, declaration.high, declaration.unit, declaration.says,
-        rows, f"sha256 {digest}", refuse, needs=declaration.needs, aligned=False,
-    )  # fmt: skip
+        declaration.name,
+        declaration.formula,
+        declaration.low,
+        declaration.high,
+        declaration.unit,
+        declaration.says,
+        rows,
+        f"sha256 {digest}",
+        refuse,
+        needs=declaration.needs,
+        aligned=False,
+    )
 
 
 def declare(file: MetricFile) -> None:
-    """Register a file's metrics by their declarations without running the file, so that stored numbers of them can be
-    read.
+    """Register a file's metrics by their declarations without running the file, so that stored
+    numbers of them can be read.
 
-    Raises InputError where a metric of this name has another range: its numbers would be read off wrong scales.
+    Raises InputError where a metric of this name has another range: its numbers would be read off
+    wrong scales.
     """
     for declaration in file.metrics:
         registered = FILE_METRICS.get(declaration.name)
         if registered is None:
             FILE_METRICS[declaration.name] = _stub(declaration, file.sha256)
         elif (registered.low, registered.high) != (declaration.low, declaration.high):
-            what = message("two files declare a metric {name} with different ranges", name=declaration.name)
-            raise InputError(what, where=file.path, expected="another name of the file or the function")
+            what = message(
+                "two files declare a metric {name} with different ranges", name=declaration.name
+            )
+            raise InputError(
+                what, where=file.path, expected="another name of the file or the function"
+            )
 
 
 def path_of_metric(metric: Metric) -> str:
@@ -295,23 +388,44 @@ def path_of_metric(metric: Metric) -> str:
     if metric_of(metric) in (METRICS.get(metric.name), OFFSETS.get(metric.name)):
         return ""
     if FILE_METRICS.get(metric.name) is not metric or metric.name not in PATHS:
-        what = message("a scan's workers start anew, without the metric {name}", name=repr(metric.name))
-        raise UsageError(what, expected="a metric of a file, as attncli.metrics.load_metrics gives it")
+        what = message(
+            "a scan's workers start anew, without the metric {name}", name=repr(metric.name)
+        )
+        raise UsageError(
+            what, expected="a metric of a file, as attncli.metrics.load_metrics gives it"
+        )
     return PATHS[metric.name]
 
 
 def require(file: MetricFile) -> None:
-    """Run the metric file that a scan's plan names. Raises InputError where its contents have changed since."""
+    """Run the metric file that a scan's plan names. Raises InputError where its contents have
+    changed since.
+    """
     current_file = load_metric_file(file.path)
     if current_file.sha256 != file.sha256:
         what = message("this file of metrics is another one than the scan began with")
-        raise InputError(what, where=file.path, expected=message("sha256 {digest}", digest=file.sha256))
+        raise InputError(
+            what, where=file.path, expected=message("sha256 {digest}", digest=file.sha256)
+        )
 
 
 def _try(metric: Metric) -> None:
-    """Compute a metric on a small block of rows, so that a mistake raises InputError before long work begins."""
+    """Compute a metric on a small block of rows, so that a mistake raises InputError before long
+    work begins.
+    """
     causal = np.tri(4, dtype=bool)
     weights = causal / causal.sum(-1, keepdims=True)
-    about = TokenFacts(None, np.array([True, False, False, False]), np.array([False, False, False, True]))
+    about = TokenFacts(
+        None, np.array([True, False, False, False]), np.array([False, False, False, True])
+    )
     backend = numpy_backend("float64")
-    metric.of(WeightRows(backend, np.stack([weights, weights]), np.arange(4), 0, find_sight(causal, 4, 0, 4), about))
+    metric.of(
+        WeightRows(
+            backend,
+            np.stack([weights, weights]),
+            np.arange(4),
+            0,
+            find_sight(causal, 4, 0, 4),
+            about,
+        )
+    )

@@ -1,4 +1,6 @@
-"""What of the weights goes from region to region: sums over blocks of query rows, so that nothing is n × n."""
+"""What of the weights goes from region to region: sums over blocks of query rows, so that nothing
+is n × n.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class RegionShares(Struct, frozen=True, eq=False):
     """How the weights of one layer's heads are shared out between regions (named sets of tokens).
 
-    between: [head, region, region], of what the queries of a region look at, the mean part in a region. between_even:
-    the same with even attention to all that a query sees. query, query_even: [head, region], of one query alone.
-    A query that sees nothing counts in no mean; NaN where none is left.
+    between: [head, region, region], of what the queries of a region look at, the mean part in a
+    region. between_even: the same with even attention to all that a query sees. query, query_even:
+    [head, region], of one query alone. A query that sees nothing counts in no mean; NaN where none
+    is left.
     """
 
     between: Floats
@@ -29,9 +32,11 @@ class RegionShares(Struct, frozen=True, eq=False):
 
 
 class RegionSums:
-    """Sums the weights of one layer's heads by region (named sets of tokens); a consumer of `RowFeeder`.
+    """Sums the weights of one layer's heads by region (named sets of tokens); a consumer of
+    `RowFeeder`.
 
-    regions: of the text; they may overlap. count: tokens. query: the one whose row is kept by itself.
+    regions: of the text; they may overlap. count: tokens. query: the one whose row is kept by
+    itself.
     """
 
     def __init__(self, heads: int, regions: Sequence[Region], count: int, query: int) -> None:

@@ -1,8 +1,10 @@
-"""Facts of query rows that the metrics are made of: what each row sees, which pairs are left out, and its weights.
+"""Facts of query rows that the metrics are made of: what each row sees, which pairs are left out,
+and its weights.
 
-Rows of weights and rows of uniform attention answer the same questions, so that a metric is written once and its
-baseline is the same formula on `UniformRows`. Answers are float64 [head, row]. An exclusion says which pairs of query
-and key are left out, so that one can read past sinks and specials.
+Rows of weights and rows of uniform attention answer the same questions, so that a metric is written
+once and its baseline is the same formula on `UniformRows`. Answers are float64 [head, row]. An
+exclusion says which pairs of query and key are left out, so that one can read past sinks and
+specials.
 """
 
 from __future__ import annotations
@@ -68,11 +70,14 @@ class Sight(Struct, frozen=True, eq=False):
 def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sight:
     """The `Sight` (which keys are visible) of `rows` rows over the keys low..high-1.
 
-    visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is visible.
+    visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is
+    visible.
     """
     if visibility is None:
         shape = (1, rows)
-        return Sight(np.full(shape, high - low), np.full(shape, low), np.full(shape, high - 1), None, low)
+        return Sight(
+            np.full(shape, high - low), np.full(shape, low), np.full(shape, high - 1), None, low
+        )
     matrix = np.broadcast_to(
         visibility if visibility.ndim == 3 else visibility[None],
         (visibility.shape[0] if visibility.ndim == 3 else 1, rows, high - low),
@@ -85,31 +90,36 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
 
 
 def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
-    """The `Sight` (which keys are visible) of query positions i [row] under a mask that shows each a range of keys;
-    None for other masks.
+    """The `Sight` (which keys are visible) of query positions i [row] under a mask that shows each
+    a range of keys; None for other masks.
 
     None for masks that are not known to be ranges.
     """
     low, high, whole = mask.reach(i, keys)
     if not whole:
         return None
-    first, last = np.maximum(low, 0), np.minimum(high, keys) - 1
+    first = np.maximum(low, 0)
+    last = np.minimum(high, keys) - 1
     count = np.maximum(last - first + 1, 0)
     none = count == 0
-    return Sight(count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, 0)
+    return Sight(
+        count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, 0
+    )
 
 
 KINDS = ("first", "special", "self", "neighbours", "punctuation")
-"""What can be left out: the first token and punctuation as keys; special tokens as keys and as queries; the query
-itself; the tokens beside it."""
+"""What can be left out: the first token and punctuation as keys; special tokens as keys and as
+queries; the query itself; the tokens beside it."""
 
 
 class Exclusion(Struct, frozen=True, eq=False):
     """Query–key pairs that are left out of one text's attention before anything is counted.
 
-    names: out of `KINDS` and "unknown", in their order. keys: booleans [key], keys left out for every query.
+    names: out of `KINDS` and "unknown", in their order. keys: booleans [key], keys left out for
+        every query.
     queries: booleans [query], rows left out. beside: how far from the diagonal pairs are left out:
-    offsets of the key from the query. renormalise: whether what is left of a row is scaled to sum to 1.
+    offsets of the key from the query. renormalise: whether what is left of a row is scaled to sum
+    to 1.
     """
 
     names: tuple[str, ...]
@@ -128,11 +138,14 @@ class Exclusion(Struct, frozen=True, eq=False):
         return out
 
     def without(self, weights: Any, i: Ints, low: int = 0) -> np.ndarray[Any, Any]:
-        """A copy of weights [head, row, low…] of the queries i with those of left-out pairs set to 0.
+        """A copy of weights [head, row, low…] of the queries i with those of left-out pairs set to
+        0.
 
         A row of which nothing is left is 0, renormalised or not.
         """
-        weights_left: np.ndarray[Any, Any] = np.where(self.rows(i)[:, low : low + weights.shape[-1]], 0.0, weights)
+        weights_left: np.ndarray[Any, Any] = np.where(
+            self.rows(i)[:, low : low + weights.shape[-1]], 0.0, weights
+        )
         if self.renormalise:
             sums = weights_left.sum(-1, keepdims=True, dtype=np.float64)
             weights_left = weights_left / np.where(sums > 0, sums, 1.0)
@@ -140,7 +153,9 @@ class Exclusion(Struct, frozen=True, eq=False):
 
 
 def parse_exclusion(text: str) -> tuple[str, ...]:
-    """The names in an `--exclude` value such as "first,special", in the order of `KINDS`. Raises UsageError."""
+    """The names in an `--exclude` value such as "first,special", in the order of `KINDS`. Raises
+    UsageError.
+    """
     words = [name.strip() for name in text.split(",") if name.strip()]
     for name in words:
         if name not in KINDS:
@@ -148,20 +163,27 @@ def parse_exclusion(text: str) -> tuple[str, ...]:
 
             near = get_close_matches(name, KINDS, 1, 0.5)
             what = message("--exclude {name} is nothing to leave out", name=repr(name))
-            raise UsageError(what, expected=listing(KINDS), hint=f"--exclude {near[0]}" if near else "")
+            raise UsageError(
+                what, expected=listing(KINDS), hint=f"--exclude {near[0]}" if near else ""
+            )
     if not words:
         raise UsageError("--exclude names nothing", expected=listing(KINDS))
     return tuple(name for name in KINDS if name in words)
 
 
 def exclusion(
-    names: Sequence[str], tokens: Sequence[Token], *, queries: Sequence[Token] | None = None, renormalise: bool = False
+    names: Sequence[str],
+    tokens: Sequence[Token],
+    *,
+    queries: Sequence[Token] | None = None,
+    renormalise: bool = False,
 ) -> Exclusion:
-    """The pairs that these names leave out of a text: those of `KINDS`, and "unknown" for tokens that a vocabulary does
-    not know, as keys and as queries. queries: the query tokens if they are another text's; then there is no first
-    token, no self and no neighbour to leave out."""
+    """The pairs that these names leave out of a text: those of `KINDS`, and "unknown" for tokens
+    that a vocabulary does not know, as keys and as queries. queries: the query tokens if they are
+    another text's; then there is no first token, no self and no neighbour to leave out."""
     asking = tokens if queries is None else queries
-    keys, rows = np.zeros(len(tokens), bool), np.zeros(len(asking), bool)
+    keys = np.zeros(len(tokens), bool)
+    rows = np.zeros(len(asking), bool)
     beside: tuple[int, ...] = ()
     if "special" in names:
         keys |= [token.special for token in tokens]
@@ -174,13 +196,20 @@ def exclusion(
     if queries is None:
         keys[:1] |= "first" in names
         beside = (0,) * ("self" in names) + (-1, 1) * ("neighbours" in names)
-    return Exclusion(tuple(name for name in (*KINDS, "unknown") if name in names), keys, rows, beside, renormalise)
+    return Exclusion(
+        tuple(name for name in (*KINDS, "unknown") if name in names),
+        keys,
+        rows,
+        beside,
+        renormalise,
+    )
 
 
 class AlignedExclusion(NamedTuple):
     """Pairs of words left out of the comparison of two texts: those left out of either text.
 
-    queries, keys: which words are, as such, [word]. beside: offsets of the key from the query that are left out.
+    queries, keys: which words are, as such, [word]. beside: offsets of the key from the query that
+        are left out.
     places: where the words stand in either text, [text, word].
     """
 
@@ -191,7 +220,12 @@ class AlignedExclusion(NamedTuple):
 
     def flags(self) -> list[list[Any]]:
         """The fields in their order as lists of integers."""
-        numbers = (self.queries.astype(int), self.keys.astype(int), np.array(self.beside, int), self.places)
+        numbers = (
+            self.queries.astype(int),
+            self.keys.astype(int),
+            np.array(self.beside, int),
+            self.places,
+        )
         return [array.tolist() for array in numbers]
 
     def mask(self) -> Bools:
@@ -205,8 +239,10 @@ class AlignedExclusion(NamedTuple):
 def aligned_exclusion(
     names: Sequence[str], texts: Sequence[Sequence[Token]], pairs: Sequence[tuple[int, int]]
 ) -> AlignedExclusion:
-    """Which links among the words that two texts share are left out, by the kinds named (as `exclusion`): a word that
-    is left out in one text is left out in both. pairs: each shared word's token in the first and the second text."""
+    """Which links among the words that two texts share are left out, by the kinds named (as
+    `exclusion`): a word that is left out in one text is left out in both. pairs: each shared word's
+    token in the first and the second text.
+    """
     places = np.asarray(pairs, np.int64).reshape((-1, 2)).T
     sides = [exclusion(names, tokens) for tokens in texts]
     queries, keys = (
@@ -223,7 +259,9 @@ def is_punctuation(token: Token) -> bool:
 
 @lru_cache(4096)
 def _punctuation_alone(text: str) -> bool:
-    """Whether a text is nothing but punctuation, once the markers of word pieces (such as `##`) are taken off."""
+    """Whether a text is nothing but punctuation, once the markers of word pieces (such as `##`) are
+    taken off.
+    """
     text = text.strip("Ġ▁ ")
     return text != "" and all(unicodedata.category(letter).startswith("P") for letter in text)
 
@@ -245,11 +283,13 @@ class TokenPairs:
         places = np.empty_like(self._order)
         places[self._order] = np.arange(kinds.size)
         starts = np.searchsorted(kinds[self._order], kinds)
-        self._starts, self._earlier = starts, places - starts
+        self._starts = starts
+        self._earlier = places - starts
         self._last: dict[int, tuple[Ints, tuple[Ints, Ints]]] = {}
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
-        """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j < i of the same
+        """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j
+        < i of the same
         token as query i. i: query positions [row].
 
         Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
@@ -263,8 +303,8 @@ class TokenPairs:
         return pairs
 
     def _find_pairs(self, i: Ints, after: int) -> tuple[Ints, Ints]:
-        """As `of`, but computed each time: the pairs (row, key) with key = j + after, for earlier positions j of the
-        same token."""
+        """As `of`, but computed each time: the pairs (row, key) with key = j + after, for earlier
+        positions j of the same token."""
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
         within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -274,8 +314,8 @@ class TokenPairs:
 
 
 class WordPieces:
-    """The tokens that make up each word of a text. starts: the index of each word's first token; count: tokens of the
-    text."""
+    """The tokens that make up each word of a text. starts: the index of each word's first token;
+    count: tokens of the text."""
 
     def __init__(self, starts: Ints, count: int) -> None:
         self.is_start: Bools = np.zeros(count, bool)
@@ -284,19 +324,27 @@ class WordPieces:
         self._first, self._others = np.repeat(starts, sizes), np.repeat(sizes, sizes) - 1
 
     def of(self, i: Ints) -> tuple[Ints, Ints]:
-        """For query positions i [row]: the pairs (row, key) where the key is another token of the query's word."""
+        """For query positions i [row]: the pairs (row, key) where the key is another token of the
+        query's word.
+        """
         counts = self._others[i]
         rows = np.repeat(np.arange(i.size), counts)
-        keys = self._first[i][rows] + np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        keys = (
+            self._first[i][rows]
+            + np.arange(rows.size)
+            - np.repeat(np.cumsum(counts) - counts, counts)
+        )
         return rows, keys + (keys >= i[rows])
 
 
 class TokenFacts(Struct, frozen=True, eq=False):
-    """What is known of the tokens behind the keys, for metrics that need it; None for what is not known.
+    """What is known of the tokens behind the keys, for metrics that need it; None for what is not
+    known.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
-    special, punctuation: booleans [key], None where not known. aligned: whether queries and keys are the
-    same text, so that i − j is a distance. words: which tokens make up a word, None where not known.
+    special, punctuation: booleans [key], None where not known. aligned: whether queries and keys
+    are the same text, so that i − j is a distance. words: which tokens make up a word, None where
+    not known.
     """
 
     pairs: TokenPairs | None = None
@@ -310,12 +358,13 @@ NEARBY = 2
 NEAREST = tuple(range(-NEARBY, NEARBY + 1))
 """Offsets that several metrics look at."""
 AT_ONCE = 2**18
-"""Weights of whole matrices that are looked at together, so that float64 copies of them stay small."""
+"""Weights of whole matrices that are looked at together, so that float64 copies of them stay small.
+"""
 
 
 def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> TokenFacts:
-    """The facts that metrics may use of a text's tokens: pairs of equal ones, special ones, punctuation and, where
-    given, words."""
+    """The facts that metrics may use of a text's tokens: pairs of equal ones, special ones,
+    punctuation and, where given, words."""
     return TokenFacts(
         TokenPairs([token.text if token.id is None else token.id for token in tokens]),
         np.array([token.special for token in tokens]),
@@ -325,8 +374,8 @@ def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> Tok
 
 
 def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and of rows that together cover [head, row, key], each with at most `AT_ONCE` weights, or one
-    row."""
+    """Slices of heads and of rows that together cover [head, row, key], each with at most `AT_ONCE`
+    weights, or one row."""
     many = max(AT_ONCE // max(rows * keys, 1), 1)
     few = max(AT_ONCE // max(keys, 1), 1)
     for head in range(0, heads, many):
@@ -340,7 +389,8 @@ NO_FACTS: Mapping[str, Array] = {}
 
 
 class AttentionRows(Protocol):
-    """The interface of a block of attention's query rows: sums and picks of its weights A that metrics are made from.
+    """The interface of a block of attention's query rows: sums and picks of its weights A that
+    metrics are made from.
     i: absolute query positions [row]; sight: which keys each row sees."""
 
     i: Ints
@@ -365,7 +415,9 @@ class AttentionRows(Protocol):
 
     @property
     def peak_beyond_first(self) -> Floats:
-        """Each row's largest weight on a key other than key 0, [head or 1, row]; 0 where there is none."""
+        """Each row's largest weight on a key other than key 0, [head or 1, row]; 0 where there is
+        none.
+        """
 
     @property
     def moments(self) -> tuple[Floats, Floats]:
@@ -373,12 +425,12 @@ class AttentionRows(Protocol):
 
     @property
     def rest(self) -> Floats:
-        """Each row's weight without key 0 and the query itself, [head or 1, row]; summed, not subtracted, as sinks
-        leave little."""
+        """Each row's weight without key 0 and the query itself, [head or 1, row]; summed, not
+        subtracted, as sinks leave little."""
 
     def at_offset(self, offset: int) -> Floats:
-        """Each row's weight on the key at this offset, A_{i, i+offset}, [head or 1, row]; 0 where that key is not
-        visible."""
+        """Each row's weight on the key at this offset, A_{i, i+offset}, [head or 1, row]; 0 where
+        that key is not visible."""
 
     def key(self, k: int) -> Floats:
         """Each row's weight on key k, A_ik, [head or 1, row]; 0 where that key is not visible."""
@@ -387,13 +439,13 @@ class AttentionRows(Protocol):
         """Each row's weight on the keys j in `key_mask`, booleans [key]; [head or 1, row]."""
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
-        """Each row's weight on the keys of the pairs (row, key), integers [pair]; keys that a row does not see add
-        nothing."""
+        """Each row's weight on the keys of the pairs (row, key), integers [pair]; keys that a row
+        does not see add nothing."""
 
 
 class WeightRows:
-    """An `AttentionRows` (facts of a block of query rows) of weights [head, row, low..high-1]. NumPy sums in float64,
-    torch pairwise in float32 or wider.
+    """An `AttentionRows` (facts of a block of query rows) of weights [head, row, low..high-1].
+    NumPy sums in float64, torch pairwise in float32 or wider.
 
     facts: the entropy and the peak of each row [head, row], where the attention step has told them.
     """
@@ -410,8 +462,15 @@ class WeightRows:
     ) -> None:
         wide = "float64" if backend.name == "numpy" else "float32"
         narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
-        self.backend, self.i, self.low, self.sight, self.about = backend, i, low, sight, about
-        self.weights = backend.cast(weights, wide) if narrow else weights
+        self.backend = backend
+        self.i = i
+        self.low = low
+        self.sight = sight
+        self.about = about
+        if narrow:
+            self.weights = backend.cast(weights, wide)
+        else:
+            self.weights = weights
         self._facts = facts
         self._by_offset: dict[int, Floats] = {}
 
@@ -424,7 +483,9 @@ class WeightRows:
     def total(self) -> Floats:
         """Each row's sum of weights, Σ_j A_ij, [head, row]."""
         before, after = self._sides
-        return before + self._near.sum(-1) + after + (self.key(0) if self._near_range[0] > 0 else 0.0)
+        return (
+            before + self._near.sum(-1) + after + (self.key(0) if self._near_range[0] > 0 else 0.0)
+        )
 
     @cached_property
     def entropy(self) -> Floats:
@@ -436,25 +497,34 @@ class WeightRows:
     def peak(self) -> Floats:
         """Each row's largest weight, [head, row]."""
         peaks = self._facts.get("peak")
-        return np.maximum(self.peak_beyond_first, self.key(0)) if peaks is None else self.numpy(peaks)
+        if peaks is None:
+            return np.maximum(self.peak_beyond_first, self.key(0))
+        return self.numpy(peaks)
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
         """Each row's largest weight on a key other than key 0, [head, row]."""
         # where key 0 is well below the peak, that is the peak beyond it, too
-        doubtful = self.key(0) > self.peak * CLEARLY if "peak" in self._facts else np.ones(self._shape, bool)
+        if "peak" in self._facts:
+            doubtful = self.key(0) > self.peak * CLEARLY
+        else:
+            doubtful = np.ones(self._shape, bool)
         if 2 * doubtful.sum() > doubtful.size:
             return self._largest(self.weights)
         peaks = self.peak.copy()
         for head in np.flatnonzero(doubtful.any(-1)):
             rows = np.flatnonzero(doubtful[head])
-            peaks[head, rows] = self._largest(self.backend.take(self.weights[head], self.backend.keep(rows), 0))
+            peaks[head, rows] = self._largest(
+                self.backend.take(self.weights[head], self.backend.keep(rows), 0)
+            )
         return peaks
 
     def _largest(self, weights: Array) -> Floats:
         """The largest of each row's weights on keys other than key 0; 0 where there is none."""
         beyond = weights[..., max(1 - self.low, 0) :]
-        return self.numpy(self.backend.max(beyond, -1)[..., 0]) if beyond.shape[-1] else np.zeros(weights.shape[:-1])
+        if beyond.shape[-1]:
+            return self.numpy(self.backend.max(beyond, -1)[..., 0])
+        return np.zeros(weights.shape[:-1])
 
     @cached_property
     def _shape(self) -> tuple[int, int]:
@@ -466,7 +536,8 @@ class WeightRows:
         """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), each [head, row]."""
         # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
         # positions count from the first row, so that nothing large cancels
-        first, near_range = int(self.i[0]), self._near_range
+        first = int(self.i[0])
+        near_range = self._near_range
         i = (self.i - first).astype(np.float64)
         sides = self._sides
         whole = sides[0] + (self.key(0) if near_range[0] > 0 else 0.0)
@@ -475,12 +546,17 @@ class WeightRows:
         j = self.low + np.arange(*near_range) - first
         near = self._near
         steps = j[None, :] - i[:, None]
-        far, signed_sums = after - before, before + after
-        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed_sums + np.einsum("hij,ij->hi", near, steps)
+        far = after - before
+        signed_sums = before + after
+        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed_sums + np.einsum(
+            "hij,ij->hi", near, steps
+        )
 
     @cached_property
     def _near_range(self) -> tuple[int, int]:
-        """The weights' columns [start, stop) at the keys from the first row's own position to the last row's."""
+        """The weights' columns [start, stop) at the keys from the first row's own position to the
+        last row's.
+        """
         start, stop = (
             min(max(position - self.low, 0), self.weights.shape[-1])
             for position in (int(self.i[0]), int(self.i[-1]) + 1)
@@ -502,12 +578,15 @@ class WeightRows:
 
     @cached_property
     def _sides(self) -> tuple[Floats, Floats]:
-        """Σ A_ij over the keys before the first row's own position and over those after the last row's, each [head,
-        row]; key 0 left out."""
+        """Σ A_ij over the keys before the first row's own position and over those after the last
+        row's, each [head, row]; key 0 left out."""
         start, stop = self._near_range
         beyond = max(1 - self.low, 0)
-        before, after = self.weights[..., beyond : max(start, beyond)], self.weights[..., max(stop, beyond) :]
-        return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(self.backend.sum(after, -1)[..., 0])
+        before = self.weights[..., beyond : max(start, beyond)]
+        after = self.weights[..., max(stop, beyond) :]
+        return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(
+            self.backend.sum(after, -1)[..., 0]
+        )
 
     def _ramp(self, start: int, stop: int, origin: int) -> Floats:
         """Each row's Σ A_ij (j − origin) over the columns start..stop-1, [head, row]."""
@@ -515,13 +594,18 @@ class WeightRows:
             return np.zeros(self._shape)
         j = self.backend.keep((self.low + np.arange(start, stop) - origin).astype(np.float64))
         piece = self.weights[..., start:stop]
-        return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
+        return self.numpy(
+            self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece)))
+        )
 
     def at_offset(self, offset: int) -> Floats:
         """Each row's weight on the key at this offset, A_{i, i+offset}, [head, row]."""
         if offset not in self._by_offset:
             # the nearest are asked for together: one look for all of them
-            offsets = NEAREST if abs(offset) <= NEARBY else (offset,)
+            if abs(offset) <= NEARBY:
+                offsets = NEAREST
+            else:
+                offsets = (offset,)
             key = self.i + np.array(offsets)[:, None] - self.low
             inside = (key >= 0) & (key < self.weights.shape[-1])
             weights = np.zeros((len(offsets), *self._shape)).swapaxes(0, 1)
@@ -540,18 +624,25 @@ class WeightRows:
         columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
-        return self.numpy(self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[..., 0])
+        return self.numpy(
+            self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[
+                ..., 0
+            ]
+        )
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair]; [head, row]."""
         if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
             inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
-            rows, keys = rows[inside], keys[inside]
+            rows = rows[inside]
+            keys = keys[inside]
         sums = np.zeros(self._shape)
         if rows.size:
             # pairs come row by row: one sum over each run
             starts = np.flatnonzero(np.diff(rows, prepend=-1))
-            sums[:, rows[starts]] = np.add.reduceat(self._pick(rows, keys - self.low), starts, axis=-1)
+            sums[:, rows[starts]] = np.add.reduceat(
+                self._pick(rows, keys - self.low), starts, axis=-1
+            )
         return sums
 
     def _pick(self, rows: Ints, columns: Ints) -> Floats:

@@ -1,6 +1,8 @@
-"""Blocks of query rows, as the attention step yields them, streamed to what adds up metrics, links and maps.
+"""Blocks of query rows, as the attention step yields them, streamed to what adds up metrics, links
+and maps.
 
-The strongest links are kept while rows go by: which query looks at which key, over layers and heads.
+The strongest links are kept while rows go by: which query looks at which key, over layers and
+heads.
 """
 
 from __future__ import annotations
@@ -42,23 +44,29 @@ AT_ONCE = 2**16
 
 
 class TopLinks:
-    """Collects the `top` strongest links of each head: its largest weights with their query and key.
+    """Collects the `top` strongest links of each head: its largest weights with their query and
+    key.
 
-    leave_out: pairs that do not count. Ties go to the lower query, then the lower key; weights of 0 are
-    no links. Only rows whose largest weight beats the last link kept are looked at.
+    leave_out: pairs that do not count. Ties go to the lower query, then the lower key; weights of 0
+    are no links. Only rows whose largest weight beats the last link kept are looked at.
     """
 
     def __init__(self, heads: int, top: int, leave_out: Exclusion | None = None) -> None:
-        self.top, self._leave_out = top, leave_out
+        self.top = top
+        self._leave_out = leave_out
         self._links: list[list[tuple[float, int, int]]] = [[] for _ in range(heads)]
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
         """Add rows of heads first_head, first_head + 1, …"""
         heads, count, keys = rows.weights.shape
-        counts_row = np.ones(count, bool) if self._leave_out is None else ~self._leave_out.queries[rows.i]
+        if self._leave_out is None:
+            counts_row = np.ones(count, bool)
+        else:
+            counts_row = ~self._leave_out.queries[rows.i]
         step = max(AT_ONCE // max(keys, 1), 1)
         for place in range(heads):
-            head, peak = first_head + place, np.where(counts_row, rows.peak[place], 0.0)
+            head = first_head + place
+            peak = np.where(counts_row, rows.peak[place], 0.0)
             beating = np.flatnonzero(peak > self._least_kept(head))
             for begin in dict.fromkeys((beating // step * step).tolist()):
                 # what is found makes it harder for the rows after
@@ -70,42 +78,61 @@ class TopLinks:
     def _least_kept(self, head: int) -> float:
         """The weight that a new link of this head must exceed to be kept."""
         links = self._links[head]
-        return -links[-1][0] if len(links) == self.top else 0.0
+        if len(links) == self.top:
+            return -links[-1][0]
+        return 0.0
 
     def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
-        """Add the links of one head's rows of weights [row, key], without left-out pairs. which: the rows' indices in
-        the block."""
+        """Add the links of one head's rows of weights [row, key], without left-out pairs. which:
+        the rows' indices in the block."""
         queries = rows.i[which]
         if self._leave_out is not None:
-            weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)
+            weights = np.where(
+                self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]],
+                0.0,
+                weights,
+            )
         self._keep_strongest(head, queries, weights, weights.max(-1), rows.low)
 
     def add_whole(self, head: int, weights: Floats, i: Ints, counting: Floats | None) -> None:
-        """Add one head's rows of weights over all keys, [row, key], for the query positions i, ascending; NaN counts as
-        no link.
+        """Add one head's rows of weights over all keys, [row, key], for the query positions i,
+        ascending; NaN counts as no link.
 
-        counting: 1 for each pair that counts and 0 for the others, of the weights' type; None where all count.
+        counting: 1 for each pair that counts and 0 for the others, of the weights' type; None where
+        all count.
         """
-        counted_weights = weights if counting is None else weights * counting
+        if counting is None:
+            counted_weights = weights
+        else:
+            counted_weights = weights * counting
         peak = counted_weights.max(-1)
         if np.isnan(peak).any():
             counted_weights = np.nan_to_num(counted_weights)
             peak = counted_weights.max(-1)
         self._keep_strongest(head, i, counted_weights, peak, 0)
 
-    def _keep_strongest(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
-        """Keep the strongest links of one head's rows of weights [row, low…]. peak: each row's largest weight."""
-        least, least_kept = self._least_of_top(peak), self._least_kept(head)
-        # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
+    def _keep_strongest(
+        self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int
+    ) -> None:
+        """Keep the strongest links of one head's rows of weights [row, low…]. peak: each row's
+        largest weight.
+        """
+        least = self._least_of_top(peak)
+        least_kept = self._least_kept(head)
+        # a row's largest weight is a link: as many rows as there are links to keep give a bound
+        # that most weights miss
         which = np.flatnonzero((peak >= least) & (peak > least_kept))
-        weights, queries = weights[which], queries[which]
+        weights = weights[which]
+        queries = queries[which]
         row, key = np.nonzero((weights >= least) & (weights > least_kept))
         values = weights[row, key]
         if values.size > self.top:
             # only what may be among them is sorted
             maybe = np.flatnonzero(values >= self._least_of_top(values))
             strongest = maybe[np.argsort(-values[maybe], kind="stable")[: self.top]]
-            row, key, values = row[strongest], key[strongest], values[strongest]
+            row = row[strongest]
+            key = key[strongest]
+            values = values[strongest]
         links = self._links[head]
         links += zip((-values).tolist(), queries[row].tolist(), (low + key).tolist(), strict=True)
         links.sort()
@@ -114,7 +141,9 @@ class TopLinks:
     def _least_of_top(self, weights: Floats) -> float:
         """The smallest of the `top` largest of these weights; −∞ where there are fewer."""
         place = weights.size - self.top
-        return float(np.partition(weights, place)[place]) if 0 <= place < weights.size else -np.inf
+        if 0 <= place < weights.size:
+            return float(np.partition(weights, place)[place])
+        return -np.inf
 
     def sorted_links(self) -> list[list[tuple[int, int, float]]]:
         """For each head its links (query, key, weight), strongest first."""
@@ -127,19 +156,23 @@ tokens beside it, and to the first token, where heads rest when they have nothin
 
 
 def kinds_left_out(tokens: Iterable[Token], *, is_learned: bool) -> tuple[LeftOutKind, ...]:
-    """The kinds of tokens left out of a text's strongest links: `LEFT_OUT` for trained weights, and always words that
-    the model does not know, where there are any."""
-    unknown_kinds: tuple[LeftOutKind, ...] = ("unknown",) if any(token.unknown for token in tokens) else ()
+    """The kinds of tokens left out of a text's strongest links: `LEFT_OUT` for trained weights, and
+    always words that the model does not know, where there are any."""
+    if any(token.unknown for token in tokens):
+        unknown_kinds: tuple[LeftOutKind, ...] = ("unknown",)
+    else:
+        unknown_kinds = ()
     return (*(LEFT_OUT if is_learned else ()), *unknown_kinds)
 
 
 class LinkCollector:
-    """Collects the `top` strongest links of every head, layer by layer, and from these the strongest of all heads
-    together.
+    """Collects the `top` strongest links of every head, layer by layer, and from these the
+    strongest of all heads together.
 
     tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
-    query: the one query whose links are wanted; None where none is chosen. leave_out: as `kinds_left_out` has it.
-    Ties go to the lower layer, head, query, key. Rows that see nothing have no links.
+    query: the one query whose links are wanted; None where none is chosen. leave_out: as
+    `kinds_left_out` has it. Ties go to the lower layer, head, query, key. Rows that see nothing
+    have no links.
     """
 
     def __init__(
@@ -154,21 +187,27 @@ class LinkCollector:
         self.top = top
         self._keys = len(tokens)
         out = exclusion(leave_out, tokens, queries=queries)
-        self._out = out if query is None else replace(out, queries=out.queries | (np.arange(out.queries.size) != query))
+        if query is None:
+            self._out = out
+        else:
+            self._out = replace(out, queries=out.queries | (np.arange(out.queries.size) != query))
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 
     def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:
-        """A `TopLinks` for the rows of one layer's heads; what it is fed belongs to this collector from then on."""
+        """A `TopLinks` for the rows of one layer's heads; what it is fed belongs to this collector
+        from then on.
+        """
         idle = not self._out.names and not self._out.queries.any()
         collector = TopLinks(len(heads), self.top, None if idle else self._out)
         self._layers.append((layer, heads, collector))
         return collector
 
     def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
-        """Add a whole layer's weights [query, key], one array per head; keys after the tokens (learned keys) are
-        ignored."""
-        collector, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
+        """Add a whole layer's weights [query, key], one array per head; keys after the tokens
+        (learned keys) are ignored."""
+        collector = self.consumer(layer, heads)
+        count = len(weights[0]) if len(heads) else 0
         for _, row in portions(1, count, self._keys):
             i = np.arange(row.start, row.stop)
             for head, matrix in enumerate(weights):
@@ -176,12 +215,14 @@ class LinkCollector:
                 collector.add_whole(head, rows, i, self._counted_pairs(row, rows.dtype))
 
     def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
-        """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None where all count. row:
-        the queries."""
+        """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None
+        where all count. row: the queries."""
         if not self._out.names and not self._out.queries.any():
             return None
         request = (row.start, row.stop, dtype)
-        if self._last is None or self._last[0] != request:  # every head of every layer asks for the same
+        if (
+            self._last is None or self._last[0] != request
+        ):  # every head of every layer asks for the same
             self._last = request, (~self._out.rows(np.arange(row.start, row.stop))).astype(dtype)
         return self._last[1]
 
@@ -224,26 +265,28 @@ class Consumer(Protocol):
 
 
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
-    """(which heads of a block, by index within it, are among these head numbers; how many of the numbers belong to
-    heads before the block)."""
+    """(which heads of a block, by index within it, are among these head numbers; how many of the
+    numbers belong to heads before the block)."""
     block_heads = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
     local_heads = [head - block_heads.start for head in heads if head in block_heads]
     return local_heads, sum(head < block_heads.start for head in heads)
 
 
 def block_visibility(backend: Backend, block: RowBlock, local_heads: Sequence[int]) -> Bools | None:
-    """Which keys the rows of a block see, booleans [row, key], or [head or 1, row, key] of the heads in `local_heads`;
-    None where all are visible."""
+    """Which keys the rows of a block see, booleans [row, key], or [head or 1, row, key] of the
+    heads in `local_heads`; None where all are visible."""
     block_booleans = block.visibility
     if block_booleans is None:
         return None
     visibility = backend.numpy(block_booleans)
-    return visibility[local_heads] if visibility.ndim == 3 and visibility.shape[0] > 1 else visibility
+    if visibility.ndim == 3 and visibility.shape[0] > 1:
+        return visibility[local_heads]
+    return visibility
 
 
 class RowFeeder:
-    """Hands the blocks of one attention to consumers as `WeightRows`, cut to the chosen heads, to keys that are tokens,
-    and without excluded pairs.
+    """Hands the blocks of one attention to consumers as `WeightRows`, cut to the chosen heads, to
+    keys that are tokens, and without excluded pairs.
 
     about: what is known of the keys. keys: how many keys are tokens; learned keys beyond them are
     cut off. heads: which, in rising order. offset: position of query 0.
@@ -261,18 +304,27 @@ class RowFeeder:
         offset: int = 0,
         exclusion: Exclusion | None = None,
     ) -> None:
-        self._backend, self._consumers, self._about, self._keys = backend, consumers, about, keys
-        self._offset, self._heads, self._exclusion = offset, heads, exclusion
+        self._backend = backend
+        self._consumers = consumers
+        self._about = about
+        self._keys = keys
+        self._offset = offset
+        self._heads = heads
+        self._exclusion = exclusion
         self._i: Ints = np.empty(0, np.int64)
         self._shared_sight: Sight | None = None
 
     def take_layer(self, weights: Floats, visible: Bools) -> None:
-        """Take all rows at once: weights [head, query, key] in NumPy, and visibility that broadcasts to them."""
+        """Take all rows at once: weights [head, query, key] in NumPy, and visibility that
+        broadcasts to them.
+        """
         visibility = np.broadcast_to(visible, weights.shape)
         for head, row in portions(*weights.shape):
             i = np.arange(row.start, row.stop) + self._offset
             sight = find_sight(visibility[head, row], i.size, 0, weights.shape[-1])
-            rows = WeightRows(numpy_backend("float64"), weights[head, row], i, 0, sight, self._about)
+            rows = WeightRows(
+                numpy_backend("float64"), weights[head, row], i, 0, sight, self._about
+            )
             self._feed(rows, head.start)
 
     def on_block(self, block: RowBlock) -> None:
@@ -282,20 +334,28 @@ class RowFeeder:
             return
         i = self._positions(block)
         high = min(block.high, self._keys)
-        weights, facts = block.stages["weights"], {}
+        weights = block.stages["weights"]
+        facts = {}
         if high == block.high:  # what the step has told of rows is about all their keys
             facts = {name: block.stages[name] for name in BLOCK_FACTS if name in block.stages}
         if len(local_heads) < weights.shape[0]:
-            weights, facts = weights[local_heads], {name: fact[local_heads] for name, fact in facts.items()}
+            weights = weights[local_heads]
+            facts = {name: fact[local_heads] for name, fact in facts.items()}
         if high < block.high:
             weights = weights[..., : high - block.low]
         sight = self._sight_of(block, i, high, local_heads)
-        self._feed(WeightRows(self._backend, weights, i, block.low, sight, self._about, facts), first)
+        self._feed(
+            WeightRows(self._backend, weights, i, block.low, sight, self._about, facts), first
+        )
 
     def _feed(self, rows: WeightRows, first_head: int) -> None:
-        """Hand rows of heads first_head, first_head + 1, … to the consumers, with excluded pairs taken out."""
+        """Hand rows of heads first_head, first_head + 1, … to the consumers, with excluded pairs
+        taken out.
+        """
         if self._exclusion is not None:
-            i, low, high = rows.i, rows.low, rows.low + rows.weights.shape[-1]
+            i = rows.i
+            low = rows.low
+            high = rows.low + rows.weights.shape[-1]
             weights = self._exclusion.without(rows.numpy(rows.weights), i, low)
             seen_pairs = ~self._exclusion.rows(i)[:, low:high] & rows.sight.visibility_matrix(high)
             sight = find_sight(seen_pairs, i.size, low, high)
@@ -304,17 +364,22 @@ class RowFeeder:
             consumer.add(rows, first_head=first_head)
 
     def _positions(self, block: RowBlock) -> Ints:
-        """The positions of a block's rows; the same array object for the same rows of other heads, so that nothing is
-        computed twice."""
-        first, stop = block.start + self._offset, block.stop + self._offset
+        """The positions of a block's rows; the same array object for the same rows of other heads,
+        so that nothing is computed twice."""
+        first = block.start + self._offset
+        stop = block.stop + self._offset
         if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
             self._i = np.arange(first, stop)
             mask = None if self._exclusion is not None else block.alone
-            self._shared_sight = None if mask is None else sight_of_mask(mask, self._i, self._keys)
+            if mask is None:
+                self._shared_sight = None
+            else:
+                self._shared_sight = sight_of_mask(mask, self._i, self._keys)
         return self._i
 
     def _sight_of(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
-        """The `Sight` (which keys are visible) of the rows of a block at positions i, over its keys up to `high`.
+        """The `Sight` (which keys are visible) of the rows of a block at positions i, over its keys
+        up to `high`.
         local_heads: the heads, by index in the block."""
         if self._shared_sight is not None:
             return self._shared_sight
@@ -326,7 +391,9 @@ class RowFeeder:
 
 def share(block: RowBlock, heads: int, queries: int) -> float:
     """The share of a layer with so many heads and queries that is done after this block, 0 to 1."""
-    through = block.start * heads + (block.stop - block.start) * (block.first_head + block.empty.shape[0])
+    through = block.start * heads + (block.stop - block.start) * (
+        block.first_head + block.empty.shape[0]
+    )
     return through / (heads * queries)
 
 
@@ -337,48 +404,63 @@ SIDE = 256
 
 
 class PooledMaps:
-    """Collects a small map of each head's weights, [head, query cell, key cell]: each cell is the largest weight of
-    `pool` × `pool` pairs.
+    """Collects a small map of each head's weights, [head, query cell, key cell]: each cell is the
+    largest weight of `pool` × `pool` pairs.
 
     With `pool` 1 these are the weights themselves. Memory does not grow with the text.
     offset: position of query 0.
     """
 
-    def __init__(self, heads: int, queries: int, keys: int, *, side: int = SIDE, offset: int = 0) -> None:
+    def __init__(
+        self, heads: int, queries: int, keys: int, *, side: int = SIDE, offset: int = 0
+    ) -> None:
         self._offset = offset
         self.pool = max(-(-max(queries, keys) // side), 1)
         self.values: Floats = np.zeros((heads, -(-queries // self.pool), -(-keys // self.pool)))
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
         """Add the rows of heads first_head, first_head + 1, …"""
-        weights, pool, low, start = rows.weights, self.pool, rows.low, int(rows.i[0]) - self._offset
+        weights = rows.weights
+        pool = self.pool
+        low = rows.low
+        start = int(rows.i[0]) - self._offset
         heads = slice(first_head, first_head + weights.shape[0])
         if not weights.shape[-1]:
             return
         if pool == 1:
-            self.values[heads, start : start + weights.shape[1], low : low + weights.shape[-1]] = rows.numpy(weights)
+            self.values[heads, start : start + weights.shape[1], low : low + weights.shape[-1]] = (
+                rows.numpy(weights)
+            )
             return
         high = low + weights.shape[-1]
         # whole cells in one reduction; the ragged ends of the range of keys by themselves
         inner = (-(-low // pool) * pool, high // pool * pool)
-        parts = [(low, high)] if inner[0] >= inner[1] else [(low, inner[0]), inner, (inner[1], high)]
+        if inner[0] >= inner[1]:
+            parts = [(low, high)]
+        else:
+            parts = [(low, inner[0]), inner, (inner[1], high)]
         for first, last in parts:
             if first >= last:
                 continue
             piece = weights[..., first - low : last - low]
             cells = range(first // pool, (last - 1) // pool + 1)
             if (first, last) == inner:
-                maxima = rows.numpy(rows.backend.max(piece.reshape((*piece.shape[:2], -1, pool)), -1)[..., 0])
+                maxima = rows.numpy(
+                    rows.backend.max(piece.reshape((*piece.shape[:2], -1, pool)), -1)[..., 0]
+                )
             else:
                 edges = [(max(cell * pool - first, 0), (cell + 1) * pool - first) for cell in cells]
-                cell_maxima = [rows.backend.max(piece[..., start:stop], -1)[..., 0] for start, stop in edges]
+                cell_maxima = [
+                    rows.backend.max(piece[..., start:stop], -1)[..., 0] for start, stop in edges
+                ]
                 maxima = np.stack(list(map(rows.numpy, cell_maxima)), -1)
             for row in range(maxima.shape[1]):
                 cells_here = self.values[heads, (start + row) // pool, cells.start : cells.stop]
                 np.maximum(cells_here, maxima[:, row], out=cells_here)
 
 
-# A run too long for n × n: its document from blocks of query rows, with maps pooled and single rows kept.
+# A run too long for n × n: its document from blocks of query rows, with maps pooled and single rows
+# kept.
 
 CELLS = 64
 """Cells along a pooled map: more would not fit a terminal."""
@@ -386,12 +468,13 @@ STAGES = ("masked", "weights")
 
 
 class BlockCollector:
-    """Takes the blocks of a run and keeps what a document of a long text needs: pooled maps, links, one query's rows,
-    and shares of regions.
+    """Takes the blocks of a run and keeps what a document of a long text needs: pooled maps, links,
+    one query's rows, and shares of regions.
 
     count: tokens. layers, heads: those asked for. query: the query whose rows are
     kept whole, None for none. links: fed with every head's rows. progress: told the share of the
-    run that is done, 0 to 1. regions: between which weights are summed; the query, or the last token, by itself too.
+    run that is done, 0 to 1. regions: between which weights are summed; the query, or the last
+    token, by itself too.
     """
 
     def __init__(
@@ -406,9 +489,14 @@ class BlockCollector:
         progress: Callable[[float], None] | None = None,
         regions: Sequence[Region] = (),
     ) -> None:
-        self._model, self._count, self._links, self._regions = model, count, links, regions
+        self._model = model
+        self._count = count
+        self._links = links
+        self._regions = regions
         self._sums: RegionSums | None = None
-        self._heads, self._query, self._progress = heads, query, progress
+        self._heads = heads
+        self._query = query
+        self._progress = progress
         self._runs = 1 + max(model.spec.attending(layers))
         self._layer = -1
         self._maps: PooledMaps | None = None
@@ -430,11 +518,17 @@ class BlockCollector:
             if self._regions:
                 from attncli.measure.region_sums import RegionSums  # few runs name regions
 
-                looking = self._count - 1 if self._query is None else self._query
+                if self._query is None:
+                    looking = self._count - 1
+                else:
+                    looking = self._query
                 self._sums = RegionSums(len(heads), self._regions, self._count, looking)
                 consumers.append(self._sums)
-            self._feeder = RowFeeder(self._model.backend, consumers, TokenFacts(), self._count, heads=heads)
-            self._layer, self._row = layer, {}
+            self._feeder = RowFeeder(
+                self._model.backend, consumers, TokenFacts(), self._count, heads=heads
+            )
+            self._layer = layer
+            self._row = {}
         assert self._feeder is not None
         self._feeder.on_block(block)
         if self._query is not None and block.start <= self._query < block.stop:
@@ -454,11 +548,13 @@ class BlockCollector:
                 self._row[name] = np.full((len(heads), width), hidden, stage_row.dtype)
             for place, head in enumerate(heads):
                 if 0 <= head - block.first_head < len(stage_row):
-                    self._row[name][place, block.low : block.high] = stage_row[head - block.first_head]
+                    self._row[name][place, block.low : block.high] = stage_row[
+                        head - block.first_head
+                    ]
 
     def maps(self) -> list[PooledMap]:
-        """The pooled maps of the last layer: each cell is the largest of `pool` × `pool` weights; [] where there are
-        none."""
+        """The pooled maps of the last layer: each cell is the largest of `pool` × `pool` weights;
+        [] where there are none."""
         if self._maps is None:
             return []
         pooled = self._maps
@@ -469,9 +565,11 @@ class BlockCollector:
 
     def region_shares(self) -> RegionShares | None:
         """The shares of weight between regions in the last layer; None without regions."""
-        return None if self._sums is None else self._sums.shares()
+        if self._sums is None:
+            return None
+        return self._sums.shares()
 
     def row(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The chosen query's scores ("masked") and weights in the last layer, each [head, 1, key]; empty without a
-        chosen query."""
+        """The chosen query's scores ("masked") and weights in the last layer, each [head, 1, key];
+        empty without a chosen query."""
         return {name: row[:, None, :] for name, row in self._row.items()}

@@ -1,5 +1,5 @@
-"""Records of a whole run, of a model's or of a saved one's: its tokens, and its heads one after another, so that none
-is held longer than needed."""
+"""Records of a whole run, of a model's or of a saved one's: its tokens, and its heads one after
+another, so that none is held longer than needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from attncli.documents.header import attention_part, identities_of, model_part, 
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.features.compare.document import CompareDocument
 from attncli.features.cross.document import CrossDocument
-from attncli.features.effects.document import AblateDocument, EffectRow, LogitsDocument, PatchDocument
+from attncli.features.effects.document import (
+    AblateDocument,
+    EffectRow,
+    LogitsDocument,
+    PatchDocument,
+)
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, MetricValue
 from attncli.features.run.document import RunDocument
@@ -52,25 +57,44 @@ from attncli.models.model import Model, choose_heads
 # From blocks of rows and from whole stages to the records of a layer.
 
 
-@np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
+@np.errstate(
+    invalid="ignore", over="ignore"
+)  # a score that is no number is found by the check of what is made again
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
-    """Add a block of rows to a layer's records: its weights, its visibility, and the bias where the stages "capped" and
-    "biased" were kept."""
+    """Add a block of rows to a layer's records: its weights, its visibility, and the bias where the
+    stages "capped" and "biased" were kept."""
     local_heads, first = select_in_block(block, records.head_numbers)
     rows = records.rows(block.high)
     if local_heads:
-        stages = {name: backend.numpy(array)[local_heads] for name, array in block.stages.items() if name in SQUARE}
+        stages = {
+            name: backend.numpy(array)[local_heads]
+            for name, array in block.stages.items()
+            if name in SQUARE
+        }
         visibility = block_visibility(backend, block, local_heads)
-        bias = stages["biased"] - stages["capped"] if "biased" in stages and "capped" in stages else None
+        if "biased" in stages and "capped" in stages:
+            bias = stages["biased"] - stages["capped"]
+        else:
+            bias = None
         lse = backend.numpy(block.lse)[local_heads]
-        rows.add(block.start, block.low, np.nan_to_num(stages["weights"]), lse, visibility, bias, first=first)
+        rows.add(
+            block.start,
+            block.low,
+            np.nan_to_num(stages["weights"]),
+            lse,
+            visibility,
+            bias,
+            first=first,
+        )
     records.feeder.on_block(block)
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Array], words: Words | None) -> None:
-    """Add all rows of a layer to its records at once, from the stages "weights" and, where there are any, "masked",
-    "capped" and "biased".
+def feed_whole(
+    backend: Backend, records: LayerRecords, stages: Mapping[str, Array], words: Words | None
+) -> None:
+    """Add all rows of a layer to its records at once, from the stages "weights" and, where there
+    are any, "masked", "capped" and "biased".
 
     words: what tokens are merged to.
     """
@@ -80,30 +104,47 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
         if name in stages
     }
     weights = np.nan_to_num(arrays["weights"])  # what is no number is told by a warning of the run
-    visibility = arrays["masked"] != -np.inf if "masked" in arrays else np.ones(weights.shape, bool)
+    if "masked" in arrays:
+        visibility = arrays["masked"] != -np.inf
+    else:
+        visibility = np.ones(weights.shape, bool)
     if words is not None:
-        weights, visibility = words.merge(weights).astype(np.float32), words.merge_visible(visibility)
+        weights = words.merge(weights).astype(np.float32)
+        visibility = words.merge_visible(visibility)
     lse = np.full(weights.shape[:2], np.nan, np.float32)
     if words is None and "masked" in arrays:
         strongest = weights.argmax(-1)[..., None]
-        score, most = (np.take_along_axis(arrays[name], strongest, -1)[..., 0] for name in ("masked", "weights"))
+        score, most = (
+            np.take_along_axis(arrays[name], strongest, -1)[..., 0]
+            for name in ("masked", "weights")
+        )
         lse = np.where(most > 0, score - np.log(most), -np.inf).astype(np.float32)
-    bias = arrays["biased"] - arrays["capped"] if "biased" in arrays and "capped" in arrays else None
+    if "biased" in arrays and "capped" in arrays:
+        bias = arrays["biased"] - arrays["capped"]
+    else:
+        bias = None
     shared_visibility = (
         visibility[0] if bool((visibility == visibility[:1]).all()) else visibility
     )  # heads that see the same
-    records.rows(weights.shape[-1]).add(0, 0, weights, lse, None if visibility.all() else shared_visibility, bias)
+    records.rows(weights.shape[-1]).add(
+        0, 0, weights, lse, None if visibility.all() else shared_visibility, bias
+    )
     keys = records.keys
     records.feeder.take_layer(weights[..., :keys].astype(np.float64), visibility[..., :keys])
 
 
-def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None) -> Arithmetic | None:
-    """A layer's queries and keys (stages "q" and "k") with the scale and softcap of their scores; None where these
-    stages were not kept, or do not give all scores."""
+def arithmetic(
+    backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None
+) -> Arithmetic | None:
+    """A layer's queries and keys (stages "q" and "k") with the scale and softcap of their scores;
+    None where these stages were not kept, or do not give all scores."""
     if "q" not in stages or "k" not in stages or "global_q" in stages:
         return None
     q, k = (np.asarray(backend.numpy(stages[name]), np.float32) for name in ("q", "k"))
-    v = np.asarray(backend.numpy(stages["v"]), np.float32) if "v" in stages else None
+    if "v" in stages:
+        v = np.asarray(backend.numpy(stages["v"]), np.float32)
+    else:
+        v = None
     return Arithmetic(q, k, scale, softcap, v)
 
 
@@ -112,10 +153,11 @@ AT_ONCE = 1 << 19
 
 
 class RunRecord(Struct, frozen=True, eq=False):
-    """A run as a viewer keeps it. heads: an iterator to be used once, which gives each head's record as soon as it is
-    known.
+    """A run as a viewer keeps it. heads: an iterator to be used once, which gives each head's
+    record as soon as it is known.
 
-    sides: the tokens that look and that are looked at. model, attention: as documents have them, None where not known.
+    sides: the tokens that look and that are looked at. model, attention: as documents have them,
+        None where not known.
     warnings: what a reader must know.
     """
 
@@ -140,33 +182,39 @@ def run_record(
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
-    """Run a text through the model and record its heads. layers, heads: which. words: whether tokens are merged to
-    words.
+    """Run a text through the model and record its heads. layers, heads: which. words: whether
+    tokens are merged to words.
 
-    exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long text, unless its words
-    are merged or it is hashed.
+    exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long
+    text, unless its words are merged or it is hashed.
     """
     if not recordable(model, words=words):
-        return _whole_record(model, text, tokens, name, layers, heads, merged_words(tokens, text) if words else None)
+        return _whole_record(
+            model, text, tokens, name, layers, heads, merged_words(tokens, text) if words else None
+        )
     blocks = model.spec.blocks
     recording = Recording(model, tokens, heads, exact=exact)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Report the share done when a block of a layer's self-attention is there."""
         if kind == "self" and progress is not None:
-            progress((layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1))
+            progress(
+                (layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1)
+            )
 
     def head_records() -> Iterator[HeadRecord]:
         """Records of the chosen heads, each layer's as soon as it has run."""
-        for _ in recording.trace(tokens, layers=layers, rows=_rows_at_once(blocks, len(tokens)), on_block=on_block):
+        for _ in recording.trace(
+            tokens, layers=layers, rows=_rows_at_once(blocks, len(tokens)), on_block=on_block
+        ):
             yield from recording.take_records()
 
     return replace(recorded_run(model, text, recording, name=name), heads=head_records())
 
 
 def recordable(model: Model, *, words: bool) -> bool:
-    """Whether a `Recording` can keep a run's heads block by block: not where words are merged or attention hashes its
-    tokens."""
+    """Whether a `Recording` can keep a run's heads block by block: not where words are merged or
+    attention hashes its tokens."""
     return not words and all(block.attention.hashing is None for block in model.spec.blocks)
 
 
@@ -193,29 +241,43 @@ def _whole_record(
     heads: Selection,
     word_groups: Words | None,
 ) -> RunRecord:
-    """The record of a run whose weights must be held whole: of merged words, or of hashed attention."""
+    """The record of a run whose weights must be held whole: of merged words, or of hashed
+    attention.
+    """
     row_tokens = list(tokens if word_groups is None else word_groups.words)
     sides = Sides(row_tokens, row_tokens, names=identities(tokens, word_groups))
     is_learned = model.identity.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
-        """Records of the chosen heads from each layer's whole weights, of words where these are merged."""
+        """Records of the chosen heads from each layer's whole weights, of words where these are
+        merged.
+        """
         for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
             attention = model.spec.blocks[trace.layer].attention
             head_numbers = numbers_of(heads, attention.heads)
-            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, is_learned=is_learned)
+            records = LayerRecords(
+                model.backend, trace.layer, sides, head_numbers, is_learned=is_learned
+            )
             feed_whole(model.backend, records, trace.stages, word_groups)
             has_recipe = word_groups is None and attention.hashing is None
             yield from records.records(
-                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if has_recipe else None
+                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
+                if has_recipe
+                else None
             )
 
     computing = attention_part(model, model.compute_backend(len(tokens)))
-    return RunRecord(name, text, sides, model_part(model), computing, head_records(), notes(model, text, tokens))
+    return RunRecord(
+        name, text, sides, model_part(model), computing, head_records(), notes(model, text, tokens)
+    )
 
 
-def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
-    """The record of a cross-attention between two texts, as `attn cross` runs it. layers, heads: which."""
+def cross_record(
+    model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY
+) -> RunRecord:
+    """The record of a cross-attention between two texts, as `attn cross` runs it. layers, heads:
+    which.
+    """
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
     is_learned = model.identity.source == "checkpoint"
@@ -224,18 +286,27 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
         """Records of the chosen heads of each layer's cross-attention."""
         for spec, trace in cross_traces(model, texts, layers, EVERY):
             head_numbers = numbers_of(heads, spec.heads)
-            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, is_learned=is_learned)
+            records = LayerRecords(
+                model.backend, trace.layer, sides, head_numbers, is_learned=is_learned
+            )
             feed_whole(model.backend, records, trace.stages, None)
-            yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
+            yield from records.records(
+                arithmetic(model.backend, trace.stages, spec.scale, spec.softcap)
+            )
 
     attention = attention_part(side, side.compute_backend(len(texts.queries)))
-    sides_of_text = ((message("query text"), texts.query, texts.queries), (message("key text"), texts.key, texts.keys))
+    sides_of_text = (
+        (message("query text"), texts.query, texts.queries),
+        (message("key text"), texts.key, texts.keys),
+    )
     warnings = [*model.warnings, *unknown_notes_of_two(*sides_of_text)]
     return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
 
 
 def _rows_at_once(blocks: Sequence[Block], count: int) -> int:
-    """How many query rows of a text of `count` tokens to compute at a time, so that memory is bounded; at least 1."""
+    """How many query rows of a text of `count` tokens to compute at a time, so that memory is
+    bounded; at least 1.
+    """
     many = max(block.attention.heads for block in blocks)
     return max(min(AT_ONCE // (many * count), count), 1)
 
@@ -244,8 +315,8 @@ KEPT = ("masked", "weights")
 
 
 class CrossTexts(Struct, frozen=True):
-    """The texts of a cross-attention, as tokens: of the queries, of the keys, and of the values (None where they are
-    the keys' own)."""
+    """The texts of a cross-attention, as tokens: of the queries, of the keys, and of the values
+    (None where they are the keys' own)."""
 
     query: str
     key: str
@@ -260,12 +331,15 @@ def cross_traces(
 ) -> Iterator[tuple[Attention, LayerTrace]]:
     """The cross-attention of each chosen layer: its specification and its trace.
 
-    An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries' text;
-    a one-layer model or weight file projects the queries' embeddings with W_Q and the others' with W_K and
-    W_V. Raises UnsupportedError for a checkpoint of one side.
+    An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries'
+    text; a one-layer model or weight file projects the queries' embeddings with W_Q and the others'
+    with W_K and W_V. Raises UnsupportedError for a checkpoint of one side.
     """
     if model.identity.source == "checkpoint":
-        decoder = model if model.memory is not None else model.decoder(list(texts.keys))
+        if model.memory is not None:
+            decoder = model
+        else:
+            decoder = model.decoder(list(texts.keys))
         for trace in decoder.trace(list(texts.queries), layers=layers, heads=heads, keep=KEPT):
             spec = decoder.spec.blocks[trace.layer].cross
             assert trace.cross is not None
@@ -278,20 +352,24 @@ def cross_traces(
 
 
 def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:
-    """The trace of one cross-attention of a model without an encoder: queries from one text, keys and values from
-    another."""
+    """The trace of one cross-attention of a model without an encoder: queries from one text, keys
+    and values from another."""
     if spec.hashing is not None:
         raise UnsupportedError("hash attention is within one text", expected="--attention dense")
     backend = model.backend
     attention = LayerAttention(backend, model.store.layer(backend, 0), "attn", spec)
     x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
-    context = Context(np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory)
+    context = Context(
+        np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory
+    )
     parts = project(attention, x, memory, context, 0)
     v = parts.v
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
             what = message(
-                "the values' text has {values}, the keys' {keys} tokens", values=len(texts.values), keys=len(texts.keys)
+                "the values' text has {values}, the keys' {keys} tokens",
+                values=len(texts.values),
+                keys=len(texts.keys),
             )
             raise InputError(what, expected="one value for every key")
         v = project(attention, x, model.store.embed(backend, list(texts.values)), context, 0).v
@@ -322,12 +400,22 @@ WHOLE = ("weights", "masked", "capped", "biased")
 class Recording:
     """Traces a model as `Model.trace` does, and makes a record of each chosen head on the way.
 
-    heads: which; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
-    n × n is held that the run does not hold itself, but weights that queries and keys do not give.
+    heads: which; exact: as for `LayerRecords`. Records of layers that are not traced do not come.
+    Nothing n × n is held that the run does not hold itself, but weights that queries and keys do
+    not give.
     """
 
-    def __init__(self, model: Model, tokens: Sequence[Token], heads: Selection = EVERY, *, exact: bool = False) -> None:
-        self._model, self._heads, self._exact = model, heads, exact
+    def __init__(
+        self,
+        model: Model,
+        tokens: Sequence[Token],
+        heads: Selection = EVERY,
+        *,
+        exact: bool = False,
+    ) -> None:
+        self._model = model
+        self._heads = heads
+        self._exact = exact
         token_list = list(tokens)
         self.sides = Sides(token_list, token_list, names=identities(tokens, None))
         self._layers: dict[int, LayerRecords] = {}
@@ -335,7 +423,8 @@ class Recording:
 
     def take_records(self) -> Iterator[HeadRecord]:
         """The records made since the last call; they are no longer kept here."""
-        records, self._records = self._records, []
+        records = self._records
+        self._records = []
         yield from records
 
     def trace(
@@ -348,11 +437,15 @@ class Recording:
         rows: int | None = None,
         on_block: Callable[[int, str, RowBlock], None] | None = None,
     ) -> Iterator[LayerTrace]:
-        """The layers asked for, as `Model.trace` gives them; records of all of them are there when they are."""
+        """The layers asked for, as `Model.trace` gives them; records of all of them are there when
+        they are.
+        """
         model = self._model
 
         def feed_block(layer: int, kind: str, block: RowBlock) -> None:
-            """Give a block of self-attention to its layer's records, and any block to whoever asked for it."""
+            """Give a block of self-attention to its layer's records, and any block to whoever asked
+            for it.
+            """
             if kind == "self":
                 feed(model.backend, self._layer_records(layer), block)
             if on_block is not None:
@@ -360,7 +453,11 @@ class Recording:
 
         stage_names = WHOLE if rows is None else STAGES
         for trace in model.trace(
-            tokens, layers=layers, keep={*keep, *stage_names}, rows=rows, on_block=None if rows is None else feed_block
+            tokens,
+            layers=layers,
+            keep={*keep, *stage_names},
+            rows=rows,
+            on_block=None if rows is None else feed_block,
         ):
             if rows is None:
                 feed_whole(model.backend, self._layer_records(trace.layer), trace.stages, None)
@@ -376,7 +473,12 @@ class Recording:
             head_numbers = numbers_of(self._heads, model.spec.blocks[layer].attention.heads)
             is_learned = model.identity.source == "checkpoint"
             self._layers[layer] = LayerRecords(
-                model.backend, layer, self.sides, head_numbers, is_learned=is_learned, exact=self._exact
+                model.backend,
+                layer,
+                self.sides,
+                head_numbers,
+                is_learned=is_learned,
+                exact=self._exact,
             )
         return self._layers[layer]
 
@@ -384,17 +486,24 @@ class Recording:
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 EffectDocuments = AblateDocument | PatchDocument | LogitsDocument
 AboutHeads = (
-    RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | EffectDocuments | WhyDocument
+    RunDocument
+    | HeadsDocument
+    | FindDocument
+    | CrossDocument
+    | TensorsDocument
+    | EffectDocuments
+    | WhyDocument
 )
 NUMPY = choose("numpy", device=None, dtype="float32")
 
 
 def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
-    """The record of a run from the tensors of a file that `--save` wrote. document: the `attn.run/1` made of that
-    file."""
+    """The record of a run from the tensors of a file that `--save` wrote. document: the
+    `attn.run/1` made of that file."""
     tokens = tokens_of(document.tokens)
     sides = Sides(tokens, tokens, names=identities_of(document, tokens))
-    attention, is_learned = document.attention, document.model.source == "checkpoint"
+    attention = document.attention
+    is_learned = document.model.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
         """Records of the heads in the tensors, layer by layer."""
@@ -405,9 +514,12 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 for name, array in tensors.items()
                 if name.startswith(prefix)
             }
-            records = LayerRecords(NUMPY, layer, sides, range(len(stages["weights"])), is_learned=is_learned)
+            records = LayerRecords(
+                NUMPY, layer, sides, range(len(stages["weights"])), is_learned=is_learned
+            )
             feed_whole(NUMPY, records, stages, None)
-            scale, cap = attention.scale, attention.softcap
+            scale = attention.scale
+            cap = attention.softcap
             has_recipe = scale is not None and attention.hashing is UNSET
             yield from records.records(
                 arithmetic(NUMPY, stages, scale, cap) if has_recipe and scale is not None else None
@@ -417,8 +529,8 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
 
 
 def document_record(document: Document) -> RunRecord | None:
-    """The record of a document's heads; None for a document that is not about heads. Where it holds no weights, a
-    head's record has the links that the document names."""
+    """The record of a document's heads; None for a document that is not about heads. Where it holds
+    no weights, a head's record has the links that the document names."""
     rows: Sequence[int] | None = None
     parts: list[tuple[int, Any]] = []
     match document:
@@ -437,44 +549,64 @@ def document_record(document: Document) -> RunRecord | None:
         case WhyDocument(link=link):
             parts = [(link.layer, link), *_earlier_heads(document)]
         case TensorsDocument():
-            parts = [(layer, head) for layer, part in enumerate(document.batch) for head in part.heads]
+            parts = [
+                (layer, head) for layer, part in enumerate(document.batch) for head in part.heads
+            ]
         case _:
             return None
     check_heads(len(parts))
-    parts.sort(key=lambda part: (part[0], part[1].head or 0))  # a ranking lists heads by what it ranks
+    parts.sort(
+        key=lambda part: (part[0], part[1].head or 0)
+    )  # a ranking lists heads by what it ranks
     match document:
         case TensorsDocument():
-            text = PurePath(document.file).name  # where a file lies on this machine is nothing for a page
-            queries, keys = numbered_tokens(document.queries), numbered_tokens(document.keys)
+            text = PurePath(
+                document.file
+            ).name  # where a file lies on this machine is nothing for a page
+            queries = numbered_tokens(document.queries)
+            keys = numbered_tokens(document.keys)
             sides = Sides(queries, queries if len(keys) == len(queries) else keys)
         case CrossDocument():
-            text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
+            text = document.query_text
+            queries = tokens_of(document.queries)
+            keys = tokens_of(document.keys)
             sides = Sides(queries, queries if len(keys) == len(queries) == 0 else keys)
         case WhyDocument() if document.source_tokens is not UNSET:
-            text, queries, keys = document.text, tokens_of(document.tokens), tokens_of(document.source_tokens)
+            text = document.text
+            queries = tokens_of(document.tokens)
+            keys = tokens_of(document.source_tokens)
             sides = Sides(queries, keys)
         case _:
-            text, queries = document.text, tokens_of(document.tokens)
+            text = document.text
+            queries = tokens_of(document.tokens)
             sides = Sides(queries, queries, names=identities_of(document, queries))
     return _record_of_document(document, text, sides, _head_records(document, parts, sides, rows))
 
 
 MOST_HEADS = 16_384
-"""Heads of a document that are measured again, at most: 7 ms each, and some 1 to 2 kB of a page. The largest model in
-use has 16,128."""
+"""Heads of a document that are measured again, at most: 7 ms each, and some 1 to 2 kB of a page.
+The largest model in use has 16,128."""
 
 
 def check_heads(count: int) -> None:
     """Raise LimitError for a document with more heads than `attn` makes records or pages of."""
     if count > MOST_HEADS:
-        what = message("each of the document's {heads:,} heads by itself takes minutes", heads=count)
+        what = message(
+            "each of the document's {heads:,} heads by itself takes minutes", heads=count
+        )
         expected = message("at most {most:,} heads", most=MOST_HEADS)
-        raise LimitError(what, expected=expected, hint="attn run TEXT --layer 0-9 --json saves fewer")
+        raise LimitError(
+            what, expected=expected, hint="attn run TEXT --layer 0-9 --json saves fewer"
+        )
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
-    """The heads (layer, head) before a link's own that are parts of its explanation and attend to the same text."""
-    if document.link.attention == "cross":  # the page of a link to another text has that text's words
+    """The heads (layer, head) before a link's own that are parts of its explanation and attend to
+    the same text.
+    """
+    if (
+        document.link.attention == "cross"
+    ):  # the page of a link to another text has that text's words
         return []
     places = {
         (part.layer, part.head)
@@ -491,8 +623,8 @@ class EarlierHead(NamedTuple):
 
 
 def compared_records(document: CompareDocument) -> list[RunRecord]:
-    """The records of the two sides of a comparison, cut to the tokens that both have; paired heads stand at the same
-    place in both."""
+    """The records of the two sides of a comparison, cut to the tokens that both have; paired heads
+    stand at the same place in both."""
 
     def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
         """Records of one side's heads, in the order of the pairs. first: whether the side is a."""
@@ -501,7 +633,9 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
             place, values = (pair.a, pair.weights_a) if first else (pair.b, pair.weights_b)
             weights = _as_float32(values)
             visibility = np.isfinite(weights)
-            yield _weights_record(place.layer, place.head, sides, np.nan_to_num(weights), visibility, is_learned)
+            yield _weights_record(
+                place.layer, place.head, sides, np.nan_to_num(weights), visibility, is_learned
+            )
 
     check_heads(2 * len(document.heads))
     records = []
@@ -509,28 +643,39 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
         tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])
         sides = Sides(tokens, tokens)
         heads = head_records(side_index == 0, sides)
-        records.append(RunRecord(side.name, side.text, sides, side.model, side.attention, heads, document.warnings))
+        records.append(
+            RunRecord(
+                side.name, side.text, sides, side.model, side.attention, heads, document.warnings
+            )
+        )
     return records
 
 
 def _head_records(
     document: AboutHeads, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
 ) -> Iterator[HeadRecord]:
-    """The records of a document's heads. parts: each head with the number of its layer. rows: the queries whose weights
-    the document has, None for all."""
+    """The records of a document's heads. parts: each head with the number of its layer. rows: the
+    queries whose weights the document has, None for all."""
     for layer, head in parts:
         values = getattr(head, "weights", UNSET)
-        weights = None if values is UNSET else _as_float32(values)
+        if values is UNSET:
+            weights = None
+        else:
+            weights = _as_float32(values)
         pooled = (getattr(head, "pool", UNSET) or 1) > 1
         if weights is None or pooled or not len(weights):
             yield _links_record(document, layer, head, sides, weights if pooled else None)
             continue
         scores = getattr(head, "scores", UNSET)
-        visibility = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(_as_float32(scores))
+        if scores is UNSET:
+            visibility = np.ones(weights.shape, bool)
+        else:
+            visibility = np.isfinite(_as_float32(scores))
         if rows is not None:  # only some queries are held: the others are as if they saw nothing
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(rows)], whole[1, list(rows)] = weights, visibility
-            weights, visibility = whole[0], whole[1] > 0
+            weights = whole[0]
+            visibility = whole[1] > 0
         is_learned = document.model.source == "checkpoint"
         yield _weights_record(layer, head.head, sides, weights, visibility, is_learned)
 
@@ -544,7 +689,8 @@ def _as_float32(values: Any) -> Floats:
 def _weights_record(
     layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, is_learned: bool
 ) -> HeadRecord:
-    """The record of a head of which only the weights, [query, key], are known. visibility: booleans of that shape,
+    """The record of a head of which only the weights, [query, key], are known. visibility: booleans
+    of that shape,
     false where hidden. is_learned: as for `LayerRecords`."""
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
@@ -555,7 +701,8 @@ def _weights_record(
 def _links_record(
     document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None
 ) -> HeadRecord:
-    """The record of a head whose weights the document does not hold: its metrics, and the links that the document
+    """The record of a head whose weights the document does not hold: its metrics, and the links
+    that the document
     names. small: its pooled map, None without."""
     links: list[tuple[int, int, float]] = []
     if isinstance(document, RunDocument | CrossDocument):
@@ -572,29 +719,57 @@ def _links_record(
         case AblateDocument():
             links = _looked_at(document, head)
         case WhyDocument(link=link) if isinstance(head, WhyLink):
-            links = [(link.query, row.key, row.weight) for row in document.row if row.key < len(sides.keys)]
+            links = [
+                (link.query, row.key, row.weight)
+                for row in document.row
+                if row.key < len(sides.keys)
+            ]
             links.sort(key=lambda row: (row[1] != link.key, -row[2]))
         case _:
             pass
     if isinstance(head, HeadMetrics):
-        links = [] if head.top_link is None else [(head.top_link.query, head.top_link.key, head.top_link.weight)]
-        metrics |= {name: metric.value for name in METRICS if (metric := head.metrics.get(name)) is not None}
+        if head.top_link is None:
+            links = []
+        else:
+            links = [(head.top_link.query, head.top_link.key, head.top_link.weight)]
+        metrics |= {
+            name: metric.value for name in METRICS if (metric := head.metrics.get(name)) is not None
+        }
         labels = head.labels or ()
     strongest = max((weight for *_, weight in links if weight != HIDDEN), default=0.0)
-    map_values = np.full((1, 1), strongest, np.float32) if small is None else small
+    if small is None:
+        map_values = np.full((1, 1), strongest, np.float32)
+    else:
+        map_values = small
     return HeadRecord(
-        layer, head.head, len(sides.keys), map_values, metrics, labels, links, None, Absent(), None, 0.0, 0
+        layer,
+        head.head,
+        len(sides.keys),
+        map_values,
+        metrics,
+        labels,
+        links,
+        None,
+        Absent(),
+        None,
+        0.0,
+        0,
     )
 
 
 def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
-    """The links (query, key, weight) of a head that a document of effects tells: the link that was cut, or the
-    strongest of the token measured at; [] where several tokens are meant."""
-    cut_link, place = document.link, document.place
+    """The links (query, key, weight) of a head that a document of effects tells: the link that was
+    cut, or the strongest of the token measured at; [] where several tokens are meant."""
+    cut_link = document.link
+    place = document.place
     if cut_link is not None:
         if cut_link.attention == "cross":  # its keys are another text's
             return []
-        if isinstance(cut_link.query, int) and isinstance(cut_link.key, int) and row.weight is not None:
+        if (
+            isinstance(cut_link.query, int)
+            and isinstance(cut_link.key, int)
+            and row.weight is not None
+        ):
             return [(cut_link.query, cut_link.key, row.weight)]
         return []
     if row.looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
@@ -605,12 +780,17 @@ def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int,
 def shown_link(
     document: AblateDocument | PatchDocument | LogitsDocument, head: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """The (query, key) link of a head (layer, head) that a page shows first: one that the document names, else that of
+    """The (query, key) link of a head (layer, head) that a page shows first: one that the document
+    names, else that of
     a token to itself: the one measured at, or the first in which two texts differ."""
     word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
     match document:
         case AblateDocument(place=place):
-            rows = [row for row in document.effects if row.attention == "self" and (row.layer, row.head) == head]
+            rows = [
+                row
+                for row in document.effects
+                if row.attention == "self" and (row.layer, row.head) == head
+            ]
             links = [(query, key) for row in rows for query, key, _ in _looked_at(document, row)]
             word = word if isinstance(place, str) else place.token
         case PatchDocument():
@@ -619,23 +799,35 @@ def shown_link(
             if len(document.query) < len(document.tokens):
                 word = document.query[-1]
             else:
-                word = next((at for at, (clean, corrupt) in pairs if clean.text != corrupt.text), word)
+                word = next(
+                    (at for at, (clean, corrupt) in pairs if clean.text != corrupt.text), word
+                )
         case LogitsDocument(position=word):
-            parts = [part for part in document.parts if part.attention == "self" and (part.layer, part.head) == head]
+            parts = [
+                part
+                for part in document.parts
+                if part.attention == "self" and (part.layer, part.head) == head
+            ]
             links = [(word, part.looks.key) for part in parts if part.looks is not UNSET]
         case _:
             assert_never(document)
-    return links[0] if links else (word, word)
+    if links:
+        return links[0]
+    return (word, word)
 
 
-def _record_of_document(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
+def _record_of_document(
+    document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]
+) -> RunRecord:
     """A `RunRecord` with a document's model, attention and warnings, and these texts and heads."""
     return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
 
 
-def metric_values(results: Mapping[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
-    """The measured metrics of one head as documents hold them, by name. place: of the head; which: "value" or
-    "baseline"."""
+def metric_values(
+    results: Mapping[str, Measured], place: int, which: str
+) -> dict[str, MetricValue]:
+    """The measured metrics of one head as documents hold them, by name. place: of the head; which:
+    "value" or "baseline"."""
     return {
         name: MetricValue(
             value=None if np.isnan(number := float(getattr(result, which)[place])) else number,

@@ -1,6 +1,8 @@
-"""Metrics of many texts in one model: texts of about one length run together, and are measured together.
+"""Metrics of many texts in one model: texts of about one length run together, and are measured
+together.
 
-A scan does the same over a corpus, with intervals and examples; this is for a list of texts in a program.
+A scan does the same over a corpus, with intervals and examples; this is for a list of texts in a
+program.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from attncli.models.model import Model, PaddedTexts
 AT_ONCE = 16_384
 """Tokens of texts that are sorted by length together."""
 TOGETHER = 1 << 21
-"""Weights up to which layers wait to be measured together: for short texts the steps of measuring take longer than
-their numbers."""
+"""Weights up to which layers wait to be measured together: for short texts the steps of measuring
+take longer than their numbers."""
 MOST_THREADS = 4
-"""Batches at work together, at most: on two cores two of them, each with one thread for its products, take 0.62 s
-where one with two takes 0.71 (100 short texts of MiniLM), whose products are too small to share."""
+"""Batches at work together, at most: on two cores two of them, each with one thread for its
+products, take 0.62 s where one with two takes 0.71 (100 short texts of MiniLM), whose products are
+too small to share."""
 
 
 def measure_texts(
@@ -42,11 +45,12 @@ def measure_texts(
     layers: Selection = EVERY,
     heads: Selection = EVERY,
 ) -> Iterator[dict[str, Measured]]:
-    """Metrics of every head for many texts, one dictionary by metric name for each text, in order: the same as `attn
-    heads` gives for each alone.
+    """Metrics of every head for many texts, one dictionary by metric name for each text, in order:
+    the same as `attn heads` gives for each alone.
 
-    Texts of about one length run together. With `attncli.load(…, hold=True)` the weights are read once. Many texts of a
-    float32 checkpoint are computed in float32, where one alone would be in float64: values differ by some 1e-6.
+    Texts of about one length run together. With `attncli.load(…, hold=True)` the weights are read
+    once. Many texts of a float32 checkpoint are computed in float32, where one alone would be in
+    float64: values differ by some 1e-6.
 
     Args:
         model: The model.
@@ -56,8 +60,8 @@ def measure_texts(
         heads: Which heads of each.
 
     Yields:
-        For each text its metrics by name; `value` and `baseline` are float64 [layer, head], NaN where no row of the
-        text could be used, `rows` integers of that shape.
+        For each text its metrics by name; `value` and `baseline` are float64 [layer, head], NaN
+        where no row of the text could be used, `rows` integers of that shape.
 
     Raises:
         InputError: For a text without tokens, or with more than the model has positions for.
@@ -66,17 +70,26 @@ def measure_texts(
     """
     chosen = metrics_of(metrics)
     layer_numbers = sorted(set(model.spec.attending(layers)))
-    counts = {len(numbers_of(heads, model.spec.blocks[layer].attention.heads)) for layer in layer_numbers}
+    counts = {
+        len(numbers_of(heads, model.spec.blocks[layer].attention.heads)) for layer in layer_numbers
+    }
     if len(counts) != 1:
         raise UnsupportedError(
-            "the layers have different numbers of heads", expected="layers of as many heads: layers=[0, 1]"
+            "the layers have different numbers of heads",
+            expected="layers of as many heads: layers=[0, 1]",
         )
     by_position = model.own_layers and not any(
         model.spec.blocks[layer].attention.hashing is not None
-        or any(mask.depends_on == "vectors" for mask in model.spec.blocks[layer].attention.mask.parts_of())
+        or any(
+            mask.depends_on == "vectors"
+            for mask in model.spec.blocks[layer].attention.mask.parts_of()
+        )
         for layer in layer_numbers
     )
-    keep = ("weights", "entropy") if by_position else ("masked", "weights")
+    if by_position:
+        keep = ("weights", "entropy")
+    else:
+        keep = ("masked", "weights")
     batch_metrics = _BatchMetrics(model, chosen, heads, layer_numbers, by_position=by_position)
     # weights that are read anew for each batch would be in memory once for each thread
     most = MOST_THREADS if isinstance(model.store, CachedStore) else 1
@@ -90,21 +103,30 @@ def measure_texts(
 
 
 class _BatchMetrics:
-    """Measures the metrics of batches of texts; coefficients that depend on length and mask alone are kept for later
-    batches."""
+    """Measures the metrics of batches of texts; coefficients that depend on length and mask alone
+    are kept for later batches."""
 
     def __init__(
-        self, model: Model, metrics: Sequence[Metric], heads: Selection, layers: Sequence[int], *, by_position: bool
+        self,
+        model: Model,
+        metrics: Sequence[Metric],
+        heads: Selection,
+        layers: Sequence[int],
+        *,
+        by_position: bool,
     ) -> None:
-        self._model, self._metrics, self._heads, self._layers = model, metrics, heads, layers
+        self._model = model
+        self._metrics = metrics
+        self._heads = heads
+        self._layers = layers
         self._by_position = by_position
         self._lengths: dict[tuple[str, int], LengthTally] = {}
         block = model.spec.blocks[layers[0]]
         self._head_numbers = numbers_of(heads, block.attention.heads)
 
     def of(self, batch: PaddedTexts, thread: int) -> dict[int, dict[str, Measured]]:
-        """The metrics of each text of a batch, by its place in it. thread: not used; several threads may call this at
-        once, at worst computing the same twice."""
+        """The metrics of each text of a batch, by its place in it. thread: not used; several
+        threads may call this at once, at worst computing the same twice."""
         del thread
         by_length: dict[int, list[int]] = {}
         for entry, tokens in enumerate(batch.texts):
@@ -112,19 +134,21 @@ class _BatchMetrics:
         facts = [token_facts(tokens) for tokens in batch.texts]
         backend = self._model.backend
         shape = (len(self._metrics), len(batch.texts), len(self._layers), len(self._head_numbers))
-        value, baseline, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64)
+        value = np.zeros(shape)
+        baseline = np.zeros(shape)
+        rows = np.zeros(shape, np.int64)
         text_batches: dict[tuple[str, int], TextBatch] = {}
         for places, mask, traces in self._groups(batch):
             for count, entries in by_length.items():
                 own_facts = [facts[entry] for entry in entries]
                 if not self._by_position or not LengthTally.fits(self._metrics, count):
                     for place, trace in zip(places, traces, strict=True):
-                        weights, visible = (
-                            self._stage_of(trace, entries, count),
-                            self._visible(trace, mask, entries, count),
-                        )
+                        weights = self._stage_of(trace, entries, count)
+                        visible = self._visible(trace, mask, entries, count)
                         for text, entry in enumerate(entries):
-                            results = measure_rows(weights[text], visible[text], self._metrics, own_facts[text])
+                            results = measure_rows(
+                                weights[text], visible[text], self._metrics, own_facts[text]
+                            )
                             for index, result in enumerate(results.values()):
                                 value[index, entry, place] = result.value
                                 baseline[index, entry, place] = result.baseline
@@ -133,10 +157,15 @@ class _BatchMetrics:
                 key = repr(mask), count
                 if key not in text_batches:
                     text_batches[key] = TextBatch(self._length_tally(mask, count), own_facts)
-                weights = backend.concat([self._stage_of(trace, entries, count) for trace in traces], 1)
+                weights = backend.concat(
+                    [self._stage_of(trace, entries, count) for trace in traces], 1
+                )
                 entropies = [self._entropy(trace, entries, count) for trace in traces]
                 known = [entropy for entropy in entropies if entropy is not None]
-                entropy = backend.concat(known, 1) if len(known) == len(traces) else None
+                if len(known) == len(traces):
+                    entropy = backend.concat(known, 1)
+                else:
+                    entropy = None
                 sums = text_batches[key].sums(backend, weights, entropy)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     means = np.where(sums.norm > 0, sums.value / sums.norm, np.nan)
@@ -146,15 +175,17 @@ class _BatchMetrics:
                 rows[:, entries, places.start : places.stop] = sums.rows[:, None, None, None]
         return {
             place: {
-                metric.name: Measured(metric, value[index, entry], rows[index, entry], baseline[index, entry])
+                metric.name: Measured(
+                    metric, value[index, entry], rows[index, entry], baseline[index, entry]
+                )
                 for index, metric in enumerate(self._metrics)
             }
             for entry, place in enumerate(batch.places)
         }
 
     def _groups(self, batch: PaddedTexts) -> Iterator[tuple[range, Mask, list[LayerTrace]]]:
-        """The layers of a batch in groups to be measured together, as they come, each with one mask: (places of the
-        layers, mask, traces)."""
+        """The layers of a batch in groups to be measured together, as they come, each with one
+        mask: (places of the layers, mask, traces)."""
         group: list[LayerTrace] = []
         start = size = 0
         mask = None
@@ -162,31 +193,42 @@ class _BatchMetrics:
             next_mask = self._model.spec.blocks[trace.layer].attention.mask
             if mask is not None and group and (size > TOGETHER or repr(next_mask) != repr(mask)):
                 yield range(start, place), mask, group
-                group, start, size = [], place, 0
+                group = []
+                start = place
+                size = 0
             group.append(trace)
-            mask, size = next_mask, size + prod(trace.stages["weights"].shape)
+            mask = next_mask
+            size = size + prod(trace.stages["weights"].shape)
         if mask is not None:
             yield range(start, start + len(group)), mask, group
 
-    def _stage_of(self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights") -> Array:
-        """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut to the tokens (no
+    def _stage_of(
+        self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights"
+    ) -> Array:
+        """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut
+        to the tokens (no
         padding, no learned keys). entries: the texts' places in the batch."""
-        part = trace.stages[stage][entries[0] : entries[-1] + 1]  # sorted by length: they stand side by side
+        part = trace.stages[stage][
+            entries[0] : entries[-1] + 1
+        ]  # sorted by length: they stand side by side
         if self._heads is not EVERY:
             part = part[:, self._head_numbers]
         return part[:, :, :count, :count]
 
     def _entropy(self, trace: LayerTrace, entries: Sequence[int], count: int) -> Array | None:
-        """The entropy of rows that the attention step computed, [text, head, query], in nats; None where it did not or
-        a learned key took part."""
-        entropy, whole = trace.stages.get("entropy"), trace.stages["weights"]
+        """The entropy of rows that the attention step computed, [text, head, query], in nats; None
+        where it did not or a learned key took part."""
+        entropy = trace.stages.get("entropy")
+        whole = trace.stages["weights"]
         if entropy is None or whole.shape[-1] != whole.shape[-2]:
             return None
         part = entropy[entries[0] : entries[-1] + 1]
         return (part if self._heads is EVERY else part[:, self._head_numbers])[:, :, :count]
 
     def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
-        """Which keys each query sees, booleans [text, head, query, key]. entries: the texts' places in the batch."""
+        """Which keys each query sees, booleans [text, head, query, key]. entries: the texts' places
+        in the batch.
+        """
         if "masked" in trace.stages:
             scores = self._stage_of(trace, entries, count, "masked")
             return np.asarray(self._model.backend.numpy(scores)) != -np.inf
@@ -194,17 +236,23 @@ class _BatchMetrics:
         return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))
 
     def _length_tally(self, mask: Mask, count: int) -> LengthTally:
-        """The coefficients shared by texts of `count` tokens under a mask, computed at the first call."""
+        """The coefficients shared by texts of `count` tokens under a mask, computed at the first
+        call.
+        """
         key = repr(mask), count
         if key not in self._lengths:
             self._lengths[key] = LengthTally(self._metrics, mask, count)
         return self._lengths[key]
 
 
-def measure_rows(weights: Array, visible: Bools, metrics: Sequence[Metric], facts: TokenFacts) -> dict[str, Measured]:
-    """The metrics by name of one text's weights [head, query, key], computed row by row; visible: booleans of that
-    shape."""
+def measure_rows(
+    weights: Array, visible: Bools, metrics: Sequence[Metric], facts: TokenFacts
+) -> dict[str, Measured]:
+    """The metrics by name of one text's weights [head, query, key], computed row by row; visible:
+    booleans of that shape."""
     tally = Tally(weights.shape[0], metrics, facts)
-    feeder = RowFeeder(backend_of(weights), [tally], facts, weights.shape[-1], heads=range(weights.shape[0]))
+    feeder = RowFeeder(
+        backend_of(weights), [tally], facts, weights.shape[-1], heads=range(weights.shape[0])
+    )
     feeder.take_layer(np.asarray(backend_of(weights).numpy(weights)), visible)
     return tally.result()

@@ -1,4 +1,6 @@
-"""What a mask shows: pairs, share, keys per query, empty rows and a map, counted by rows so that nothing is n × n."""
+"""What a mask shows: pairs, share, keys per query, empty rows and a map, counted by rows so that
+nothing is n × n.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class VisibilityCounts(Struct, frozen=True):
-    """Counts of what a mask shows: visible keys of every query, [query], queries that see each key, [key], and a map
-    [row, column] of visible pairs per cell of `block` × `block`."""
+    """Counts of what a mask shows: visible keys of every query, [query], queries that see each key,
+    [key], and a map [row, column] of visible pairs per cell of `block` × `block`."""
 
     per_query: np.ndarray[Any, Any]
     per_key: np.ndarray[Any, Any]
@@ -40,17 +42,19 @@ class VisibilityCounts(Struct, frozen=True):
 
 
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
-    """The mask itself, or for one that depends on vectors (`lsh`) the mask bound to seeded random ones, alike for
-    queries and keys."""
+    """The mask itself, or for one that depends on vectors (`lsh`) the mask bound to seeded random
+    ones, alike for queries and keys."""
     if mask.depends_on != "vectors":
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
-    return mask.bind(numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys], HASHED_WIDTH**-0.5, None)
+    return mask.bind(
+        numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys], HASHED_WIDTH**-0.5, None
+    )
 
 
 def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:
-    """The visible pairs of a bound mask in blocks of rows: (first row, low, high, booleans [row, low..high-1]); nothing
-    outside low..high is visible.
+    """The visible pairs of a bound mask in blocks of rows: (first row, low, high, booleans [row,
+    low..high-1]); nothing outside low..high is visible.
 
     A mask that differs by head is that of its first head. Raises InputError for a mask that does
     not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
@@ -61,9 +65,12 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     start = 0
     while start < queries:
         low, high = span(mask, start, start, keys)
-        stop = min(start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries)
+        stop = min(
+            start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries
+        )
         low, high = span(mask, start, stop - 1, keys)
-        i, j = np.arange(start, stop)[:, None], np.arange(low, high)[None, :]
+        i = np.arange(start, stop)[:, None]
+        j = np.arange(low, high)[None, :]
         visibility = visible(mask, i, j, keys=keys, backend=backend)
         block_visibility = backend.numpy(visibility[0] if visibility.ndim > 2 else visibility)
         yield start, low, high, np.broadcast_to(block_visibility, (stop - start, high - low))
@@ -71,17 +78,19 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
 
 
 def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
-    """Raise LimitError where a mask has more than `MOST_PAIRS` pairs to look at, estimated from the ranges of some
-    rows."""
+    """Raise LimitError where a mask has more than `MOST_PAIRS` pairs to look at, estimated from the
+    ranges of some rows."""
     rows = range(0, queries, max(queries // SAMPLED, 1))
     ranges = [span(mask, row, row, keys) for row in rows]
     pairs = queries * sum(high - low for low, high in ranges) / max(len(ranges), 1)
     if pairs > MOST_PAIRS:
         raise LimitError(
-            "this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys} keys, "
-            "the limit is {most_pairs:,}",
+            "this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys}"
+            " keys, the limit is {most_pairs:,}",
             expected="a smaller -n",
-            hint=message("attn cost -n {queries} counts pairs without looking at each", queries=queries),
+            hint=message(
+                "attn cost -n {queries} counts pairs without looking at each", queries=queries
+            ),
             pairs=pairs,
             queries=queries,
             keys=keys,
@@ -90,44 +99,51 @@ def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
 
 
 def pairs_of(mask: Mask, n: int) -> int:
-    """Visible pairs for n queries and n keys, exact. Masks without a formula are looked at pair by pair.
+    """Visible pairs for n queries and n keys, exact. Masks without a formula are looked at pair by
+    pair.
 
     `lsh` is counted for seeded random vectors. Raises LimitError where looking would take too long.
     """
     pair_count = mask.pairs(n)
-    return (
-        sum(int(visibility.sum()) for *_, visibility in visible_rows(bound(mask, n, n, 0), n, n))
-        if pair_count is None
-        else pair_count
-    )
+    if pair_count is None:
+        return sum(
+            int(visibility.sum()) for *_, visibility in visible_rows(bound(mask, n, n, 0), n, n)
+        )
+    return pair_count
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> VisibilityCounts:
-    """The counts of visible pairs of a bound mask. most: at most so many rows and columns of the map."""
+    """The counts of visible pairs of a bound mask. most: at most so many rows and columns of the
+    map.
+    """
     block = max(-(-max(queries, keys) // most), 1)
-    per_query, per_key = np.zeros(queries, np.int64), np.zeros(keys, np.int64)
+    per_query = np.zeros(queries, np.int64)
+    per_key = np.zeros(keys, np.int64)
     cells = np.zeros((-(-queries // block), -(-keys // block)), np.int64)
     for start, low, high, visibility in visible_rows(mask, queries, keys):
         if low == high:
             continue
         per_query[start : start + len(visibility)] = visibility.sum(axis=1)
         per_key[low:high] += visibility.sum(axis=0)
-        pooled = np.add.reduceat(visibility, _block_starts(low, high, block), axis=1, dtype=np.int64)
+        pooled = np.add.reduceat(
+            visibility, _block_starts(low, high, block), axis=1, dtype=np.int64
+        )
         rows = np.add.reduceat(pooled, _block_starts(start, start + len(visibility), block), axis=0)
-        top, left_cell = start // block, low // block
+        top = start // block
+        left_cell = low // block
         cells[top : top + rows.shape[0], left_cell : left_cell + rows.shape[1]] += rows
     return VisibilityCounts(per_query, per_key, cells, block)
 
 
 def _block_starts(first: int, last: int, block: int) -> list[int]:
-    """Where blocks that begin at multiples of `block` begin within first..last-1, counted from `first`; 0 is always
-    among them."""
+    """Where blocks that begin at multiples of `block` begin within first..last-1, counted from
+    `first`; 0 is always among them."""
     return [0, *range(block - first % block, last - first, block)]
 
 
 def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
-    """What one mask shows, as a part of `attn.mask/1`: visible pairs, their share of queries × keys (0 to 1), and a map
-    with the share in each cell."""
+    """What one mask shows, as a part of `attn.mask/1`: visible pairs, their share of queries × keys
+    (0 to 1), and a map with the share in each cell."""
     counts = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(counts.per_query.sum())
     heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
@@ -138,7 +154,9 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
         pairs=pairs,
         share=pairs / (queries * keys),
         keys_per_query=KeysPerQuery(
-            least=int(counts.per_query.min()), mean=pairs / queries, most=int(counts.per_query.max())
+            least=int(counts.per_query.min()),
+            mean=pairs / queries,
+            most=int(counts.per_query.max()),
         ),
         empty_rows=[int(index) for index in np.flatnonzero(counts.per_query == 0)],
         unseen_keys=[int(index) for index in np.flatnonzero(counts.per_key == 0)],

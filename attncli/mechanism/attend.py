@@ -1,10 +1,10 @@
 """The attention step, the only softmax of the package, computed by blocks of query rows.
 
-Dense attention is one block, streaming is many, handed on and forgotten, so that nothing is ever n × n; both run
-`attend_rows`, and the numbers are the same for every size of block.
+Dense attention is one block, streaming is many, handed on and forgotten, so that nothing is ever n
+× n; both run `attend_rows`, and the numbers are the same for every size of block.
 
-Source: Vaswani et al., Attention is all you need, 2017; the order of scale, soft cap, bias and mask is the one
-of the trained models (a soft cap after the mask would turn −inf into a finite score).
+Source: Vaswani et al., Attention is all you need, 2017; the order of scale, soft cap, bias and mask
+is the one of the trained models (a soft cap after the mask would turn −inf into a finite score).
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from attncli.mechanism.trace import SQUARE
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 
-# Memory that blocks of query rows take turns to use: asking the system for it anew would cost as much as a product.
+# Memory that blocks of query rows take turns to use: asking the system for it anew would cost as
+# much as a product.
 
 
 class ScoreBuffer:
     """Named flat arrays of one data type, each big enough for `size` numbers."""
 
     def __init__(self, backend: Backend, dtype: str, size: int) -> None:
-        self._backend, self._dtype, self._size = backend, dtype, size
+        self._backend = backend
+        self._dtype = dtype
+        self._size = size
         self._arrays: dict[str, Array] = {}
 
     def take(self, name: str, shape: Sequence[int]) -> Array:
@@ -50,10 +53,12 @@ LEAST = -800.0
 
 
 class SoftmaxResult(NamedTuple):
-    """The result of a softmax over keys. weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see
+    """The result of a softmax over keys. weights: [..., head, rows, key]. lse: log-sum-exp. empty:
+    rows that see
     nothing. entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
 
-    All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a sink takes part.
+    All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a
+    sink takes part.
     """
 
     weights: Array
@@ -76,19 +81,23 @@ def softmax(
 ) -> SoftmaxResult:
     """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
 
-    visibility: visibility that broadcasts to the scores; None if every row sees something. sinks: a logit
-    per head that takes part and is dropped. free: whether the scores may be overwritten. hidden: the ranges of keys
-    among which some are hidden, None where that is not known. buffer: memory to work in.
+    visibility: visibility that broadcasts to the scores; None if every row sees something. sinks: a
+    logit per head that takes part and is dropped. free: whether the scores may be overwritten.
+    hidden: the ranges of keys among which some are hidden, None where that is not known. buffer:
+    memory to work in.
     """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
-    empty = (
-        backend.full(shape, 0, "bool") if visibility is None else backend.broadcast(~backend.any(visibility, -1), shape)
-    )
+    if visibility is None:
+        empty = backend.full(shape, 0, "bool")
+    else:
+        empty = backend.broadcast(~backend.any(visibility, -1), shape)
 
     def unless_empty(value: float, values: Array) -> Array:
         """`values`, with `value` in the rows that see no key."""
-        return values if visibility is None else backend.where(empty, value, values)
+        if visibility is None:
+            return values
+        return backend.where(empty, value, values)
 
     highest = unless_empty(0.0, highest)
     if sinks is not None:
@@ -100,7 +109,9 @@ def softmax(
         scores = scores - highest
     # Σ w ln w needs no logarithm of each weight while their exponents are at hand
     if entropy:
-        weights = backend.exp(scores, out=None if buffer is None else buffer.take("weights", scores.shape))
+        weights = backend.exp(
+            scores, out=None if buffer is None else buffer.take("weights", scores.shape)
+        )
         for part in (slice(None),) if hidden is None else hidden:
             backend.at_least(scores[..., part], LEAST)  # 0 · −inf is not 0
     else:
@@ -113,23 +124,34 @@ def softmax(
     spread = backend.log(total)
     entropies = None
     if entropy:
-        mean_log_total = spread if sinks is None else spread * backend.sum(weights, -1)
+        if sinks is None:
+            mean_log_total = spread
+        else:
+            mean_log_total = spread * backend.sum(weights, -1)
         entropies = mean_log_total - backend.dot_over(scores, weights)
     # the highest score's exponential is 1
-    peak = unless_empty(0.0, 1.0 / total) if sinks is None else None
-    return SoftmaxResult(weights, unless_empty(-float("inf"), highest + spread), empty, entropies, peak)
+    if sinks is None:
+        peak = unless_empty(0.0, 1.0 / total)
+    else:
+        peak = None
+    return SoftmaxResult(
+        weights, unless_empty(-float("inf"), highest + spread), empty, entropies, peak
+    )
 
 
 def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Floats:
-    """Softmax over the keys of given scores, [..., key]: the attention weights that these would give, float64, outside
-    of a run.
+    """Softmax over the keys of given scores, [..., key]: the attention weights that these would
+    give, float64, outside of a run.
 
-    visible: booleans that broadcast to the scores; hidden keys and rows that see nothing have 0. sink: the learned
-    logit that takes part; None without one.
+    visible: booleans that broadcast to the scores; hidden keys and rows that see nothing have 0.
+    sink: the learned logit that takes part; None without one.
     """
     exact = numpy_backend("float64")
     masked = np.where(visible, scores, -np.inf).reshape(1, -1, scores.shape[-1])
-    sinks = None if sink is None else exact.array([sink])
+    if sink is None:
+        sinks = None
+    else:
+        sinks = exact.array([sink])
     visibility = exact.array(np.broadcast_to(visible, scores.shape).reshape(masked.shape))
     result = softmax(exact, exact.array(masked), visibility, sinks, free=False)
     return np.asarray(exact.numpy(result.weights)).reshape(scores.shape)
@@ -139,8 +161,8 @@ EVERY_STAGE = frozenset(SQUARE)
 
 
 class PositionBias(Protocol):
-    """A function that gives the bias of the position encoding on scores, [head, rows, columns], for the heads in
-    `heads` (all by default)."""
+    """A function that gives the bias of the position encoding on scores, [head, rows, columns], for
+    the heads in `heads` (all by default)."""
 
     def __call__(self, i: Array, j: Array, /, *, heads: slice = ...) -> Array: ...
 
@@ -151,12 +173,14 @@ class Rule(Struct, frozen=True, eq=False):
     scale: multiplies q·k. softcap: bound of the soft cap, None for none.
     mask: what each position sees; visibility: the same as booleans that broadcast to
     [..., head, query, key]. bias: floats that broadcast likewise, −inf hides.
-    position_bias: a function of (i [..., rows, 1], j [1, columns]) and a choice of heads giving [head, rows, columns].
+    position_bias: a function of (i [..., rows, 1], j [1, columns]) and a choice of heads giving
+        [head, rows, columns].
     offset: absolute position of query 0, an int or integers [batch..., 1, 1, 1].
     key_lengths: integers [batch..., 1, 1, 1]; keys from there on are hidden.
     extra_keys: how many keys at the end have no position and are seen by every query.
     sinks: a learned logit per head, [head], that takes its share of the softmax.
-    softmax_dtype: the type of scores and weights; None for the inputs' own, float32 for low precision.
+    softmax_dtype: the type of scores and weights; None for the inputs' own, float32 for low
+        precision.
     apart: queries whose scores and values come from elsewhere; None where all meet the same keys.
     """
 
@@ -183,10 +207,13 @@ class RowBlock(Struct, frozen=True):
     """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
 
     stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
-    find_visibility: makes booleans that broadcast to [..., head, rows, high - low], or None if all is visible.
+    find_visibility: makes booleans that broadcast to [..., head, rows, high - low], or None if all
+        is visible.
     empty: booleans [..., head, rows]. first_head: the number of the first head in it.
-    alone: the mask, where it alone decides what a query sees; its reach spares looking at each pair.
-    lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty row.
+    alone: the mask, where it alone decides what a query sees; its reach spares looking at each
+        pair.
+    lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty
+    row.
     """
 
     start: int
@@ -203,18 +230,28 @@ class RowBlock(Struct, frozen=True):
 
     @property
     def visibility(self) -> Array | None:
-        """Which keys of its range the rows see, booleans that broadcast to [..., head, row, key]; None for all."""
+        """Which keys of its range the rows see, booleans that broadcast to [..., head, row, key];
+        None for all.
+        """
         return self.find_visibility()
 
 
 def attend(
-    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str] = EVERY_STAGE
+    backend: Backend,
+    q: Array,
+    k: Array,
+    v: Array,
+    rule: Rule,
+    *,
+    keep: Collection[str] = EVERY_STAGE,
 ) -> RowBlock:
     """Dense attention: one block of all query rows. Shapes as in `attend_rows`."""
     return attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # infinities and NaN are results here, not news for standard error
 def attend_rows(
     backend: Backend,
     q: Array,
@@ -229,27 +266,37 @@ def attend_rows(
     finite: bool = False,
     buffer: ScoreBuffer | None = None,
 ) -> RowBlock:
-    """Compute the attention of query rows start..stop−1 as one block: scores by `rule`, weights, and mixed values.
+    """Compute the attention of query rows start..stop−1 as one block: scores by `rule`, weights,
+    and mixed values.
 
-    q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive heads share a kv head.
-    keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]: "entropy" in nats, and
-    "peak", the largest weight, which is not told where there are sinks. whole: whether to compute over all keys even
-    where a range of them is known to be hidden. finite: whether v is known to hold only finite numbers, which spares
-    looking. buffer: memory for scores and weights, which the next block in it overwrites; None for new memory.
-    A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
+    q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive heads
+        share a kv head.
+    keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]:
+    "entropy" in nats, and "peak", the largest weight, which is not told where there are sinks.
+    whole: whether to compute over all keys even where a range of them is known to be hidden.
+        finite: whether v is known to hold only finite numbers, which spares
+    looking. buffer: memory for scores and weights, which the next block in it overwrites; None for
+    new memory. A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold
+    NaN.
     """
     keys = k.shape[-2]
     low, high = (0, keys) if whole else _key_range(rule, start, stop, keys)
     dtype = rule.score_dtype(backend, q)
     stages = _Stages(frozenset(keep))
-    queries, scale = backend.cast(q[..., start:stop, :], dtype), rule.scale
+    queries = backend.cast(q[..., start:stop, :], dtype)
+    scale = rule.scale
     if "raw" not in keep and frexp(scale)[0] == 0.5:
         # a power of two scales exactly: few queries instead of many scores
-        queries, scale = queries * scale, 1.0
-    scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), buffer)
+        queries = queries * scale
+        scale = 1.0
+    scores = by_group(
+        backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), buffer
+    )
     apart = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
     if apart is not None:
-        asking = apart.q if scale == rule.scale else apart.q * rule.scale  # scaled as the others were
+        asking = (
+            apart.q if scale == rule.scale else apart.q * rule.scale
+        )  # scaled as the others were
         scores[..., list(apart.rows), :] = by_group(backend, asking, backend.transpose(apart.k))
     stages.note("raw", scores)
     scores = stages.note("scaled", scores if scale == 1.0 else stages.multiply(scores, scale))
@@ -257,28 +304,43 @@ def attend_rows(
         scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
     stages.note("capped", scores)
     row = backend.arange(start, stop)[:, None]
-    i, j = row + rule.offset, backend.arange(low, high)[None, :]
+    i = row + rule.offset
+    j = backend.arange(low, high)[None, :]
     if rule.position_bias is not None:
         bias = backend.cast(rule.position_bias(i, j), dtype)
-        scores = stages.add(scores, backend.where(j < keys - rule.extra_keys, bias, 0.0) if rule.extra_keys else bias)
+        scores = stages.add(
+            scores,
+            backend.where(j < keys - rule.extra_keys, bias, 0.0) if rule.extra_keys else bias,
+        )
     if rule.bias is not None:
-        scores = stages.add(scores, backend.cast(_block_of(rule.bias, start, stop, low, high), dtype))
+        scores = stages.add(
+            scores, backend.cast(_block_of(rule.bias, start, stop, low, high), dtype)
+        )
     stages.note("biased", scores)
-    find_visibility = partial(_find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high))
-    edges = _partly_hidden_keys(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
+    find_visibility = partial(
+        _find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high)
+    )
+    if finite and stages.free(scores):
+        edges = _partly_hidden_keys(rule, start, stop, low, high, keys)
+    else:
+        edges = None
     if edges is not None:
         hidden = [slice(first - low, last - low) for first, last in edges]
-        visibility = None  # every row sees something, and hidden values are finite: only the edges need a look
+        # every row sees something, and hidden values are finite: only the edges need a look
+        visibility = None
         for part in hidden:
-            backend.hide(scores[..., part], visible(rule.mask, i, j[:, part], keys=keys, backend=backend, row=row))
-    else:
-        visibility, hidden = find_visibility(), None
-        if visibility is not None:
-            scores = (
-                backend.hide(scores, visibility)
-                if stages.free(scores)
-                else backend.where(visibility, scores, -float("inf"))
+            backend.hide(
+                scores[..., part],
+                visible(rule.mask, i, j[:, part], keys=keys, backend=backend, row=row),
             )
+    else:
+        visibility = find_visibility()
+        hidden = None
+        if visibility is not None:
+            if stages.free(scores):
+                scores = backend.hide(scores, visibility)
+            else:
+                scores = backend.where(visibility, scores, -float("inf"))
     stages.note("masked", scores)
     weights, lse, empty, entropy, peak = softmax(
         backend,
@@ -298,34 +360,48 @@ def attend_rows(
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), visibility)
     if apart is not None:
         rows = list(apart.rows)
-        row_visibility = None if visibility is None else backend.broadcast(visibility, weights.shape)[..., rows, :]
+        if visibility is None:
+            row_visibility = None
+        else:
+            row_visibility = backend.broadcast(visibility, weights.shape)[..., rows, :]
         mixed[..., rows, :] = mix(backend, weights[..., rows, :], apart.v, row_visibility)
     mixed = backend.cast(mixed, backend.dtype_of(v))
-    sees, alone = find_visibility if edges is not None else lambda: visibility, _mask_alone(rule)
-    return RowBlock(start, stop, low, high, stages.kept, mixed, sees, empty[..., 0], lse[..., 0], alone=alone)
+    sees = find_visibility if edges is not None else lambda: visibility
+    alone = _mask_alone(rule)
+    return RowBlock(
+        start, stop, low, high, stages.kept, mixed, sees, empty[..., 0], lse[..., 0], alone=alone
+    )
 
 
 def _partly_hidden_keys(
     rule: Rule, start: int, stop: int, low: int, high: int, keys: int
 ) -> list[tuple[int, int]] | None:
-    """The ranges of keys that some rows of a block see and some do not; None where these are not known from the mask
-    alone, or a row may see nothing."""
+    """The ranges of keys that some rows of a block see and some do not; None where these are not
+    known from the mask alone, or a row may see nothing."""
     mask = _mask_alone(rule)
     if mask is None or not isinstance(rule.offset, int):
         return None
     first, last = common_span(mask, start + rule.offset, stop - 1 + rule.offset, keys)
-    return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]] if first < last else None
+    if first < last:
+        return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]]
+    return None
 
 
 def _mask_alone(rule: Rule) -> Mask | None:
     """The rule's mask if nothing else decides what a query sees; else None."""
     others = (rule.visibility, rule.bias, rule.key_lengths)
-    free = all(part is None for part in others) and not rule.extra_keys and isinstance(rule.offset, int)
+    free = (
+        all(part is None for part in others)
+        and not rule.extra_keys
+        and isinstance(rule.offset, int)
+    )
     return rule.mask if free else None
 
 
 class _Stages:
-    """Collects the stages asked for, and lets scores be overwritten in place unless a kept stage is that array."""
+    """Collects the stages asked for, and lets scores be overwritten in place unless a kept stage is
+    that array.
+    """
 
     def __init__(self, keep: frozenset[str]) -> None:
         self.keep = keep
@@ -357,27 +433,43 @@ class _Stages:
 
 
 def _key_range(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
-    """The range [low, high) of keys that the rows start..stop-1 are computed over: at least one key."""
+    """The range [low, high) of keys that the rows start..stop-1 are computed over: at least one
+    key.
+    """
     if rule.extra_keys:
         return 0, keys
     offset = rule.offset
-    least, most = (offset, offset) if isinstance(offset, int) else (int(offset.min()), int(offset.max()))
-    first, last = start + least, stop - 1 + most
+    least, most = (
+        (offset, offset) if isinstance(offset, int) else (int(offset.min()), int(offset.max()))
+    )
+    first = start + least
+    last = stop - 1 + most
     low, high = span(rule.mask, first, last, keys)
     if rule.key_lengths is not None:
         high = min(high, int(rule.key_lengths.max()))
-    return (low, high) if low < high else (0, min(1, keys))  # never an empty matrix: the row is masked instead
+    return (
+        (low, high) if low < high else (0, min(1, keys))
+    )  # never an empty matrix: the row is masked instead
 
 
 def _find_visibility(
-    backend: Backend, rule: Rule, i: Array, j: Array, row: Array, keys: int, where: tuple[int, int, int, int]
+    backend: Backend,
+    rule: Rule,
+    i: Array,
+    j: Array,
+    row: Array,
+    keys: int,
+    where: tuple[int, int, int, int],
 ) -> Array | None:
-    """Which keys the rows of a block see, booleans that broadcast to [..., head, rows, columns]; None for all. where:
-    the block's first row, the one after its last, and the same of keys."""
+    """Which keys the rows of a block see, booleans that broadcast to [..., head, rows, columns];
+    None for all. where: the block's first row, the one after its last, and the same of keys."""
     real = keys - rule.extra_keys
     parts = []
     if not shows_all(rule.mask):
-        inside = backend.where(j < real, j, 0) if rule.extra_keys else j
+        if rule.extra_keys:
+            inside = backend.where(j < real, j, 0)
+        else:
+            inside = j
         parts.append(visible(rule.mask, i, inside, keys=real, backend=backend, row=row))
     if rule.key_lengths is not None:
         parts.append(j < rule.key_lengths)
@@ -388,33 +480,49 @@ def _find_visibility(
     if not parts:
         return None
     visibility = reduce(and_, parts)
-    return visibility | (j >= real) if rule.extra_keys else visibility
+    if rule.extra_keys:
+        return visibility | (j >= real)
+    return visibility
 
 
 def _block_of(array: Array, start: int, stop: int, low: int, high: int) -> Array:
     """The part of an array that broadcasts to [..., query, key] for these rows and columns."""
-    rows = array if array.ndim < 2 or array.shape[-2] == 1 else array[..., start:stop, :]
-    return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
+    if array.ndim < 2 or array.shape[-2] == 1:
+        rows = array
+    else:
+        rows = array[..., start:stop, :]
+    if rows.ndim < 1 or rows.shape[-1] == 1:
+        return rows
+    return rows[..., low:high]
 
 
 # Products between heads and the key-value heads that they share.
 
 
 def by_group(backend: Backend, a: Array, b: Array, buffer: ScoreBuffer | None = None) -> Array:
-    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b. buffer: where to put
-    it."""
-    heads, groups = a.shape[-3], b.shape[-3]
-    rows = a if heads == groups else a.reshape((*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1]))
-    out = None if buffer is None else buffer.take("scores", (*rows.shape[:-1], b.shape[-1]))
+    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b.
+    buffer: where to put it."""
+    heads = a.shape[-3]
+    groups = b.shape[-3]
+    if heads == groups:
+        rows = a
+    else:
+        rows = a.reshape((*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1]))
+    if buffer is None:
+        out = None
+    else:
+        out = buffer.take("scores", (*rows.shape[:-1], b.shape[-1]))
     product = backend.matmul(rows, b, out=out)
-    return product if heads == groups else product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
+    if heads == groups:
+        return product
+    return product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
 
 
 def mix(backend: Backend, weights: Array, values: Array, visibility: Array | None) -> Array:
     """weights·values, where a hidden value may be NaN or infinite without reaching the result.
 
-    weights: [..., head, rows, key]. values: [..., kv, key, v_dim]. visibility: booleans that broadcast
-    to the weights; None if all is visible.
+    weights: [..., head, rows, key]. values: [..., kv, key, v_dim]. visibility: booleans that
+    broadcast to the weights; None if all is visible.
     """
     if visibility is None:
         return by_group(backend, weights, values)
@@ -431,19 +539,23 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
     down = by_group(backend, visible_weights, backend.cast(values == -float("inf"), dtype)) > 0
     meets_nan = by_group(backend, visible, backend.cast(values != values, dtype)) > 0
     zero_times_infinite = (
-        by_group(backend, visible * backend.cast(weights == 0, dtype), backend.cast(~finite, dtype)) > 0
+        by_group(backend, visible * backend.cast(weights == 0, dtype), backend.cast(~finite, dtype))
+        > 0
     )
     clean = backend.where(up, float("inf"), backend.where(down, -float("inf"), clean))
     return backend.where(meets_nan | zero_times_infinite | (up & down), float("nan"), clean)
 
 
-# Queries of an attention that meet keys and values of their own. Source: Beltagy et al., Longformer, 2020.
+# Queries of an attention that meet keys and values of their own. Source: Beltagy et al.,
+# Longformer, 2020.
 
 
 class SeparateQueries(Struct, frozen=True, eq=False):
-    """Query rows with projections of their own for query, key and value, such as Longformer's global tokens.
+    """Query rows with projections of their own for query, key and value, such as Longformer's
+    global tokens.
 
-    rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv, key, dim or v_dim].
+    rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv,
+    key, dim or v_dim].
     """
 
     rows: tuple[int, ...]
@@ -455,10 +567,14 @@ class SeparateQueries(Struct, frozen=True, eq=False):
 def apart_in(
     backend: Backend, apart: SeparateQueries | None, dtype: str, where: tuple[int, int, int, int]
 ) -> SeparateQueries | None:
-    """The separate queries that lie in a block, rows counted from its start and keys cut to its range; None where none
+    """The separate queries that lie in a block, rows counted from its start and keys cut to its
+    range; None where none
     do. where: start and stop row, low and high key of the block."""
     start, stop, low, high = where
-    places = [] if apart is None else [place for place, row in enumerate(apart.rows) if start <= row < stop]
+    if apart is None:
+        places = []
+    else:
+        places = [place for place, row in enumerate(apart.rows) if start <= row < stop]
     if apart is None or not places:
         return None
     return SeparateQueries(
@@ -482,34 +598,46 @@ def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
 
 
 def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
-    """A range [low, high) of keys that every query first..last (inclusive) sees; low = high if none is known.
+    """A range [low, high) of keys that every query first..last (inclusive) sees; low = high if none
+    is known.
 
     It may be narrower than it could be, never wider.
     """
     low, high, whole = mask.reach(np.asarray([first, last], np.int64), keys)
-    return _cut_to_keys(int(low[1]), int(high[0]), keys) if whole else (0, 0)
+    if whole:
+        return _cut_to_keys(int(low[1]), int(high[0]), keys)
+    return (0, 0)
 
 
 def _cut_to_keys(low: int, high: int, keys: int) -> tuple[int, int]:
     """The range [low, high) as far as there are keys; (0, 0) where nothing is left of it."""
-    low, high = max(low, 0), min(high, keys)
-    return (low, high) if low < high else (0, 0)
+    low = max(low, 0)
+    high = min(high, keys)
+    if low < high:
+        return (low, high)
+    return (0, 0)
 
 
 BLOCK = 1 << 21
-"""Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
+"""Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones
+cost more steps.
+"""
 GATHERED = 1 << 19
 """Weights in one block where all are kept."""
 GATHERED_FROM = 1 << 20
 """Weights from which blocks repay the threads that work on them."""
 THREADS = 4
-"""How many blocks are worked on at once, at most: what looks at them takes one at a time, about a fifth of the work."""
+"""How many blocks are worked on at once, at most: what looks at them takes one at a time, about a
+fifth of the work.
+"""
 FEWEST = 16
 """Query rows in a block, at least: fewer would make the products slow."""
 
 
 class StreamResult(NamedTuple):
-    """What is left of attention by blocks. mixed: [..., head, query, v_dim]. empty: booleans [..., head, query]."""
+    """What is left of attention by blocks. mixed: [..., head, query, v_dim]. empty: booleans [...,
+    head, query].
+    """
 
     mixed: Array
     empty: Array
@@ -528,13 +656,16 @@ def stream(
 ) -> StreamResult:
     """Attend block by block, handing each to `on_block`.
 
-    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows of all heads together
-    that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow
-    window, and what is in it is overwritten once `on_block` is done. Several blocks are worked on at the same time, by
-    as many threads; `on_block` is called here, rows in order, the heads of the same rows one after the other. Memory is
-    linear in the length; masks that hide keys save the work on them.
+    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows
+    of all heads together that may be held at once. A block holds the heads of one kv head and as
+    many more rows, or fewer under a narrow window, and what is in it is overwritten once `on_block`
+    is done. Several blocks are worked on at the same time, by as many threads; `on_block` is called
+    here, rows in order, the heads of the same rows one after the other. Memory is linear in the
+    length; masks that hide keys save the work on them.
     """
-    heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    heads = q.shape[-3]
+    queries = q.shape[-2]
+    keys = k.shape[-2]
     groups = k.shape[-3]
     group_size = heads // groups
     dtype = rule.score_dtype(backend, q)
@@ -544,21 +675,34 @@ def stream(
     # one group of heads at a time: a block of many rows of few heads has the better products
     parts = []
     for group in range(groups):
-        head_range, kv = slice(group * group_size, (group + 1) * group_size), slice(group, group + 1)
+        head_range = slice(group * group_size, (group + 1) * group_size)
+        kv = slice(group, group + 1)
         arrays = (q[..., head_range, :, :], k[..., kv, :, :], v[..., kv, :, :])
         parts.append((head_range, arrays, _of_heads(rule, head_range, heads)))
 
     def attend_part(
-        head_slice: slice, arrays: tuple[Array, Array, Array], rule: Rule, row_range: range, buffer: ScoreBuffer
+        head_slice: slice,
+        arrays: tuple[Array, Array, Array],
+        rule: Rule,
+        row_range: range,
+        buffer: ScoreBuffer,
     ) -> RowBlock:
         """The attention of some query rows of one group of heads. buffer: memory for its scores."""
         row_block = attend_rows(
-            backend, *arrays, rule, row_range.start, row_range.stop, keep=keep, finite=finite, buffer=buffer
+            backend,
+            *arrays,
+            rule,
+            row_range.start,
+            row_range.stop,
+            keep=keep,
+            finite=finite,
+            buffer=buffer,
         )
         return replace(row_block, first_head=head_slice.start)
 
     works = [partial(attend_part, *part, row_range) for row_range in ranges for part in parts]
-    # written in place: thousands of small results kept between large blocks would leave memory in shreds
+    # written in place: thousands of small results kept between large blocks would leave memory in
+    # shreds
     mixed = backend.full((*lead, heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
     empty = backend.full((*lead, heads, queries), 0, "bool")
 
@@ -571,7 +715,11 @@ def stream(
 
     with backend.shared_out(THREADS) as threads:
         size = prod(lead) * group_size * area
-        in_order(works, write_block, [ScoreBuffer(backend, dtype, size) for _ in range(threads + (threads > 1))])
+        in_order(
+            works,
+            write_block,
+            [ScoreBuffer(backend, dtype, size) for _ in range(threads + (threads > 1))],
+        )
     return StreamResult(mixed, empty)
 
 
@@ -592,7 +740,8 @@ def compute_attention(
 ) -> tuple[dict[str, Array], Array, Array]:
     """One attention of a layer: the stages kept, the mixed values and the empty rows.
 
-    rows: None for dense attention, which keeps its stages; else by blocks, which go to `on_block` and leave none.
+    rows: None for dense attention, which keeps its stages; else by blocks, which go to `on_block`
+    and leave none.
     """
     if rows is None and _worth_gathering(backend, q, k, keep):
         return gather_blocks(backend, q, k, v, rule, keep=keep)
@@ -604,17 +753,30 @@ def compute_attention(
 
 
 def _worth_gathering(backend: Backend, q: Array, k: Array, keep: Collection[str]) -> bool:
-    """Whether to compute dense weights block by block, as that is faster: for many weights on NumPy, whose own
-    operations use one thread."""
-    return backend.name == "numpy" and set(keep) <= {"weights"} and prod(q.shape[:-1]) * k.shape[-2] >= GATHERED_FROM
+    """Whether to compute dense weights block by block, as that is faster: for many weights on
+    NumPy, whose own operations use one thread."""
+    return (
+        backend.name == "numpy"
+        and set(keep) <= {"weights"}
+        and prod(q.shape[:-1]) * k.shape[-2] >= GATHERED_FROM
+    )
 
 
 def gather_blocks(
-    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str], block: int = GATHERED
+    backend: Backend,
+    q: Array,
+    k: Array,
+    v: Array,
+    rule: Rule,
+    *,
+    keep: Collection[str],
+    block: int = GATHERED,
 ) -> tuple[dict[str, Array], Array, Array]:
-    """Dense attention computed in blocks of `block` weights; the weights are put together if `keep` holds "weights".
-    Shapes as in `stream`, results as in `compute_attention`."""
-    heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    """Dense attention computed in blocks of `block` weights; the weights are put together if `keep`
+    holds "weights". Shapes as in `stream`, results as in `compute_attention`."""
+    heads = q.shape[-3]
+    queries = q.shape[-2]
+    keys = k.shape[-2]
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
     stages = {name: backend.full((*lead, heads, queries, keys), 0, dtype) for name in keep}
@@ -624,7 +786,9 @@ def gather_blocks(
         for name, whole in stages.items():
             part = row_block.stages[name]
             head_range = slice(row_block.first_head, row_block.first_head + part.shape[-3])
-            whole[..., head_range, row_block.start : row_block.stop, row_block.low : row_block.high] = part
+            whole[
+                ..., head_range, row_block.start : row_block.stop, row_block.low : row_block.high
+            ] = part
 
     rows = rows_within(heads, queries, keys, block)
     mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, on_block=collect)
@@ -639,15 +803,20 @@ def rows_within(heads: int, queries: int, keys: int, block: int = BLOCK) -> int:
 def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[range], int]:
     """The query rows of each block, and how many weights of one head the largest block has.
 
-    A block has as many weights as `most` rows over all keys have, so more rows where they see fewer keys; under a
-    narrow window it has about as many rows as that is wide.
+    A block has as many weights as `most` rows over all keys have, so more rows where they see fewer
+    keys; under a narrow window it has about as many rows as that is wide.
     """
     if rule.extra_keys or not isinstance(rule.offset, int):
-        return [range(start, min(start + most, queries)) for start in range(0, queries, most)], most * keys
+        return [
+            range(start, min(start + most, queries)) for start in range(0, queries, most)
+        ], most * keys
     width = partial(_keys_computed, rule.mask, rule.offset, queries, keys)
-    ranges, largest, start = list[range](), 1, 0
+    ranges = list[range]()
+    largest = 1
+    start = 0
     while start < queries:
-        # rows further on may see more keys: a first guess is too many rows, what they see makes it too few
+        # rows further on may see more keys: a first guess is too many rows, what they see makes it
+        # too few
         guess = most * keys // width(start, start + most)
         rows = max(most * keys // width(start, start + guess), most)
         last = min(start + most, queries)
@@ -659,7 +828,9 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
 
 
 def _keys_computed(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int) -> int:
-    """How many keys the mask lets the rows start..stop-1 see, from the first to the last, at least 1."""
+    """How many keys the mask lets the rows start..stop-1 see, from the first to the last, at least
+    1.
+    """
     low, high = span(mask, start + offset, min(stop, queries) - 1 + offset, keys)
     return max(high - low, 1)
 
@@ -670,14 +841,20 @@ def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
     def slice_heads(array: Array | None) -> Array | None:
         """An array's part for these heads; the array itself where it is the same for every head."""
         by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
-        return array[..., head_range, :, :] if array is not None and by_head else array
+        if array is not None and by_head:
+            return array[..., head_range, :, :]
+        return array
 
-    position, apart = rule.position_bias, rule.apart
+    position = rule.position_bias
+    apart = rule.apart
     if apart is not None:
         group_size = heads // apart.k.shape[-3]
         kv = slice(head_range.start // group_size, head_range.stop // group_size)
         apart = SeparateQueries(
-            apart.rows, apart.q[..., head_range, :, :], apart.k[..., kv, :, :], apart.v[..., kv, :, :]
+            apart.rows,
+            apart.q[..., head_range, :, :],
+            apart.k[..., kv, :, :],
+            apart.v[..., kv, :, :],
         )
     return replace(
         rule,

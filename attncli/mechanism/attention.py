@@ -43,15 +43,18 @@ def attention(
         mask: Booleans, True = visible; broadcast right-aligned to [..., heads, query, key].
         bias: Floats added to the scores, broadcast as the mask is; −inf hides.
         causal: Whether keys after the query are hidden.
-        window: Keys besides the query's own, (left, right), None unbounded. It counts absolute positions, as `causal`.
+        window: Keys besides the query's own, (left, right), None unbounded. It counts absolute
+            positions, as `causal`.
         offset: The position of query 0: an int, or one per batch entry (the leading axes).
         key_lengths: One per batch entry; keys from there on are hidden.
         sinks: Logits [heads] that take part in the softmax and are then dropped.
-        softmax_dtype: Type of scores and weights; None is the inputs' own, or float32 for float16 and bfloat16.
+        softmax_dtype: Type of scores and weights; None is the inputs' own, or float32 for float16
+            and bfloat16.
 
     Returns:
-        Every stage, of the same kind as q; `mixed` has the type of v. A query that sees nothing has weights 0 and mixed
-        0 and is True in `empty_rows`. NaN or Inf in a hidden key or value does not reach the result.
+        Every stage, of the same kind as q; `mixed` has the type of v. A query that sees nothing has
+        weights 0 and mixed 0 and is True in `empty_rows`. NaN or Inf in a hidden key or value does
+        not reach the result.
 
     Raises:
         InputError: For shapes that do not fit.
@@ -61,12 +64,27 @@ def attention(
     """
 
     backend, queries, keys, values, rule = check_arguments(
-        q, k, v, scale=scale, softcap=softcap, mask=mask, bias=bias, causal=causal, window=window,
-        offset=offset, key_lengths=key_lengths, sinks=sinks, softmax_dtype=softmax_dtype,
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        scale=scale,
+        softcap=softcap,
+        mask=mask,
+        bias=bias,
+        causal=causal,
+        window=window,
+        offset=offset,
+        key_lengths=key_lengths,
+        sinks=sinks,
+        softmax_dtype=softmax_dtype,
+    )
     block = attend(backend, queries, keys, values, rule)
-    stages = {name: cast("Library", block.stages[name]) for name in SQUARE}  # of q's library, as all of a backend's
-    return AttentionTrace(**stages, mixed=cast("Library", block.mixed), empty_rows=cast("Library", block.empty))
+    stages = {
+        name: cast("Library", block.stages[name]) for name in SQUARE
+    }  # of q's library, as all of a backend's
+    return AttentionTrace(
+        **stages, mixed=cast("Library", block.mixed), empty_rows=cast("Library", block.empty)
+    )
 
 
 # Checking what a caller hands to `attncli.attention`: shapes, kinds, and one clear error each.
@@ -91,8 +109,8 @@ def check_arguments(
     sinks: Array | None,
     softmax_dtype: str | None,
 ) -> tuple[Backend, Array, Array, Array, Rule]:
-    """Check the arguments of `attention`; returns the backend, q, k and v on it, and the `Rule` (scale, mask, biases)
-    that the others mean. Raises as `attention`."""
+    """Check the arguments of `attention`; returns the backend, q, k and v on it, and the `Rule`
+    (scale, mask, biases) that the others mean. Raises as `attention`."""
     backend = backend_of(q, k, v)
     _check_types(q, k, v)
     q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))
@@ -102,20 +120,33 @@ def check_arguments(
     if scale is not None and not math.isfinite(scale):
         raise UsageError("scale is {scale}", expected="a finite number", scale=scale)
     if softcap is not None and not (math.isfinite(softcap) and softcap > 0):
-        raise UsageError("softcap is {softcap}", expected="a positive number, or None for no cap", softcap=softcap)
+        raise UsageError(
+            "softcap is {softcap}",
+            expected="a positive number, or None for no cap",
+            softcap=softcap,
+        )
     if softmax_dtype is not None and softmax_dtype not in DTYPES:
         raise UsageError(
-            "unknown softmax_dtype {softmax_dtype}", expected=" ".join(DTYPES), softmax_dtype=repr(softmax_dtype)
+            "unknown softmax_dtype {softmax_dtype}",
+            expected=" ".join(DTYPES),
+            softmax_dtype=repr(softmax_dtype),
         )
     if softmax_dtype == "bfloat16" and backend.name == "numpy":
         raise UnsupportedError(
-            "NumPy stores bfloat16 but does not compute in it", expected="softmax_dtype float32, or torch tensors"
+            "NumPy stores bfloat16 but does not compute in it",
+            expected="softmax_dtype float32, or torch tensors",
         )
-    visibility = None if mask is None else backend.keep(mask)
+    if mask is None:
+        visibility = None
+    else:
+        visibility = backend.keep(mask)
     if visibility is not None and backend.dtype_of(visibility) != "bool":
         what = message("mask has dtype {visibility}", visibility=backend.dtype_of(visibility))
         raise InputError(what, expected="bool, True = visible; use bias for numbers to add")
-    bias_array = None if bias is None else backend.keep(bias)
+    if bias is None:
+        bias_array = None
+    else:
+        bias_array = backend.keep(bias)
     if bias_array is not None and "float" not in backend.dtype_of(bias_array):
         raise InputError(
             "bias has dtype {bias_array}",
@@ -125,18 +156,29 @@ def check_arguments(
     for name, array in (("mask", visibility), ("bias", bias_array)):
         if array is not None:
             _check_broadcast(name, array, full)
-    logits = None if sinks is None else backend.array(sinks)
+    if sinks is None:
+        logits = None
+    else:
+        logits = backend.array(sinks)
     if logits is not None and tuple(logits.shape) != (q.shape[-3],):
         expected = message("[{shape}], one logit per query head", shape=q.shape[-3])
         raise InputError("sinks has shape {logits}", expected=expected, logits=shape_text(logits))
-    lengths = None if key_lengths is None else _per_batch(backend, "key_lengths", key_lengths, batch)
+    if key_lengths is None:
+        lengths = None
+    else:
+        lengths = _per_batch(backend, "key_lengths", key_lengths, batch)
     if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
         limits = f"{int(lengths.min())} to {int(lengths.max())}"
         raise InputError(
-            "key_lengths are {limits} for {shape} keys", expected="0 to {shape}", limits=limits, shape=k.shape[-2]
+            "key_lengths are {limits} for {shape} keys",
+            expected="0 to {shape}",
+            limits=limits,
+            shape=k.shape[-2],
         )
     rule = Rule(
-        scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),  # a NumPy scalar would widen float32
+        scale=(
+            1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+        ),  # a NumPy scalar would widen float32
         softcap=None if softcap is None else float(softcap),
         mask=intersection(Causal() if causal else Everywhere(), _window_mask(window)),
         visibility=visibility,
@@ -151,20 +193,31 @@ def check_arguments(
 
 def _check_types(q: Array, k: Array, v: Array) -> None:
     """Raise InputError unless all three have one float type; NumPy's integers mean float64."""
-    dtypes = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
+    dtypes = [
+        str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.")
+        for x in (q, k, v)
+    ]
     whole = not hasattr(q, "detach") and all(name.startswith(("int", "uint")) for name in dtypes)
     if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
         what = message(
-            "q has dtype {dtype}, k {dtype_2}, v {dtype_3}", dtype=dtypes[0], dtype_2=dtypes[1], dtype_3=dtypes[2]
+            "q has dtype {dtype}, k {dtype_2}, v {dtype_3}",
+            dtype=dtypes[0],
+            dtype_2=dtypes[1],
+            dtype_3=dtypes[2],
         )
-        raise InputError(what, expected=message("one of {dtypes} for all three", dtypes=" ".join(DTYPES)))
+        raise InputError(
+            what, expected=message("one of {dtypes} for all three", dtypes=" ".join(DTYPES))
+        )
 
 
 def _check_shapes(q: Array, k: Array, v: Array) -> None:
     """Raise InputError for queries, keys and values whose shapes do not go together."""
     for name, array in (("q", q), ("k", k), ("v", v)):
         if array.ndim < 3:
-            axis = message("query") if name == "q" else message("key")
+            if name == "q":
+                axis = message("query")
+            else:
+                axis = message("key")
             raise _wrong_shape(name, array, message("[..., heads, {value}, dim]", value=axis))
         if 0 in array.shape:
             raise InputError(
@@ -174,7 +227,9 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
                 array=shape_text(array),
             )
     if q.shape[-1] != k.shape[-1]:
-        what = message("q has dim {shape}, k has dim {shape_2}", shape=q.shape[-1], shape_2=k.shape[-1])
+        what = message(
+            "q has dim {shape}, k has dim {shape_2}", shape=q.shape[-1], shape_2=k.shape[-1]
+        )
         raise InputError(what, expected="one dim, for q·k")
     if tuple(k.shape[-3:-1]) != tuple(v.shape[-3:-1]):
         raise InputError(
@@ -198,54 +253,85 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
 
 def _wrong_shape(name: str, array: Array, expected: str) -> InputError:
     """The error that the argument of this name has another shape."""
-    return InputError("{name} has shape {array}", expected=expected, name=name, array=shape_text(array))
+    return InputError(
+        "{name} has shape {array}", expected=expected, name=name, array=shape_text(array)
+    )
 
 
 def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
-    """Raise InputError unless the argument of this name broadcasts to the shape of the scores, `full`."""
+    """Raise InputError unless the argument of this name broadcasts to the shape of the scores,
+    `full`.
+    """
     try:
         fits = np.broadcast_shapes(tuple(array.shape), full) == full
     except ValueError:
         fits = False
     if not fits:
-        expected = message("one that broadcasts to [..., heads, query, key] = {full}", full=list(full))
+        expected = message(
+            "one that broadcasts to [..., heads, query, key] = {full}", full=list(full)
+        )
         raise _wrong_shape(name, array, expected)
 
 
 def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
-    """The mask of a window (left, right); Everywhere for none. Raises UsageError for what is no window."""
+    """The mask of a window (left, right); Everywhere for none. Raises UsageError for what is no
+    window.
+    """
     if window is None:
         return Everywhere()
     if len(window) != 2 or not all(
         side is None or (isinstance(side, int | np.integer) and side >= 0) for side in window
     ):
         raise UsageError(
-            "window is {window}", expected="(left, right), each None or a number of keys >= 0", window=window
+            "window is {window}",
+            expected="(left, right), each None or a number of keys >= 0",
+            window=window,
         )
     left, right = (None if side is None else int(side) for side in window)
     return Window(left, right)
 
 
-def _checked_offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]) -> int | Array:
-    """The position of query 0, or of each batch entry's, [batch..., 1, 1, 1]. Raises InputError for one too far."""
-    start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
+def _checked_offset(
+    backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]
+) -> int | Array:
+    """The position of query 0, or of each batch entry's, [batch..., 1, 1, 1]. Raises InputError for
+    one too far.
+    """
+    start = (
+        (offset) if (isinstance(offset, int)) else (_per_batch(backend, "offset", offset, batch))
+    )
     least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
     if least < -FURTHEST or most > FURTHEST:
         what = message("offset is {least}", least=least if least < -FURTHEST else most)
-        raise InputError(what, expected=message("a position from -{furthest:,} to {furthest:,}", furthest=FURTHEST))
+        raise InputError(
+            what,
+            expected=message("a position from -{furthest:,} to {furthest:,}", furthest=FURTHEST),
+        )
     return start
 
 
-def _per_batch(backend: Backend, name: str, value: Sequence[int] | Array | int, batch: tuple[int, ...]) -> Array:
-    """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
-    integers = value if hasattr(value, "dtype") else np.asarray(value)
+def _per_batch(
+    backend: Backend, name: str, value: Sequence[int] | Array | int, batch: tuple[int, ...]
+) -> Array:
+    """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows,
+    columns].
+    """
+    if hasattr(value, "dtype"):
+        integers = value
+    else:
+        integers = np.asarray(value)
     if "int" not in str(integers.dtype):
         raise InputError(
-            "{name} has dtype {dtype}", expected="integers", name=name, dtype=str(integers.dtype).removeprefix("torch.")
+            "{name} has dtype {dtype}",
+            expected="integers",
+            name=name,
+            dtype=str(integers.dtype).removeprefix("torch."),
         )
     array = backend.array(integers)
     if tuple(array.shape) not in ((), batch):
-        raise _wrong_shape(name, array, message("one integer per batch entry, {batch}", batch=list(batch)))
+        raise _wrong_shape(
+            name, array, message("one integer per batch entry, {batch}", batch=list(batch))
+        )
     return array.reshape((*array.shape, 1, 1, 1))
 
 

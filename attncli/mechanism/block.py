@@ -9,20 +9,35 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
-from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions, put_projections
-from attncli.mechanism.feed_forward import LayerPart, activate, feed_forward, linear_if_any, normalise
+from attncli.mechanism.context import (
+    Context,
+    KnockOut,
+    Weights,
+    apply_interventions,
+    put_projections,
+)
+from attncli.mechanism.feed_forward import (
+    LayerPart,
+    activate,
+    feed_forward,
+    linear_if_any,
+    normalise,
+)
 from attncli.mechanism.projection import LayerAttention, project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Block, Convolution, Mixer, Place
 from attncli.mechanism.trace import Later, LayerTrace, head_outputs
 
 
-@np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # infinities and NaN are results here, not news for standard error
 def run_block(
     backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int
 ) -> LayerTrace:
-    """Run one layer. hidden: what enters it, [..., token, width]. The trace's `after`, what leaves it, has the same
-    axes and is computed only when it is asked for, or at once where a callback listens to activations.
+    """Run one layer. hidden: what enters it, [..., token, width]. The trace's `after`, what leaves
+    it, has the same axes and is computed only when it is asked for, or at once where a callback
+    listens to activations.
 
     A block without residual gives its last branch's output, whose width may differ.
     """
@@ -30,7 +45,9 @@ def run_block(
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
     def watch(point: str, x: Array) -> Array:
-        """Report x to `context.on_activation` under the name of this point, if anyone listens; returns x."""
+        """Report x to `context.on_activation` under the name of this point, if anyone listens;
+        returns x.
+        """
         if context.on_activation is not None:
             context.on_activation(layer, point, x)
         return x
@@ -40,29 +57,37 @@ def run_block(
         norm = block.norms.get(place)
         if norm is None:
             return x
-        return normalise(backend, norm, watch(place, x), weights(f"{place}.weight"), weights(f"{place}.bias"))
+        return normalise(
+            backend, norm, watch(place, x), weights(f"{place}.weight"), weights(f"{place}.bias")
+        )
 
     def scale_branch(branch: Array) -> Array:
         """What a branch adds, times the block's scale."""
-        return branch if block.branch_scale == 1.0 else branch * block.branch_scale
+        if block.branch_scale == 1.0:
+            return branch
+        return branch * block.branch_scale
 
     entering = apply_norm("attn.in", hidden)
     hidden = entering if block.normed else hidden
-    mixed = (
-        None
-        if block.mixer is None
-        else _mix(LayerPart(backend, weights, "mixer"), block.mixer, entering, context, layer)
-    )
+    if block.mixer is None:
+        mixed = None
+    else:
+        mixed = _mix(LayerPart(backend, weights, "mixer"), block.mixer, entering, context, layer)
     if block.instead:
         stages, empty = _without_heads(attention, entering, context)
         if mixed is None:
-            mixed = backend.full(tuple(context.queries_of(entering).shape), 0.0, backend.dtype_of(entering))
+            mixed = backend.full(
+                tuple(context.queries_of(entering).shape), 0.0, backend.dtype_of(entering)
+            )
         out = stages["out"] = mixed
     else:
         stages, empty = mix_heads(attention, entering, None, context, layer)
         _add_output(attention, stages)
         out = apply_norm("attn.out", stages["out"])
-        out = out if mixed is None else out + mixed
+        if mixed is None:
+            out = out
+        else:
+            out = out + mixed
     hidden, entering, before = map(context.queries_of, (hidden, entering, block_input))
     cross = None
     if block.parallel and block.mlp is not None:
@@ -70,12 +95,18 @@ def run_block(
 
         def run_mlp() -> Array:
             """What leaves the block's attention and feed-forward parts, [..., token, width]."""
-            mlp_input = apply_norm("mlp.in", hidden) if "mlp.in" in block.norms else entering
+            if "mlp.in" in block.norms:
+                mlp_input = apply_norm("mlp.in", hidden)
+            else:
+                mlp_input = entering
             beside = watch("mlp", feed_forward(backend, mlp, weights, mlp_input))
             return hidden + scale_branch(out) + scale_branch(beside)
 
     else:
-        state = hidden + scale_branch(out) if block.residual else out
+        if block.residual:
+            state = hidden + scale_branch(out)
+        else:
+            state = out
         if block.residual:
             stages["sum"] = state
         state = apply_norm("attn.sum", state)
@@ -83,28 +114,42 @@ def run_block(
             stages["norm"] = state
         if block.cross is not None:
             crossing = LayerAttention(backend, weights, "cross", block.cross)
-            inner, inner_empty = mix_heads(crossing, apply_norm("cross.in", state), context.memory, context, layer)
+            inner, inner_empty = mix_heads(
+                crossing, apply_norm("cross.in", state), context.memory, context, layer
+            )
             _add_output(crossing, inner)
-            after = apply_norm("cross.sum", state + scale_branch(apply_norm("cross.out", inner["out"])))
+            after = apply_norm(
+                "cross.sum", state + scale_branch(apply_norm("cross.out", inner["out"]))
+            )
             cross = LayerTrace(layer, inner, inner_empty, state, Later(lambda: after))
             state = after
 
         def run_mlp() -> Array:
             if block.mlp is None:
                 return state
-            output = watch("mlp", feed_forward(backend, block.mlp, weights, apply_norm("mlp.in", state)))
+            output = watch(
+                "mlp", feed_forward(backend, block.mlp, weights, apply_norm("mlp.in", state))
+            )
             return apply_norm("mlp.sum", state + scale_branch(apply_norm("mlp.out", output)))
 
     @np.errstate(over="ignore", invalid="ignore")
     def compute_output() -> Array:
-        """What leaves the block: with the convolution, where it has one, and in the backend's data type."""
+        """What leaves the block: with the convolution, where it has one, and in the backend's data
+        type.
+        """
         output = run_mlp()
         if block.convolution is not None:
             part = LayerPart(backend, weights, "conv")
-            beside = watch("conv", context.queries_of(convolve(part, block.convolution, block_input)))
-            output = part.normalise(block.convolution.norm, "norm", watch("conv.norm", output + beside))
+            beside = watch(
+                "conv", context.queries_of(convolve(part, block.convolution, block_input))
+            )
+            output = part.normalise(
+                block.convolution.norm, "norm", watch("conv.norm", output + beside)
+            )
         # NumPy's bfloat16 is wider after a product with a plain number
-        return backend.cast(output, backend.dtype) if backend.dtype in LOW_PRECISION else output
+        if backend.dtype in LOW_PRECISION:
+            return backend.cast(output, backend.dtype)
+        return output
 
     leaving = Later(compute_output)
     if context.on_activation is not None:
@@ -115,35 +160,54 @@ def run_block(
 def mix_heads(
     attention: LayerAttention, x: Array, memory: Array | None, context: Context, layer: int
 ) -> tuple[dict[str, Array], Array]:
-    """Run an attention up to its heads' mixed values, before the output projection; returns its stages by name, and
-    which rows see no key, booleans [..., head, query].
+    """Run an attention up to its heads' mixed values, before the output projection; returns its
+    stages by name, and which rows see no key, booleans [..., head, query].
 
-    x: what enters it, [..., token, width]; memory: the vectors that it reads in place of those, None for none.
-    Raises UnsupportedError for hash attention over rows, batches, kept keys or a link that is cut.
+    x: what enters it, [..., token, width]; memory: the vectors that it reads in place of those,
+    None for none. Raises UnsupportedError for hash attention over rows, batches, kept keys or a
+    link that is cut.
     """
-    backend, spec, kind = attention.backend, attention.spec, "self" if memory is None else "cross"
+    backend = attention.backend
+    spec = attention.spec
+    kind = "self" if memory is None else "cross"
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(attention, x, memory, context, layer)
-    rule, apart = parts.rule, parts.rule.apart
+    rule = parts.rule
+    apart = parts.rule.apart
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
     if apart is not None:
         stages |= {"global_q": apart.q, "global_k": apart.k, "global_v": apart.v}
     if "biased" in context.keep and context.rows is None:
-        i, j = backend.arange(0, parts.q.shape[-2])[:, None], backend.arange(0, parts.k.shape[-2])[None, :]
+        i = backend.arange(0, parts.q.shape[-2])[:, None]
+        j = backend.arange(0, parts.k.shape[-2])[None, :]
         stages |= {name: score(i + rule.offset, j) for name, score in parts.scores.items()}
     if spec.hashing is not None:
         has_knock_out = any(isinstance(intervention, KnockOut) for intervention in interventions)
-        if context.rows is not None or parts.q.ndim > 3 or context.past is not None or has_knock_out:
+        if (
+            context.rows is not None
+            or parts.q.ndim > 3
+            or context.past is not None
+            or has_knock_out
+        ):
             raise UnsupportedError(
-                "hash attention runs a text whole", expected="run, heads or compare, on one short text at a time"
+                "hash attention runs a text whole",
+                expected="run, heads or compare, on one short text at a time",
             )
-        hash_trace = hash_attention(backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep))
-        mixed, empty = hash_trace.mixed, hash_trace.empty_rows
+        hash_trace = hash_attention(
+            backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep)
+        )
+        mixed = hash_trace.mixed
+        empty = hash_trace.empty_rows
         stages |= {"k": hash_trace.keys} | {
-            name: getattr(hash_trace, name) for name in ("masked", "weights") if name in context.keep
+            name: getattr(hash_trace, name)
+            for name in ("masked", "weights")
+            if name in context.keep
         }
     else:
-        on_block = ignore_block if context.on_block is None else partial(context.on_block, layer, kind)
+        if context.on_block is None:
+            on_block = ignore_block
+        else:
+            on_block = partial(context.on_block, layer, kind)
         q, k, v = put_projections(backend, interventions, parts.q, parts.k, parts.v)
         square_stages, mixed, empty = compute_attention(
             backend, q, k, v, rule, rows=context.rows, keep=context.keep, on_block=on_block
@@ -158,15 +222,19 @@ def mix_heads(
 
 
 def _add_output(attention: LayerAttention, stages: dict[str, Array]) -> None:
-    """Add to the stages what becomes of the heads' output: side by side, and through the output projection if any."""
+    """Add to the stages what becomes of the heads' output: side by side, and through the output
+    projection if any.
+    """
     side_by_side = join_heads(attention.backend, head_outputs(stages))
-    output = linear_if_any(attention.backend, attention.weights, f"{attention.prefix}.o", side_by_side)
+    output = linear_if_any(
+        attention.backend, attention.weights, f"{attention.prefix}.o", side_by_side
+    )
     stages |= {"out": side_by_side} if output is None else {"concat": side_by_side, "out": output}
 
 
 def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) -> Array:
-    """What a mixer (such as Mamba, in place of attention) gives for the tokens, [..., query, width]; its state goes on
-    from `context.past` and is kept there."""
+    """What a mixer (such as Mamba, in place of attention) gives for the tokens, [..., query,
+    width]; its state goes on from `context.past` and is kept there."""
     from attncli.mechanism.mixer import Carry, mix  # few models have one
 
     carry = Carry(() if context.past is None else context.past.get((layer, "mixer"), ()))
@@ -178,10 +246,17 @@ def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) 
     return context.queries_of(mixed)
 
 
-def _without_heads(attention: LayerAttention, x: Array, context: Context) -> tuple[dict[str, Array], Array]:
-    """The stages of a layer without attention: arrays with an axis of zero heads; and its empty rows, likewise."""
-    backend, spec, count = attention.backend, attention.spec, x.shape[-2]
-    queries, keys = len(range(count)[context.asking or slice(None)]), count if context.past is None else context.length
+def _without_heads(
+    attention: LayerAttention, x: Array, context: Context
+) -> tuple[dict[str, Array], Array]:
+    """The stages of a layer without attention: arrays with an axis of zero heads; and its empty
+    rows, likewise.
+    """
+    backend = attention.backend
+    spec = attention.spec
+    count = x.shape[-2]
+    queries = len(range(count)[context.asking or slice(None)])
+    keys = count if context.past is None else context.length
 
     def stage(rows: int, width: int) -> Array:
         """A stage of no heads, [..., 0, rows, width]."""
@@ -203,21 +278,33 @@ def join_heads(backend: Backend, x: Array) -> Array:
 
 
 def convolve(part: LayerPart, spec: Convolution, x: Array) -> Array:
-    """act(b + Σ_k W_k·x_{t + k − half}), the same shape as x [..., token, width]; zeros stand beyond the text.
+    """act(b + Σ_k W_k·x_{t + k − half}), the same shape as x [..., token, width]; zeros stand
+    beyond the text.
 
-    The part's roles are `weight`, [out, in / groups, kernel], and `bias`. Source: He et al., DeBERTa, 2021.
+    The part's roles are `weight`, [out, in / groups, kernel], and `bias`. Source: He et al.,
+    DeBERTa, 2021.
     """
-    backend, matrix, bias = part.backend, part.read("weight"), part.find("bias")
-    count, beyond = x.shape[-2], [*x.shape[:-2], spec.kernel // 2, x.shape[-1]]
+    backend = part.backend
+    matrix = part.read("weight")
+    bias = part.find("bias")
+    count = x.shape[-2]
+    beyond = [*x.shape[:-2], spec.kernel // 2, x.shape[-1]]
     zeros = backend.full(beyond, 0.0, backend.dtype_of(x))
     wide = backend.concat([zeros, x, zeros], x.ndim - 2)
-    width, groups = x.shape[-1] // spec.groups, []
+    width = x.shape[-1] // spec.groups
+    groups = []
     for first in range(0, x.shape[-1], width):
         own = slice(first, first + width)
-        entries, weight = wide[..., own], matrix[own]
+        entries = wide[..., own]
+        weight = matrix[own]
         total = backend.matmul(entries[..., :count, :], backend.transpose(weight[:, :, 0]))
         for step in range(1, spec.kernel):
-            total = total + backend.matmul(entries[..., step : step + count, :], backend.transpose(weight[:, :, step]))
+            total = total + backend.matmul(
+                entries[..., step : step + count, :], backend.transpose(weight[:, :, step])
+            )
         groups.append(total)
-    total = backend.concat(groups, -1) if len(groups) > 1 else groups[0]
+    if len(groups) > 1:
+        total = backend.concat(groups, -1)
+    else:
+        total = groups[0]
     return activate(backend, spec.activation, total if bias is None else total + bias)

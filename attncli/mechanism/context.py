@@ -1,4 +1,6 @@
-"""What a layer is given besides its input: weights by role, positions, what to keep, change and watch."""
+"""What a layer is given besides its input: weights by role, positions, what to keep, change and
+watch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Kind: TypeAlias = Literal["self", "cross"]
 
 
 class Zero(Struct, frozen=True):
-    """What these heads mix becomes 0. Source: Michel et al., Are sixteen heads really better than one?, 2019."""
+    """What these heads mix becomes 0. Source: Michel et al., Are sixteen heads really better than
+    one?, 2019.
+    """
 
     heads: tuple[int, ...]
 
@@ -33,10 +37,11 @@ class Replace(Struct, frozen=True, eq=False):
 
 
 class KnockOut(Struct, frozen=True):
-    """Intervention: the scores of these queries for these keys become −∞ in these heads, before the softmax, so that
-    the row's other weights grow.
+    """Intervention: the scores of these queries for these keys become −∞ in these heads, before the
+    softmax, so that the row's other weights grow.
 
-    queries, keys: absolute positions; every pair of them is cut. A row left with nothing is an empty row. Learned sinks
+    queries, keys: absolute positions; every pair of them is cut. A row left with nothing is an
+        empty row. Learned sinks
     stay. Source: Geva et al., Dissecting recall of factual associations, 2023.
     """
 
@@ -46,10 +51,11 @@ class KnockOut(Struct, frozen=True):
 
 
 class PutProjection(Struct, frozen=True, eq=False):
-    """Intervention: the queries, keys or values of one query head become `values`, [variant, token, dim] (each variant
-    is one changed run), after norms and rotation.
+    """Intervention: the queries, keys or values of one query head become `values`, [variant, token,
+    dim] (each variant is one changed run), after norms and rotation.
 
-    side: "q", "k" or "v"; keys and values of a head that shares them become its own. Also called path patching.
+    side: "q", "k" or "v"; keys and values of a head that shares them become its own. Also called
+    path patching.
     """
 
     head: int
@@ -64,21 +70,32 @@ NO_INTERVENTIONS: Interventions = {}
 
 
 def visible_links(
-    backend: Backend, interventions: Sequence[Intervention], heads: int, positions: np.ndarray[Any, Any], keys: int
+    backend: Backend,
+    interventions: Sequence[Intervention],
+    heads: int,
+    positions: np.ndarray[Any, Any],
+    keys: int,
 ) -> Array | None:
-    """Which (query, key) pairs are left by the knock-outs among these interventions, booleans [head or 1, query, key];
-    None where there are no knock-outs.
+    """Which (query, key) pairs are left by the knock-outs among these interventions, booleans [head
+    or 1, query, key]; None where there are no knock-outs.
 
     positions: absolute position of each query, [query]. keys: how many keys there are.
     """
-    knock_outs = [intervention for intervention in interventions if isinstance(intervention, KnockOut)]
+    knock_outs = [
+        intervention for intervention in interventions if isinstance(intervention, KnockOut)
+    ]
     if not knock_outs:
         return None
-    in_all = all(len(knock_out.heads) == heads for knock_out in knock_outs)  # one matrix does, where heads are many
+    in_all = all(
+        len(knock_out.heads) == heads for knock_out in knock_outs
+    )  # one matrix does, where heads are many
     visible = np.ones((1 if in_all else heads, len(positions), keys), bool)
     for knock_out in knock_outs:
         rows = np.flatnonzero(np.isin(positions, knock_out.queries))
-        places = np.zeros(1, np.int64) if in_all else np.asarray(knock_out.heads)
+        if in_all:
+            places = np.zeros(1, np.int64)
+        else:
+            places = np.asarray(knock_out.heads)
         visible[np.ix_(places, rows, np.asarray(knock_out.keys))] = False
     return backend.array(visible)
 
@@ -86,8 +103,9 @@ def visible_links(
 def put_projections(
     backend: Backend, interventions: Sequence[Intervention], q: Array, k: Array, v: Array
 ) -> tuple[Array, Array, Array]:
-    """Queries [..., head, query, dim], keys and values [..., kv, key, dim] with the PutProjections among the
-    interventions applied; keys or values get one entry per query head where one is replaced."""
+    """Queries [..., head, query, dim], keys and values [..., kv, key, dim] with the PutProjections
+    among the interventions applied; keys or values get one entry per query head where one is
+    replaced."""
     heads = q.shape[-3]
     for put in (change for change in interventions if isinstance(change, PutProjection)):
         whole = {"q": q, "k": k, "v": v}[put.side]
@@ -100,16 +118,24 @@ def put_projections(
                 beyond = part[..., put.values.shape[-2] :, :]  # learned keys stay
                 own = put.values[..., None, :, :]
                 if beyond.shape[-2]:
-                    own = backend.concat([own, backend.broadcast(beyond, (*own.shape[:-2], *beyond.shape[-2:]))], -2)
+                    own = backend.concat(
+                        [own, backend.broadcast(beyond, (*own.shape[:-2], *beyond.shape[-2:]))], -2
+                    )
                 part = own
             parts.append(backend.broadcast(part, (*lead, *part.shape[-3:])))
         joined = backend.concat(parts, -3)
-        q, k, v = (joined if put.side == side else array for side, array in (("q", q), ("k", k), ("v", v)))
+        q, k, v = (
+            joined if put.side == side else array for side, array in (("q", q), ("k", k), ("v", v))
+        )
     return q, k, v
 
 
-def apply_interventions(backend: Backend, interventions: Sequence[Intervention], mixed: Array) -> Array:
-    """Mixed values, [..., head, token, v_dim], with the interventions that zero or replace a head's applied."""
+def apply_interventions(
+    backend: Backend, interventions: Sequence[Intervention], mixed: Array
+) -> Array:
+    """Mixed values, [..., head, token, v_dim], with the interventions that zero or replace a head's
+    applied.
+    """
     for intervention in interventions:
         match intervention:
             case Zero(heads):
@@ -126,7 +152,9 @@ def apply_interventions(backend: Backend, interventions: Sequence[Intervention],
 
 
 def _replace_heads(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
-    """What the heads pass on, [..., head, token, v_dim], with `values` in place of what these heads do."""
+    """What the heads pass on, [..., head, token, v_dim], with `values` in place of what these heads
+    do.
+    """
     if tuple(heads) == tuple(range(mixed.shape[-3])):
         return values
     variants = np.broadcast_shapes(tuple(values.shape[:-3]), tuple(mixed.shape[:-3]))
@@ -139,7 +167,9 @@ def _replace_heads(backend: Backend, heads: Sequence[int], values: Array, mixed:
 
 
 class Weights(Protocol):
-    """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model has none."""
+    """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model
+    has none.
+    """
 
     def __call__(self, role: str, /) -> Array | None: ...
 
@@ -152,7 +182,8 @@ class ReadWeights(ABC):
 
     @abstractmethod
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ + b, [row, out], multiplied while W (role `name`.weight) is read; None where W cannot be streamed so and
+        """x·Wᵀ + b, [row, out], multiplied while W (role `name`.weight) is read; None where W
+        cannot be streamed so and
         must be read whole. x: [..., in], its leading axes one row axis in the result."""
 
 
@@ -161,20 +192,22 @@ Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]
 
 
 class Context(Struct, frozen=True, eq=False):
-    """What a layer's run needs besides weights and input vectors: positions, past keys, what to keep, interventions,
-    callbacks.
+    """What a layer's run needs besides weights and input vectors: positions, past keys, what to
+    keep, interventions, callbacks.
 
     positions: absolute position of each token, integers [token]; length: positions in all.
     key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
     memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
-    past: keys and values of earlier positions by layer, and what its mixer keeps of them by layer and "mixer", extended
-    in place while generating.
+    past: keys and values of earlier positions by layer, and what its mixer keeps of them by layer
+    and "mixer", extended in place while generating.
     keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
-    to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or "cross".
-    interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
-    queries and leave the layer, None where none are singled out; the others only lend their keys and values.
-    on_activation: handed the layer, a norm's place with what enters it, or "mixer", "mlp" or "conv" with what the
-    mixer, the feed-forward part or the convolution gives.
+    to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or
+    "cross".
+    interventions: what is changed on the way. asking: positions within the text, start to stop,
+    that are computed as queries and leave the layer, None where none are singled out; the others
+    only lend their keys and values.
+    on_activation: handed the layer, a norm's place with what enters it, or "mixer", "mlp" or "conv"
+    with what the mixer, the feed-forward part or the convolution gives.
     """
 
     positions: np.ndarray[Any, Any]
@@ -191,9 +224,12 @@ class Context(Struct, frozen=True, eq=False):
     on_activation: Callable[[int, str, Array], None] | None = None
 
     def queries_of(self, x: Array) -> Array:
-        """The rows of x, [..., token, width], of the tokens that `asking` selects as queries; x itself where it is
-        None.
+        """The rows of x, [..., token, width], of the tokens that `asking` selects as queries; x
+        itself where it is None.
 
-        It is x itself where none are singled out: a tensor that several roles share is multiplied once with one array.
+        It is x itself where none are singled out: a tensor that several roles share is multiplied
+        once with one array.
         """
-        return x if self.asking is None else x[..., self.asking, :]
+        if self.asking is None:
+            return x
+        return x[..., self.asking, :]

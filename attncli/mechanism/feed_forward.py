@@ -1,4 +1,6 @@
-"""What a block has beside attention: normalization, linear maps, the feed-forward part or experts with a router."""
+"""What a block has beside attention: normalization, linear maps, the feed-forward part or experts
+with a router.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Norm
 
 
 def deviation(norm: Norm, x: Floats) -> Floats:
-    """What a norm divides each vector of x, [..., width], by: [..., 1], float64. With these numbers held fixed a norm
-    is an affine map."""
+    """What a norm divides each vector of x, [..., width], by: [..., 1], float64. With these numbers
+    held fixed a norm is an affine map."""
     wide = np.asarray(x, np.float64)
     if norm.kind == "layer":
         wide = wide - wide.mean(-1, keepdims=True)
@@ -26,25 +28,38 @@ def deviation(norm: Norm, x: Floats) -> Floats:
 
 
 def through_norm(norm: Norm, matrix: Floats, weight: Floats | None) -> Floats:
-    """Move a linear map from behind a norm to before it: its matrix, [dim, width], times the norm's weight and without
-    the mean, but not the division by the deviation."""
+    """Move a linear map from behind a norm to before it: its matrix, [dim, width], times the norm's
+    weight and without the mean, but not the division by the deviation."""
     if norm.affine and weight is not None:
         matrix = matrix * (weight + 1.0 if norm.unit_offset else weight)
-    return matrix - matrix.mean(-1, keepdims=True) if norm.kind == "layer" else matrix
+    if norm.kind == "layer":
+        return matrix - matrix.mean(-1, keepdims=True)
+    return matrix
 
 
-@np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
-def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
-    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # outside the layers, too: the embedding's norm and the final one
+def normalise(
+    backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None
+) -> Array:
+    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low
+    precision.
+    """
     if weight is not None and weight.ndim > 1:  # every head has weights of its own
         return _normalise_rows(backend, norm, weight, bias, x)
     return by_rows(partial(_normalise_rows, backend, norm, weight, bias), x)
 
 
-def _normalise_rows(backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array) -> Array:
+def _normalise_rows(
+    backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array
+) -> Array:
     """`normalise` of rows that are in memory together, [..., width]."""
     dtype = backend.dtype_of(x)
-    wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
+    if dtype in LOW_PRECISION:
+        wide = backend.cast(x, "float32")
+    else:
+        wide = x
     if not norm.affine:
         weight = bias = None
     elif weight is not None and norm.unit_offset:
@@ -52,7 +67,8 @@ def _normalise_rows(backend: Backend, norm: Norm, weight: Array | None, bias: Ar
     if norm.kind == "layer" and (weight is None or weight.ndim == 1):
         wide_dtype = backend.dtype_of(wide)
         weight, bias = (
-            None if parameter is None else backend.cast(parameter, wide_dtype) for parameter in (weight, bias)
+            None if parameter is None else backend.cast(parameter, wide_dtype)
+            for parameter in (weight, bias)
         )
         return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
     if norm.kind == "layer":
@@ -67,7 +83,9 @@ def _normalise_rows(backend: Backend, norm: Norm, weight: Array | None, bias: Ar
 Role = Callable[[str], Array | None]
 
 
-def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp") -> Array:
+def feed_forward(
+    backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp"
+) -> Array:
     """[..., token, width] to the same shape. prefix: of the roles of a part that is no mixture."""
     match spec:
         case Mlp(_, activation, gated, bounds):
@@ -83,13 +101,17 @@ def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array,
             return linear(backend, weights, f"{prefix}.down", inner)
         case Experts(shared=shared_part):
             output = _experts(backend, spec, weights, x)
-            return output if shared_part is None else output + _run_shared(backend, spec, shared_part, weights, x)
+            if shared_part is None:
+                return output
+            return output + _run_shared(backend, spec, shared_part, weights, x)
         case _:
             assert_never(spec)
 
 
 def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
-    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias. Raises KeyError if there is no such weight."""
+    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias. Raises KeyError if there
+    is no such weight.
+    """
     product = linear_if_any(backend, weights, name, x)
     if product is None:
         raise KeyError(f"{name}.weight")
@@ -97,27 +119,36 @@ def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
 
 
 def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
-    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such weight."""
+    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such
+    weight.
+    """
     if isinstance(weights, ReadWeights):
         product = weights.product(name, x, backend)
         if product is not None:
             return product.reshape((*x.shape[:-1], product.shape[-1]))
-    weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
+    weight = weights(f"{name}.weight")
+    bias = weights(f"{name}.bias")
     if weight is None:
         return None
-    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
+    flat = (
+        x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
+    )  # one large product, not one for each entry of a batch
     return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 
 class LayerPart(Struct, frozen=True, eq=False):
-    """A part of a layer with its weights, on a backend. prefix: of the part's roles, such as "attn" or "mixer"."""
+    """A part of a layer with its weights, on a backend. prefix: of the part's roles, such as "attn"
+    or "mixer".
+    """
 
     backend: Backend
     weights: Role
     prefix: str
 
     def find(self, name: str) -> Array | None:
-        """The tensor of the part's role, such as "q.weight" or "sinks"; None where the model has none."""
+        """The tensor of the part's role, such as "q.weight" or "sinks"; None where the model has
+        none.
+        """
         return self.weights(f"{self.prefix}.{name}")
 
     def read(self, name: str) -> Array:
@@ -128,50 +159,71 @@ class LayerPart(Struct, frozen=True, eq=False):
         return array
 
     def linear(self, name: str, x: Array) -> Array:
-        """x·Wᵀ + b with the part's roles `name`.weight and `name`.bias, [..., out]. Raises KeyError as `linear`."""
+        """x·Wᵀ + b with the part's roles `name`.weight and `name`.bias, [..., out]. Raises KeyError
+        as `linear`.
+        """
         return linear(self.backend, self.weights, f"{self.prefix}.{name}", x)
 
     def normalise(self, norm: Norm, name: str, x: Array) -> Array:
-        """x normalised over its last axis, with the part's roles `name`.weight and `name`.bias where there are such."""
-        return normalise(self.backend, norm, x, self.find(f"{name}.weight"), self.find(f"{name}.bias"))
+        """x normalised over its last axis, with the part's roles `name`.weight and `name`.bias
+        where there are such.
+        """
+        return normalise(
+            self.backend, norm, x, self.find(f"{name}.weight"), self.find(f"{name}.bias")
+        )
 
 
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     """Each token through its best experts, each in its share. Source: Jiang et al., Mixtral, 2024."""
     flat = x.reshape((-1, x.shape[-1]))
     logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
-    correction = weights("experts.correction") if spec.routing.corrected else None
-    shares = route(spec, logits, None if correction is None else np.asarray(backend.numpy(correction)))
+    if spec.routing.corrected:
+        correction = weights("experts.correction")
+    else:
+        correction = None
+    shares = route(
+        spec, logits, None if correction is None else np.asarray(backend.numpy(correction))
+    )
     part = Mlp(spec.width, spec.activation, spec.gated, spec.bounded)
-    flat = flat if spec.narrow is None else linear(backend, weights, "experts.into", flat)
+    if spec.narrow is None:
+        flat = flat
+    else:
+        flat = linear(backend, weights, "experts.into", flat)
     total = flat * 0.0
     for expert in np.flatnonzero(shares.any(0)):
 
         def role(name: str, expert: int = int(expert)) -> Array | None:
             """One expert's weight of this role; None where the model has none."""
             whole = weights(name)
-            return None if whole is None else whole[expert]
+            if whole is None:
+                return None
+            return whole[expert]
 
         share = backend.array(shares[:, expert, None])
         if spec.routing.of_input:
             total = total + feed_forward(backend, part, role, flat * share, "experts")
         else:
             total = total + feed_forward(backend, part, role, flat, "experts") * share
-    total = total if spec.narrow is None else linear(backend, weights, "experts.out", total)
+    if spec.narrow is None:
+        total = total
+    else:
+        total = linear(backend, weights, "experts.out", total)
     return total.reshape(tuple(x.shape))
 
 
 def _apply_bounds(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Array:
     """The gate and what it lets through, cut off at their bounds; NaN stays."""
     gate = backend.where(gate > spec.limit, spec.limit, gate)
-    up = backend.where(up > spec.limit, spec.limit, backend.where(up < -spec.limit, -spec.limit, up))
+    up = backend.where(
+        up > spec.limit, spec.limit, backend.where(up < -spec.limit, -spec.limit, up)
+    )
     share = (backend.tanh(0.5 * spec.slope * gate) + 1.0) * 0.5  # a sigmoid that never overflows
     return gate * share * (up + 1.0)
 
 
 def _run_shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:
-    """The output of the expert that serves every token; where the model has a gate for it, times a sigmoid of each
-    token."""
+    """The output of the expert that serves every token; where the model has a gate for it, times a
+    sigmoid of each token."""
     output = feed_forward(backend, part, weights, x, "shared")
     if not spec.shared_share:
         return output
@@ -187,7 +239,8 @@ def _multiply_gate(backend: Backend, kind: Activation, gate: Array, up: Array) -
 
 
 def activate(backend: Backend, kind: Activation, x: Array) -> Array:
-    """The activation function, entrywise, as a new array. Source for gelu: Hendrycks and Gimpel, 2016.
+    """The activation function, entrywise, as a new array. Source for gelu: Hendrycks and Gimpel,
+    2016.
 
     Works in one array besides x: these are the widest vectors of a model.
     """
@@ -236,11 +289,11 @@ Floats = np.ndarray[Any, Any]
 
 
 def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Floats:
-    """The weight of each expert in each token's sum, [token, expert], 0 for experts not chosen. logits: the router's,
-    [token, expert].
+    """The weight of each expert in each token's sum, [token, expert], 0 for experts not chosen.
+    logits: the router's, [token, expert].
 
-    logits: what the router gives, [token, expert]. correction: what is added to the shares where the best are sought,
-    [expert]; None for nothing. Of equals the first are chosen.
+    logits: what the router gives, [token, expert]. correction: what is added to the shares where
+    the best are sought, [expert]; None for nothing. Of equals the first are chosen.
     Sources: Shazeer et al., 2017; DeepSeek-AI, DeepSeek-V3, 2024 for groups and corrections.
     """
     match spec.routing.score:

@@ -1,8 +1,9 @@
 """One head's queries or keys as a linear map of what enters its attention, with every norm frozen.
 
-Between the vectors that enter and the queries and keys that meet there may be norms of narrow vectors, of queries and
-keys, a bound, a rotation, a factor that grows with the position. A rotation and such a factor are linear; norms and
-bounds are, with the deviations, and with the share that each entry keeps, that they had in this run.
+Between the vectors that enter and the queries and keys that meet there may be norms of narrow
+vectors, of queries and keys, a bound, a rotation, a factor that grows with the position. A rotation
+and such a factor are linear; norms and bounds are, with the deviations, and with the share that
+each entry keeps, that they had in this run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from msgspec import Struct
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.context import Context
 from attncli.mechanism.feed_forward import deviation, through_norm
-from attncli.mechanism.projection import LayerAttention, rotate, rotation, rotations_of, temperatures
+from attncli.mechanism.projection import (
+    LayerAttention,
+    rotate,
+    rotation,
+    rotations_of,
+    temperatures,
+)
 from attncli.mechanism.spec import Attention, Latent, Norm, Rope
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -34,7 +41,9 @@ class Factor(Struct, frozen=True, eq=False):
 
     def of_tokens(self, rows: slice) -> Factor:
         """The numbers of some tokens; those for all tokens alike stay as they are."""
-        return self if len(self.values) == 1 else Factor(self.values[rows])
+        if len(self.values) == 1:
+            return self
+        return Factor(self.values[rows])
 
 
 class Centre(Struct, frozen=True, eq=False):
@@ -59,7 +68,9 @@ class Turn(Struct, frozen=True, eq=False):
     def apply(self, x: Floats) -> Floats:
         """x, [..., token, dim], rotated by each token's angles."""
         backend = numpy_backend(str(x.dtype))
-        turned = rotate(backend, self.rope, backend.keep(x), backend.keep(self.cos), backend.keep(self.sin))
+        turned = rotate(
+            backend, self.rope, backend.keep(x), backend.keep(self.cos), backend.keep(self.sin)
+        )
         return backend.numpy(turned)
 
     def of_tokens(self, rows: slice) -> Turn:
@@ -71,8 +82,8 @@ Step = Factor | Centre | Turn
 
 
 class FrozenHead(Struct, frozen=True, eq=False):
-    """What norms, biases and rotation do to one head's queries or keys, with this run's norm divisors held fixed:
-    linear steps, and a constant added, [token, dim]."""
+    """What norms, biases and rotation do to one head's queries or keys, with this run's norm
+    divisors held fixed: linear steps, and a constant added, [token, dim]."""
 
     steps: tuple[Step, ...]
     constant: Floats
@@ -89,7 +100,8 @@ class FrozenHead(Struct, frozen=True, eq=False):
 
 
 class HeadProjection(Struct, frozen=True, eq=False):
-    """One head's weight matrix for queries, keys or values, [dim, width], without biases, norms or rotation.
+    """One head's weight matrix for queries, keys or values, [dim, width], without biases, norms or
+    rotation.
 
     name: of the projection's role. rows: which of its rows are the head's.
     """
@@ -101,14 +113,22 @@ class HeadProjection(Struct, frozen=True, eq=False):
     matrix: Floats
 
 
-def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: bool = False) -> HeadProjection:
-    """The weight matrix of one query head's queries, or of the keys or values it attends to. apart: take the separate
-    projections that global tokens of Longformer have."""
+def head_projection(
+    attention: LayerAttention, side: Side, head: int, *, apart: bool = False
+) -> HeadProjection:
+    """The weight matrix of one query head's queries, or of the keys or values it attends to. apart:
+    take the separate projections that global tokens of Longformer have."""
     spec = attention.spec
-    number = head if side == "q" or spec.latent is not None else head // (spec.heads // spec.kv_heads)
+    if side == "q" or spec.latent is not None:
+        number = head
+    else:
+        number = head // (spec.heads // spec.kv_heads)
     dim = spec.v_dim if side == "v" else spec.head_dim
     rows = slice(number * dim, (number + 1) * dim)
-    name = f"global_{side}" if apart else side
+    if apart:
+        name = f"global_{side}"
+    else:
+        name = side
 
     def read(role: str) -> Floats:
         """A role's weights as floats of NumPy."""
@@ -125,35 +145,53 @@ def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: 
 
 
 def _is_centred(spec: Attention, side: Side) -> bool:
-    """Whether queries or keys are layer-normed over all heads together, which takes away their common mean."""
+    """Whether queries or keys are layer-normed over all heads together, which takes away their
+    common mean.
+    """
     norm = spec.qk_norm
     return side != "v" and norm is not None and norm.over == "width" and norm.norm.kind == "layer"
 
 
 def _latent_matrix(
-    spec: Attention, latent: Latent, read: Callable[[str], Floats], side: Side, rows: slice, head: int
+    spec: Attention,
+    latent: Latent,
+    read: Callable[[str], Floats],
+    side: Side,
+    rows: slice,
+    head: int,
 ) -> Floats:
-    """One head's matrix, [dim, width], through the latent vectors of MLA, as `from_latent` computes; the latent norm's
-    division is left out."""
+    """One head's matrix, [dim, width], through the latent vectors of MLA, as `from_latent`
+    computes; the latent norm's division is left out."""
     if side == "q":
         if latent.query is None:
             return read("q.weight")[rows]
-        return through_norm(latent.norm, read("q.weight")[rows], read("q_down_norm.weight")) @ read("q_down.weight")
+        return through_norm(latent.norm, read("q.weight")[rows], read("q_down_norm.weight")) @ read(
+            "q_down.weight"
+        )
     content = spec.head_dim - latent.straight
     first = head * (content + spec.v_dim)
     down = read("kv_down.weight")
     if side == "v":
         values = read("kv.weight")[first + content : first + content + spec.v_dim]
         return through_norm(latent.norm, values, read("kv_down_norm.weight")) @ down[: latent.keys]
-    wide = through_norm(latent.norm, read("kv.weight")[first : first + content], read("kv_down_norm.weight"))
+    wide = through_norm(
+        latent.norm, read("kv.weight")[first : first + content], read("kv_down_norm.weight")
+    )
     return np.concatenate([wide @ down[: latent.keys], down[latent.keys :]])
 
 
-def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bool = False) -> FrozenHead:
-    """The steps and the constant that turn one head's raw queries or keys into those of this run. x: what enters the
-    attention, or what keys are made from, [token, width]. memory: whether that is an encoder's output."""
-    attention, side, rows = projection.attention, projection.side, projection.rows
-    backend, spec = attention.backend, attention.spec
+def freeze(
+    projection: HeadProjection, x: Array, context: Context, *, memory: bool = False
+) -> FrozenHead:
+    """The steps and the constant that turn one head's raw queries or keys into those of this run.
+    x: what enters the attention, or what keys are made from, [token, width]. memory: whether that
+    is an encoder's output.
+    """
+    attention = projection.attention
+    side = projection.side
+    rows = projection.rows
+    backend = attention.backend
+    spec = attention.spec
     vectors = _known_floats(backend, x)
     steps: list[Step] = []
     constant = np.zeros((len(vectors), len(projection.matrix)), vectors.dtype)
@@ -162,7 +200,9 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
     def array_of(role: str) -> Floats | None:
         """A role's weights as floats of NumPy; None where the model has none."""
         array = attention.find(role)
-        return None if array is None else _known_floats(backend, array)
+        if array is None:
+            return None
+        return _known_floats(backend, array)
 
     def add_step(step: Step) -> None:
         """Append a linear step, and apply it to the constant and to the sum so far."""
@@ -174,7 +214,8 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         """Add a vector to the constant and to the sum so far; None adds nothing."""
         nonlocal constant, total
         if by is not None:
-            constant, total = constant + by, total + by
+            constant = constant + by
+            total = total + by
 
     if spec.latent is not None:
         _freeze_latent(spec, spec.latent, array_of, side, rows, vectors, add_step, add_vector)
@@ -192,7 +233,10 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
     if norm is not None and norm.over == "width":
         wide = vectors @ _known_floats(backend, attention.read(f"{projection.name}.weight")).T
         bias = array_of(f"{projection.name}.bias")
-        wide = wide if bias is None else wide + bias
+        if bias is None:
+            wide = wide
+        else:
+            wide = wide + bias
         if spec.clip is not None:
             wide = np.clip(wide, -spec.clip, spec.clip)
         add_step(Factor(1.0 / deviation(norm.norm, wide)))
@@ -201,14 +245,19 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         add_vector(None if added is None or not norm.norm.affine else added[rows])
 
     def norm_by_head() -> None:
-        """Add the steps of a norm over one head's entries (query-key norm): centre, divide, multiply."""
+        """Add the steps of a norm over one head's entries (query-key norm): centre, divide,
+        multiply.
+        """
         assert norm is not None
         if norm.norm.kind == "layer":
             add_step(Centre())
         add_step(Factor(1.0 / deviation(norm.norm, total)))
         gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
         number = rows.start // spec.head_dim
-        own = tuple(None if part is None else part[number] if part.ndim == 2 else part for part in (gain, added))
+        own = tuple(
+            None if part is None else part[number] if part.ndim == 2 else part
+            for part in (gain, added)
+        )
         _add_norm_weight(norm.norm, own[0], add_step)
         add_vector(own[1] if norm.norm.affine else None)
 
@@ -239,26 +288,31 @@ def _freeze_latent(
     add_step: Callable[[Step], None],
     add_vector: Callable[[Floats | None], None],
 ) -> None:
-    """Add the steps that latent attention (MLA) has of its own: the division of its latent norm, and biases."""
+    """Add the steps that latent attention (MLA) has of its own: the division of its latent norm,
+    and biases.
+    """
     if side == "q" and latent.query is None:
         bias = array_of("q.bias")
         add_vector(None if bias is None else bias[rows])
         return
     name, kept = ("q_down", None) if side == "q" else ("kv_down", latent.keys)
-    down, added = array_of(f"{name}.weight"), array_of(f"{name}.bias")
+    down = array_of(f"{name}.weight")
+    added = array_of(f"{name}.bias")
     assert down is not None
     narrow = vectors @ down.T
     narrow = (narrow if added is None else narrow + added)[:, :kept]
     weight = array_of(f"{name}_norm.weight")
     if side == "q":
-        wide, bias = array_of("q.weight"), array_of("q.bias")
+        wide = array_of("q.weight")
+        bias = array_of("q.bias")
         assert wide is not None
         if added is not None:
             add_vector(through_norm(latent.norm, wide[rows], weight) @ added)
         add_step(Factor(1.0 / deviation(latent.norm, narrow)))
         add_vector(None if bias is None else bias[rows])
         return
-    wide, bias = array_of("kv.weight"), array_of("kv.bias")
+    wide = array_of("kv.weight")
+    bias = array_of("kv.bias")
     assert wide is not None
     content = spec.head_dim - latent.straight
     head = rows.start // (spec.v_dim if side == "v" else spec.head_dim)
@@ -271,7 +325,9 @@ def _freeze_latent(
         add_vector(None if bias is None else bias[values])
         return
     if added is not None:
-        through = through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]
+        through = (
+            through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]
+        )
         add_vector(np.concatenate([through, added[latent.keys :]]))
     factors = np.ones((len(vectors), spec.head_dim))
     factors[:, :content] = 1.0 / deviation(latent.norm, narrow)
@@ -288,4 +344,6 @@ def _add_norm_weight(norm: Norm, weight: Floats | None, add_step: Callable[[Step
 
 def _known_floats(backend: Backend, array: Array) -> Floats:
     """The array in NumPy, in float64 where the run is in it, else in float32."""
-    return np.asarray(backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32)
+    return np.asarray(
+        backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32
+    )

@@ -1,8 +1,10 @@
-"""What mixes tokens without weights: convolutions over a few tokens, and states that run along the text.
+"""What mixes tokens without weights: convolutions over a few tokens, and states that run along the
+text.
 
-Each state is one recurrence, token after token: S_t = exp(a·Δ_t)·S_{t−1} + v_t·k_tᵀ, and what leaves is S_t·q_t. A
-state space has k, v and q by other names (B, Δx and C); the delta rule writes what the state does not hold of v yet.
-Sources: Gu and Dao, Mamba, 2023; Dao and Gu, Transformers are SSMs, 2024; Yang et al., Gated delta networks, 2024.
+Each state is one recurrence, token after token: S_t = exp(a·Δ_t)·S_{t−1} + v_t·k_tᵀ, and what
+leaves is S_t·q_t. A state space has k, v and q by other names (B, Δx and C); the delta rule writes
+what the state does not hold of v yet. Sources: Gu and Dao, Mamba, 2023; Dao and Gu, Transformers
+are SSMs, 2024; Yang et al., Gated delta networks, 2024.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ STRAIGHT = 20.0
 
 
 class Carry:
-    """The state that a mixer (such as Mamba) carries from earlier tokens to the next run: convolution inputs and
-    recurrent state, in the order in which it uses them.
+    """The state that a mixer (such as Mamba) carries from earlier tokens to the next run:
+    convolution inputs and recurrent state, in the order in which it uses them.
 
     before: what it kept of an earlier run; nothing before the first token.
     """
@@ -48,8 +50,10 @@ class Carry:
 
 
 def mix(part: LayerPart, mixer: Mixer, x: Array, carry: Carry) -> Array:
-    """What a mixer gives for a text's vectors, [..., token, width], same shape; each token depends on itself and
-    earlier ones, those before the text through `carry`, which is updated. Raises KeyError for a missing weight."""
+    """What a mixer gives for a text's vectors, [..., token, width], same shape; each token depends
+    on itself and earlier ones, those before the text through `carry`, which is updated. Raises
+    KeyError for a missing weight.
+    """
     backend = part.backend
     match mixer:
         case ShortConvolution():
@@ -75,27 +79,37 @@ def recur(
     strength: Array | None = None,
     carry: Carry | None = None,
 ) -> Array:
-    """S_t·q_t for every token t, [..., token, head, v_dim], with S_t = exp(rate·step_t)·S_{t−1} + u_t·k_tᵀ.
+    """S_t·q_t for every token t, [..., token, head, v_dim], with S_t = exp(rate·step_t)·S_{t−1} +
+    u_t·k_tᵀ.
 
-    Each weight of token j in what leaves at t is q_t·k_j·exp(rate·Σ step) over the tokens after j up to t, where the
+    Each weight of token j in what leaves at t is q_t·k_j·exp(rate·Σ step) over the tokens after j
+    up to t, where the
     rate is one number for a head: a lower triangle without a softmax, which may be negative.
 
     Args:
         rate: How fast a state fades, at most 0: [head, v_dim or 1, k_dim or 1].
-        step: How far each token moves it, at least 0: [..., token, head], or [..., token, head, k_dim] for each entry.
+        step: How far each token moves it, at least 0: [..., token, head], or [..., token, head,
+            k_dim] for each entry.
         k: Where a token writes, [..., token, head, k_dim].
         v: What it writes, u_t, [..., token, head, v_dim].
         q: What it reads, [..., token, head, k_dim].
-        strength: None, or β of the delta rule, [..., token, head]: u_t = β_t·(v_t − S k_t), S as it stands faded.
+        strength: None, or β of the delta rule, [..., token, head]: u_t = β_t·(v_t − S k_t), S as it
+            stands faded.
         carry: Where the state begins and is kept; None for zeros.
     """
-    state = None if carry is None else carry.next()
+    if carry is None:
+        state = None
+    else:
+        state = carry.next()
     if state is None:
         state = backend.full((*v.shape[:-3], *v.shape[-2:], k.shape[-1]), 0.0, backend.dtype_of(v))
     outputs = []
     for token in range(v.shape[-3]):
         where = k[..., token, :, :]
-        far = step[..., token, :, None, None] if step.ndim < k.ndim else step[..., token, :, None, :]
+        if step.ndim < k.ndim:
+            far = step[..., token, :, None, None]
+        else:
+            far = step[..., token, :, None, :]
         fades = backend.exp(rate * far)
         if token:  # in its place: the state is wider than all else
             state *= fades
@@ -103,9 +117,9 @@ def recur(
             state = state * fades
         added_values = v[..., token, :, :]
         if strength is not None:
-            added_values = (added_values - backend.matmul(state, where[..., None])[..., 0]) * strength[
-                ..., token, :, None
-            ]
+            added_values = (
+                added_values - backend.matmul(state, where[..., None])[..., 0]
+            ) * strength[..., token, :, None]
         state += added_values[..., None] * where[..., None, :]
         outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
     if carry is not None:
@@ -114,8 +128,9 @@ def recur(
 
 
 class _Recurrence(NamedTuple):
-    """The arguments of `recur`, [..., token, head, …], and what bypasses it: `gate`, [..., token, width], and
-    `straight`, the factor of a token's own values added to its output, [head, 1], or None."""
+    """The arguments of `recur`, [..., token, head, …], and what bypasses it: `gate`, [..., token,
+    width], and `straight`, the factor of a token's own values added to its output, [head, 1], or
+    None."""
 
     rate: Array
     step: Array
@@ -129,26 +144,35 @@ class _Recurrence(NamedTuple):
     def output(self, backend: Backend, carry: Carry | None = None) -> Array:
         """Run the recurrence; returns its output before norm and gate, [..., token, head, v_dim]."""
         if self.straight is None:
-            return recur(backend, self.rate, self.step, self.k, self.v, self.q, self.strength, carry)
+            return recur(
+                backend, self.rate, self.step, self.k, self.v, self.q, self.strength, carry
+            )
         added_values = self.v * self.step[..., None]
-        return recur(backend, self.rate, self.step, self.k, added_values, self.q, None, carry) + self.v * self.straight
+        return (
+            recur(backend, self.rate, self.step, self.k, added_values, self.q, None, carry)
+            + self.v * self.straight
+        )
 
 
 def has_implicit_weights(mixer: Mixer | None) -> bool:
-    """Whether the mixer is a recurrence that amounts to one weight for each head and pair of tokens, as attention has;
-    False for None."""
+    """Whether the mixer is a recurrence that amounts to one weight for each head and pair of
+    tokens, as attention has; False for None."""
     return isinstance(mixer, Recurrence)
 
 
-def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: Array) -> tuple[Array, Array]:
-    """The weights that a recurrence amounts to, [..., head, query, key], and its values, [..., head, key, v_dim].
+def implicit_weights(
+    backend: Backend, mixer: Recurrence, weights: Weights, x: Array
+) -> tuple[Array, Array]:
+    """The weights that a recurrence amounts to, [..., head, query, key], and its values, [...,
+    head, key, v_dim].
 
-    What leaves the recurrence of a head, before norm and gate, is linear in its values: O = A·V, where the column of A
-    for a token is what leaves for the value 1 of that token and 0 of all others. With Γ_ij = exp(rate·Σ step) over the
-    tokens after j up to i, and A_ij = 0 for j > i, a state space has A_ij = (q_i·k_j)·Γ_ij·step_j, and its straight
-    part on the diagonal; lightning attention the same with steps of 1; the gated delta rule
-    A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β). Where each entry of a key fades by its own
-    number, (q_i ⊙ Γ_ij)·k_j and (k_i ⊙ Γ_ij)·k_j stand for the products with Γ_ij.
+    What leaves the recurrence of a head, before norm and gate, is linear in its values: O = A·V,
+    where the column of A for a token is what leaves for the value 1 of that token and 0 of all
+    others. With Γ_ij = exp(rate·Σ step) over the tokens after j up to i, and A_ij = 0 for j > i, a
+    state space has A_ij = (q_i·k_j)·Γ_ij·step_j, and its straight part on the diagonal; lightning
+    attention the same with steps of 1; the gated delta rule A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ
+    below the diagonal))⁻¹·diag(β). Where each entry of a key fades by its own number, (q_i ⊙
+    Γ_ij)·k_j and (k_i ⊙ Γ_ij)·k_j stand for the products with Γ_ij.
     There is no softmax: a weight may be negative, and a row's sum is anything.
 
     Args:
@@ -156,11 +180,15 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
     Source: Dao and Gu, Transformers are SSMs, 2024; Yang et al., Gated delta networks, 2024.
     """
     parts = _recurrence(LayerPart(backend, weights, "mixer"), mixer, x, Carry())
-    count, axes = parts.v.shape[-3], list(range(parts.v.ndim))
+    count = parts.v.shape[-3]
+    axes = list(range(parts.v.ndim))
     unit = backend.cast(backend.array(np.eye(count)), backend.dtype_of(parts.v))[:, None, :]
     units = backend.broadcast(unit, (*parts.v.shape[:-1], count))
     axes[-3:-1] = axes[-2], axes[-3]
-    return (backend.permute(parts._replace(v=units).output(backend), axes), backend.permute(parts.v, axes))
+    return (
+        backend.permute(parts._replace(v=units).output(backend), axes),
+        backend.permute(parts.v, axes),
+    )
 
 
 def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _Recurrence:
@@ -179,39 +207,59 @@ def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _
 
 
 def _norm_and_gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Array) -> Array:
-    """The output of a recurrence, [..., token, head, v_dim], normed and multiplied by its gate: [..., token, width]."""
+    """The output of a recurrence, [..., token, head, v_dim], normed and multiplied by its gate:
+    [..., token, width].
+    """
     backend = part.backend
     match mixer:
         case StateSpace(gate_first=True):
             output = output.reshape(gate.shape) * activate(backend, "silu", gate)
             return _norm_groups(part, mixer, output)
         case StateSpace():
-            return _norm_groups(part, mixer, output.reshape(gate.shape)) * activate(backend, "silu", gate)
+            return _norm_groups(part, mixer, output.reshape(gate.shape)) * activate(
+                backend, "silu", gate
+            )
         case DeltaRule():
-            return part.normalise(mixer.norm, "norm", output).reshape(gate.shape) * activate(backend, "silu", gate)
+            return part.normalise(mixer.norm, "norm", output).reshape(gate.shape) * activate(
+                backend, "silu", gate
+            )
         case KimiDelta():
-            return part.normalise(mixer.norm, "norm", output).reshape(gate.shape) * _sigmoid(backend, gate)
+            return part.normalise(mixer.norm, "norm", output).reshape(gate.shape) * _sigmoid(
+                backend, gate
+            )
         case LinearAttention():
-            return part.normalise(mixer.norm, "norm", output.reshape(gate.shape)) * _sigmoid(backend, gate)
+            return part.normalise(mixer.norm, "norm", output.reshape(gate.shape)) * _sigmoid(
+                backend, gate
+            )
         case _:
             assert_never(mixer)
 
 
 def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _Recurrence:
-    """The inputs of Mamba 2's recurrence for the vectors x, [..., token, width]: B, Δx and C of the paper are k, v and
-    q."""
-    backend, inner, group = part.backend, spec.heads * spec.head_dim, spec.groups * spec.state
+    """The inputs of Mamba 2's recurrence for the vectors x, [..., token, width]: B, Δx and C of the
+    paper are k, v and q."""
+    backend = part.backend
+    inner = spec.heads * spec.head_dim
+    group = spec.groups * spec.state
     whole = _wide_linear(part, "input", x)
     if spec.factors is not None:
         pieces = _split(whole, [inner, inner, group, group, spec.heads])
-        whole = backend.concat([piece * factor for piece, factor in zip(pieces, spec.factors, strict=True)], -1)
+        whole = backend.concat(
+            [piece * factor for piece, factor in zip(pieces, spec.factors, strict=True)], -1
+        )
     gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
     values, k, q = _split(_convolve(part, mixed, spec.activation, carry), [inner, group, group])
-    k, q = (backend.repeat(_by_head(array, spec.groups), spec.heads // spec.groups, -2) for array in (k, q))
+    k, q = (
+        backend.repeat(_by_head(array, spec.groups), spec.heads // spec.groups, -2)
+        for array in (k, q)
+    )
     time = _softplus(backend, time + _wide_weight(part, "step"))
     low, high = spec.limits
     time = backend.where(time < low, low, time)
-    time = time if high is None else backend.where(time > high, high, time)
+    if high is None:
+        time = time
+    else:
+        time = backend.where(time > high, high, time)
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     straight = _wide_weight(part, "straight")[:, None]
     return _Recurrence(rate, time, k, _by_head(values, spec.heads), q, None, gate, straight)
@@ -219,10 +267,14 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
 
 def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
     """Mamba's output for the vectors x, [..., token, inner], multiplied by its gate."""
-    backend, dtype = part.backend, part.backend.dtype_of(x)
+    backend = part.backend
+    dtype = part.backend.dtype_of(x)
     values, gate = _split(_wide_linear(part, "input", x), [spec.inner] * 2)
     values = _convolve(part, values, spec.activation, carry)
-    time, k, q = _split(_wide_linear(part, "select", backend.cast(values, dtype)), [spec.rank, spec.state, spec.state])
+    time, k, q = _split(
+        _wide_linear(part, "select", backend.cast(values, dtype)),
+        [spec.rank, spec.state, spec.state],
+    )
     if spec.norm is not None:
         time, k, q = (
             normalise(backend, spec.norm, array, part.find(f"{name}_norm.weight"), None)
@@ -237,37 +289,52 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
 
 
 def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Recurrence:
-    """The inputs of the recurrence of the gated delta rule for the vectors x, [..., token, width]; keys have length 1,
-    queries 1/√key_dim."""
-    backend, keys, group = part.backend, spec.key_heads * spec.key_dim, spec.heads // spec.key_heads
+    """The inputs of the recurrence of the gated delta rule for the vectors x, [..., token, width];
+    keys have length 1, queries 1/√key_dim."""
+    backend = part.backend
+    keys = spec.key_heads * spec.key_dim
+    group = spec.heads // spec.key_heads
     q, k, v, gate, strength, time = (
         _wide_linear(part, name, x) for name in ("q", "k", "v", "gate", "strength", "time")
     )
     mixed = _convolve(part, backend.concat([q, k, v], -1), spec.activation, carry)
     q, k, v = _split(mixed, [keys, keys, spec.heads * spec.v_dim])
-    q, k = (backend.repeat(_unit_vectors(backend, _by_head(array, spec.key_heads)), group, -2) for array in (q, k))
+    q, k = (
+        backend.repeat(_unit_vectors(backend, _by_head(array, spec.key_heads)), group, -2)
+        for array in (q, k)
+    )
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     step = _softplus(backend, time + _wide_weight(part, "step"))
-    values, strength = _by_head(v, spec.heads), _sigmoid(backend, strength)
+    values = _by_head(v, spec.heads)
+    strength = _sigmoid(backend, strength)
     return _Recurrence(rate, step, k, values, q * spec.key_dim**-0.5, strength, gate, None)
 
 
 def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Recurrence:
-    """The inputs of the recurrence of Kimi's gated delta rule, which has a decay rate for each entry of a key, for the
-    vectors x, [..., token, width]."""
+    """The inputs of the recurrence of Kimi's gated delta rule, which has a decay rate for each
+    entry of a key, for the vectors x, [..., token, width]."""
     backend = part.backend
-    mixed = [_convolve(part, _wide_linear(part, name, x), spec.activation, carry, f"{name}_conv") for name in "qkv"]
+    mixed = [
+        _convolve(part, _wide_linear(part, name, x), spec.activation, carry, f"{name}_conv")
+        for name in "qkv"
+    ]
     q, k, v = (_by_head(array, spec.heads) for array in mixed)
-    time, gate = (_wide_linear(part, name, part.linear(f"{name}_down", x)) for name in ("time", "gate"))
+    time, gate = (
+        _wide_linear(part, name, part.linear(f"{name}_down", x)) for name in ("time", "gate")
+    )
     strength = _sigmoid(backend, _wide_linear(part, "strength", x))
     rate = -backend.exp(_wide_weight(part, "decay")).reshape((spec.heads, 1, 1))
     step = _by_head(_softplus(backend, time + _wide_weight(part, "step")), spec.heads)
-    k, q = _unit_vectors(backend, k), _unit_vectors(backend, q) * spec.dim**-0.5
+    k = _unit_vectors(backend, k)
+    q = _unit_vectors(backend, q) * spec.dim**-0.5
     return _Recurrence(rate, step, k, v, q, strength, gate, None)
 
 
-def _linear_attention(part: LayerPart, spec: LinearAttention, x: Array, carry: Carry) -> _Recurrence:
-    """The inputs of lightning attention's recurrence, whose states decay by fixed numbers, for the vectors x, [...,
+def _linear_attention(
+    part: LayerPart, spec: LinearAttention, x: Array, carry: Carry
+) -> _Recurrence:
+    """The inputs of lightning attention's recurrence, whose states decay by fixed numbers, for the
+    vectors x, [...,
     token, width]. carry: unused, as there is no convolution."""
     del carry
     backend = part.backend
@@ -281,7 +348,9 @@ def _linear_attention(part: LayerPart, spec: LinearAttention, x: Array, carry: C
 
 
 def _wide_weight(part: LayerPart, name: str) -> Array:
-    """A role's weight in at least float32, the type of the states. Raises KeyError where the model has none."""
+    """A role's weight in at least float32, the type of the states. Raises KeyError where the model
+    has none.
+    """
     return _widen(part.backend, part.read(name))
 
 
@@ -291,16 +360,24 @@ def _wide_linear(part: LayerPart, name: str, x: Array) -> Array:
 
 
 def _widen(backend: Backend, array: Array) -> Array:
-    """The array in float32 where the run is in lower precision, since sums along a text lose too much; else itself."""
-    return backend.cast(array, "float32") if backend.dtype_of(array) in LOW_PRECISION else array
+    """The array in float32 where the run is in lower precision, since sums along a text lose too
+    much; else itself.
+    """
+    if backend.dtype_of(array) in LOW_PRECISION:
+        return backend.cast(array, "float32")
+    return array
 
 
-def _convolve(part: LayerPart, x: Array, activation: Activation | None, carry: Carry, role: str = "conv") -> Array:
-    """A causal convolution of each entry over its last tokens, x [..., token, width]; zeros stand before the first. The
-    role is [width, 1, kernel], the last weight for the token itself."""
+def _convolve(
+    part: LayerPart, x: Array, activation: Activation | None, carry: Carry, role: str = "conv"
+) -> Array:
+    """A causal convolution of each entry over its last tokens, x [..., token, width]; zeros stand
+    before the first. The role is [width, 1, kernel], the last weight for the token itself."""
     backend = part.backend
-    matrix, bias = _wide_weight(part, f"{role}.weight"), part.find(f"{role}.bias")
-    count, kernel = x.shape[-2], matrix.shape[-1]
+    matrix = _wide_weight(part, f"{role}.weight")
+    bias = part.find(f"{role}.bias")
+    count = x.shape[-2]
+    kernel = matrix.shape[-1]
     before = carry.next()
     if before is None:
         before = backend.full((*x.shape[:-2], kernel - 1, x.shape[-1]), 0.0, backend.dtype_of(x))
@@ -309,13 +386,19 @@ def _convolve(part: LayerPart, x: Array, activation: Activation | None, carry: C
     total = whole[..., :count, :] * matrix[:, 0, 0]
     for place in range(1, kernel):
         total = total + whole[..., place : place + count, :] * matrix[:, 0, place]
-    total = total if bias is None else total + bias
-    return total if activation is None else activate(backend, activation, total)
+    if bias is None:
+        total = total
+    else:
+        total = total + bias
+    if activation is None:
+        return total
+    return activate(backend, activation, total)
 
 
 def _split(x: Array, widths: Sequence[int]) -> list[Array]:
     """The last axis cut into parts of these widths."""
-    parts, start = [], 0
+    parts = []
+    start = 0
     for width in widths:
         parts.append(x[..., start : start + width])
         start += width
@@ -328,8 +411,8 @@ def _by_head(x: Array, heads: int) -> Array:
 
 
 def _norm_groups(part: LayerPart, spec: StateSpace, x: Array) -> Array:
-    """x, [..., token, width], with each group of entries normed by itself, then times the norm's weight; x itself where
-    the mixer has no norm."""
+    """x, [..., token, width], with each group of entries normed by itself, then times the norm's
+    weight; x itself where the mixer has no norm."""
     if spec.norm is None:
         return x
     normed = normalise(part.backend, spec.norm, _by_head(x, spec.groups), None, None)
@@ -343,7 +426,9 @@ def _unit_vectors(backend: Backend, x: Array) -> Array:
 
 def _softplus(backend: Backend, x: Array) -> Array:
     """ln(1 + exp x), entrywise."""
-    return backend.where(x > STRAIGHT, x, backend.log(backend.exp(backend.where(x > STRAIGHT, STRAIGHT, x)) + 1.0))
+    return backend.where(
+        x > STRAIGHT, x, backend.log(backend.exp(backend.where(x > STRAIGHT, STRAIGHT, x)) + 1.0)
+    )
 
 
 def _sigmoid(backend: Backend, x: Array) -> Array:

@@ -1,4 +1,5 @@
-"""From vectors to queries, keys and values, normed and rotated; position encodings; the rule of the weights.
+"""From vectors to queries, keys and values, normed and rotated; position encodings; the rule of the
+weights.
 
 Positions enter as sinusoidal vectors, rotary embedding, ALiBi slopes or T5 buckets.
 """
@@ -55,9 +56,11 @@ def sinusoidal(positions: np.ndarray[Any, Any], width: int) -> Floats:
 
 
 def timescales(positions: np.ndarray[Any, Any], width: int) -> Floats:
-    """Sinusoidal vectors whose wavelengths grow geometrically from 2π to 10000·2π, [token, width], float64.
+    """Sinusoidal vectors whose wavelengths grow geometrically from 2π to 10000·2π, [token, width],
+    float64.
 
-    All sines stand before all cosines, and a zero at the end of an odd width. Frequencies and angles are rounded to
+    All sines stand before all cosines, and a zero at the end of an odd width. Frequencies and
+    angles are rounded to
     float32, as in `rotation`. Source: Vaswani et al., Tensor2Tensor, 2018.
     """
     half = width // 2
@@ -67,7 +70,8 @@ def timescales(positions: np.ndarray[Any, Any], width: int) -> Floats:
 
 
 def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
-    """The rotation per position of each pair, [dims/2] in radians (float64), and the factor on cos and sin.
+    """The rotation per position of each pair, [dims/2] in radians (float64), and the factor on cos
+    and sin.
 
     length: how many positions the text has; Dynamic and LongRope depend on it.
     Source: Su et al., RoFormer, 2021; the scalings as their models' configurations define them.
@@ -81,7 +85,9 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             return plain / factor, 1.0
         case Dynamic(factor, original):
             longest = max(length, original)
-            theta = rope.theta * (factor * longest / original - (factor - 1)) ** (rope.dims / (rope.dims - 2))
+            theta = rope.theta * (factor * longest / original - (factor - 1)) ** (
+                rope.dims / (rope.dims - 2)
+            )
             return theta**-exponent, 1.0
         case Llama3(factor, low, high, original):
             turns = original * plain / (2 * math.pi)  # original / wavelength
@@ -94,10 +100,16 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             ]
             if truncate:
                 ends = [math.floor(ends[0]), math.ceil(ends[1])]
-            first, last = max(ends[0], 0), min(ends[1], rope.dims - 1)
-            last = last + 0.001 if last == first else last  # a ramp of no width would divide by zero
+            first = max(ends[0], 0)
+            last = min(ends[1], rope.dims - 1)
+            last = (
+                last + 0.001 if last == first else last
+            )  # a ramp of no width would divide by zero
             ramp = np.clip((np.arange(rope.dims // 2) - first) / (last - first), 0.0, 1.0)
-            amplitude = 0.1 * math.log(factor) + 1.0 if magnitude is None and factor > 1 else magnitude or 1.0
+            if magnitude is None and factor > 1:
+                amplitude = 0.1 * math.log(factor) + 1.0
+            else:
+                amplitude = magnitude or 1.0
             return plain / factor * ramp + plain * (1 - ramp), amplitude
         case LongRope(short, long, original, magnitude):
             divisors = np.asarray(long if length > original else short, np.float64)
@@ -107,13 +119,16 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
 
 
 def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[Floats, Floats]:
-    """cos and sin for each position and pair, both [token, dims/2], float64, times the scaling's factor.
+    """cos and sin for each position and pair, both [token, dims/2], float64, times the scaling's
+    factor.
 
     The frequencies and angles are rounded to float32, as the reference implementations of
     every family do whatever they compute in: trained weights have seen those angles.
     """
     per_pair, magnitude = frequencies(rope, length)
-    angles = (np.asarray(positions, np.float32)[:, None] * per_pair.astype(np.float32)).astype(np.float64)
+    angles = (np.asarray(positions, np.float32)[:, None] * per_pair.astype(np.float32)).astype(
+        np.float64
+    )
     return np.cos(angles) * magnitude, np.sin(angles) * magnitude
 
 
@@ -123,23 +138,33 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
     cos, sin: [token, dims/2]. The other entries pass through unchanged.
     """
     last = rope.first + rope.dims
-    before, entries, rest = x[..., : rope.first], x[..., rope.first : last], x[..., last:]
+    before = x[..., : rope.first]
+    entries = x[..., rope.first : last]
+    rest = x[..., last:]
     match rope.pairing:
         case "half":
-            a, b = entries[..., : rope.dims // 2], entries[..., rope.dims // 2 :]
+            a = entries[..., : rope.dims // 2]
+            b = entries[..., rope.dims // 2 :]
             result = backend.concat([a * cos - b * sin, b * cos + a * sin], -1)
         case "adjacent":
-            a, b = entries[..., 0::2], entries[..., 1::2]
-            pairs = backend.concat([(a * cos - b * sin)[..., None], (b * cos + a * sin)[..., None]], -1)
+            a = entries[..., 0::2]
+            b = entries[..., 1::2]
+            pairs = backend.concat(
+                [(a * cos - b * sin)[..., None], (b * cos + a * sin)[..., None]], -1
+            )
             result = pairs.reshape(entries.shape)
         case _:
             assert_never(rope.pairing)
     parts = [part for part in (before, result, rest) if part.shape[-1]]
-    return backend.concat(parts, -1) if len(parts) > 1 else result
+    if len(parts) > 1:
+        return backend.concat(parts, -1)
+    return result
 
 
 def temperatures(temperature: Temperature, positions: np.ndarray[Any, Any]) -> Floats:
-    """What the query at each position is multiplied with, [token], float64, at least 1. Source: Llama 4, 2025."""
+    """What the query at each position is multiplied with, [token], float64, at least 1. Source:
+    Llama 4, 2025.
+    """
     steps = np.floor((np.asarray(positions, np.float64) + temperature.first) / temperature.floor)
     return np.log1p(steps) * temperature.scale + 1.0
 
@@ -164,38 +189,60 @@ def alibi(slopes: Array, i: Array, j: Array, *, symmetric: bool) -> Array:
 
     slopes: [head]. i: [..., rows, 1]. j: [1, columns].
     """
-    distance = abs(i - j) if symmetric else i - j
+    if symmetric:
+        distance = abs(i - j)
+    else:
+        distance = i - j
     return -slopes[:, None, None] * distance
 
 
 def coarse_alibi(
-    backend: Backend, slopes: Floats, factor: float, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+    backend: Backend,
+    slopes: Floats,
+    factor: float,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
 ) -> Array:
-    """ALiBi's bias with slopes, positions and their products rounded to bfloat16, times `factor`: [head, rows,
-    columns].
+    """ALiBi's bias with slopes, positions and their products rounded to bfloat16, times `factor`:
+    [head, rows, columns].
 
-    slopes: [head], of all heads. i: [..., rows, 1]. j: [1, columns]. It is m·j − m·i; models add the first term alone,
-    which gives the same weights.
+    slopes: [head], of all heads. i: [..., rows, 1]. j: [1, columns]. It is m·j − m·i; models add
+    the first term alone, which gives the same weights.
     """
     from ml_dtypes import bfloat16
 
     steep = slopes[heads].astype(bfloat16)[:, None, None]
-    at_i, at_j = ((steep * backend.numpy(positions).astype(bfloat16)).astype(np.float64) for positions in (i, j))
+    at_i, at_j = (
+        (steep * backend.numpy(positions).astype(bfloat16)).astype(np.float64)
+        for positions in (i, j)
+    )
     return backend.array(factor * (at_j - at_i))
 
 
 def first_block_again(
-    backend: Backend, position: FirstBlockAgain, keys: int, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+    backend: Backend,
+    position: FirstBlockAgain,
+    keys: int,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
 ) -> Array:
-    """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle blocks, the same for
+    """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle
+    blocks, the same for
     all heads. keys: number of keys.
 
     i: [rows, 1]. j: [1, columns].
     """
     del heads
-    block, last = i // position.size, (keys - 1) // position.size
+    block = i // position.size
+    last = (keys - 1) // position.size
     is_repeated = (block > 0) & (block < last) & (j < position.size)
-    return backend.where(is_repeated, backend.full((1, 1), math.log1p(position.times), "float64"), 0.0)
+    return backend.where(
+        is_repeated, backend.full((1, 1), math.log1p(position.times), "float64"), 0.0
+    )
 
 
 def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.ndarray[Any, Any]:
@@ -210,7 +257,8 @@ def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.nd
         base = np.where(relative > 0, count, 0)
         distance = np.abs(relative)
     else:
-        count, base = buckets.buckets, np.zeros_like(relative)
+        count = buckets.buckets
+        base = np.zeros_like(relative)
         distance = np.maximum(-relative, 0)
     exact = count // 2
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact)) / np.float32(
@@ -221,8 +269,8 @@ def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.nd
 
 
 class Projection(Struct, frozen=True, eq=False):
-    """Queries, keys and values, and the Rule by which they become weights. scores: bias functions of the position
-    encoding by stage name."""
+    """Queries, keys and values, and the Rule by which they become weights. scores: bias functions
+    of the position encoding by stage name."""
 
     q: Array
     k: Array
@@ -243,57 +291,85 @@ class LayerAttention(LayerPart, frozen=True, eq=False):
         return self.backend.permute(apart, axes)
 
 
-def project(attention: LayerAttention, x: Array, memory: Array | None, context: Context, layer: int) -> Projection:
+def project(
+    attention: LayerAttention, x: Array, memory: Array | None, context: Context, layer: int
+) -> Projection:
     """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says.
 
-    x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
+    x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or
+    v_dim].
     """
-    backend, spec = attention.backend, attention.spec
+    backend = attention.backend
+    spec = attention.spec
     source = x if memory is None else memory
     positions = context.positions[context.asking or slice(None)]
-    x = context.queries_of(x) if memory is None else x
+    if memory is None:
+        x = context.queries_of(x)
+    else:
+        x = x
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
         q, k, v, vectors = project_with_places(attention, spec.position, source)
         q = context.queries_of(q)
     elif spec.latent is None:
-        q, k, v = (attention.linear(name, entering) for name, entering in (("q", x), ("k", source), ("v", source)))
+        q, k, v = (
+            attention.linear(name, entering)
+            for name, entering in (("q", x), ("k", source), ("v", source))
+        )
     else:
         q, k, v = from_latent(attention, spec.latent, x, source)
     if spec.clip is not None:
         q, k, v = (_clip(backend, part, spec.clip) for part in (q, k, v))
     qk_norm = spec.qk_norm
     if qk_norm is not None and qk_norm.over == "width":
-        q, k = (_norm_heads(attention, qk_norm.norm, name, part) for name, part in (("q", q), ("k", k)))
+        q, k = (
+            _norm_heads(attention, qk_norm.norm, name, part) for name, part in (("q", q), ("k", k))
+        )
     q = attention.split_heads(q, spec.heads)
-    k, v = attention.split_heads(k, spec.kv_heads), attention.split_heads(v, spec.kv_heads)
+    k = attention.split_heads(k, spec.kv_heads)
+    v = attention.split_heads(v, spec.kv_heads)
     by_head = qk_norm if qk_norm is not None and qk_norm.over != "width" else None
     if by_head is not None and not by_head.after:
-        q, k = (_norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k)))
+        q, k = (
+            _norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k))
+        )
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in rotations_of(backend, spec.position, context))
         q = rotate(backend, spec.position, q, context.queries_of(cos), context.queries_of(sin))
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
-            cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
+            cos, sin = (
+                backend.array(part) for part in rotation(spec.position, places, len(places))
+            )
         k = rotate(backend, spec.position, k, cos, sin)
     if by_head is not None and by_head.after:
-        q, k = (_norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k)))
+        q, k = (
+            _norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k))
+        )
     if spec.temperature is not None:
         q = q * backend.array(temperatures(spec.temperature, positions)[:, None])
-    offset = int(positions[0]) if memory is None and len(positions) else 0
+    if memory is None and len(positions):
+        offset = int(positions[0])
+    else:
+        offset = 0
     if context.past is not None and memory is None:
         if layer in context.past:
-            k, v = backend.concat([context.past[layer][0], k], -2), backend.concat([context.past[layer][1], v], -2)
+            k = backend.concat([context.past[layer][0], k], -2)
+            v = backend.concat([context.past[layer][1], v], -2)
         context.past[layer] = (k, v)
     spec.mask.check_size(q.shape[-2], k.shape[-2])
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     extra = 0
-    learned_k, learned_v = attention.find("bias_k"), attention.find("bias_v")
+    learned_k = attention.find("bias_k")
+    learned_v = attention.find("bias_v")
     if learned_k is not None and learned_v is not None:
-        k, v = _append_key(attention, k, learned_k), _append_key(attention, v, learned_v)
+        k = _append_key(attention, k, learned_k)
+        v = _append_key(attention, v, learned_v)
         extra = 1
-    scores = {} if vectors is None else place_scores(attention, q, k, vectors, offset)
+    if vectors is None:
+        scores = {}
+    else:
+        scores = place_scores(attention, q, k, vectors, offset)
     bias: PositionBias | None = position_bias(attention)
     if scores:
         bias = partial(_sum_scores, scores)
@@ -315,7 +391,9 @@ def project(attention: LayerAttention, x: Array, memory: Array | None, context: 
 
 
 def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array:
-    """Keys or values, [..., kv, key, dim], with one more at the end, a learned vector for each head."""
+    """Keys or values, [..., kv, key, dim], with one more at the end, a learned vector for each
+    head.
+    """
     own = learned.reshape((attention.spec.kv_heads, 1, -1))
     own = attention.backend.broadcast(own, (*keys.shape[:-2], 1, keys.shape[-1]))
     return attention.backend.concat([keys, own], -2)
@@ -324,31 +402,40 @@ def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array
 def _separate_queries(
     attention: LayerAttention, x: Array, source: Array, positions: Integers
 ) -> SeparateQueries | None:
-    """The global tokens among the queries, with what their own projections make of them and of every token; None where
+    """The global tokens among the queries, with what their own projections make of them and of
+    every token; None where
     there are none. Source: Beltagy et al., Longformer, 2020."""
     spec = attention.spec
     rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
     if not rows:
         return None
     q = attention.split_heads(attention.linear("global_q", x[..., rows, :]), spec.heads)
-    k, v = (attention.split_heads(attention.linear(f"global_{name}", source), spec.kv_heads) for name in "kv")
+    k, v = (
+        attention.split_heads(attention.linear(f"global_{name}", source), spec.kv_heads)
+        for name in "kv"
+    )
     return SeparateQueries(tuple(rows), q, k, v)
 
 
-def _sum_scores(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
+def _sum_scores(
+    scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD
+) -> Array:
     """The sum of these position biases, each called with i and j, [..., head, rows, columns]."""
     first, *others = (score(i, j, heads=heads) for score in scores.values())
     return sum(others, start=first)
 
 
 def rotations_of(backend: Backend, rope: Rope, context: Context) -> tuple[Floats, Floats]:
-    """cos and sin of a rotation, [token, pair], or [batch, 1, token, pair] where they depend on each text's own
-    length."""
+    """cos and sin of a rotation, [token, pair], or [batch, 1, token, pair] where they depend on
+    each text's own length."""
     if context.key_lengths is None or not isinstance(rope.scaling, Dynamic | LongRope):
         return rotation(rope, context.positions, context.length)
     lengths = backend.numpy(context.key_lengths).reshape(-1).tolist()
     rotations = [rotation(rope, context.positions, length) for length in lengths]
-    return np.stack([cos for cos, _ in rotations])[:, None], np.stack([sin for _, sin in rotations])[:, None]
+    return (
+        np.stack([cos for cos, _ in rotations])[:, None],
+        np.stack([sin for _, sin in rotations])[:, None],
+    )
 
 
 def position_bias(attention: LayerAttention) -> PositionBias | None:
@@ -356,7 +443,8 @@ def position_bias(attention: LayerAttention) -> PositionBias | None:
 
     Raises KeyError where a table is missing.
     """
-    backend, spec = attention.backend, attention.spec
+    backend = attention.backend
+    spec = attention.spec
     match spec.position:
         case Alibi(factor=factor, coarse=True):
             return partial(coarse_alibi, backend, alibi_slopes(spec.heads), factor)
@@ -372,17 +460,29 @@ def position_bias(attention: LayerAttention) -> PositionBias | None:
 
 
 def _bucket_bias(
-    backend: Backend, spec: RelativeBuckets, table: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+    backend: Backend,
+    spec: RelativeBuckets,
+    table: Array,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
 ) -> Array:
-    """T5's bias of each query and key, [head, rows, columns]. table: [bucket, head]. i: [rows, 1]. j: [1, columns]."""
-    own, buckets = table[:, heads], t5_bucket(backend.numpy(j - i), spec)
+    """T5's bias of each query and key, [head, rows, columns]. table: [bucket, head]. i: [rows, 1].
+    j: [1, columns].
+    """
+    own = table[:, heads]
+    buckets = t5_bucket(backend.numpy(j - i), spec)
     biases = backend.take(own, backend.array(buckets.reshape(-1)), 0)
     return backend.permute(biases.reshape((*buckets.shape, own.shape[-1])), (2, 0, 1))
 
 
 def _norm_heads(attention: LayerAttention, norm: Norm, name: str, x: Array) -> Array:
-    """Queries ("q") or keys ("k") normed over their last axis, with weights for all heads or of each head's own."""
-    weight, bias = attention.find(f"{name}_norm.weight"), attention.find(f"{name}_norm.bias")
+    """Queries ("q") or keys ("k") normed over their last axis, with weights for all heads or of
+    each head's own.
+    """
+    weight = attention.find(f"{name}_norm.weight")
+    bias = attention.find(f"{name}_norm.bias")
     if weight is not None and weight.ndim == 2:  # [head, dim]: every head its own
         weight = weight[:, None, :]
     return normalise(attention.backend, norm, x, weight, bias)
@@ -393,42 +493,56 @@ def _clip(backend: Backend, x: Array, bound: float) -> Array:
     return backend.where(x > bound, bound, backend.where(x < -bound, -bound, x))
 
 
-# Latent attention: queries, keys and values from narrow vectors. Source: DeepSeek-AI, DeepSeek-V2, 2024.
+# Latent attention: queries, keys and values from narrow vectors. Source: DeepSeek-AI, DeepSeek-V2,
+# 2024.
 
 
-def from_latent(attention: LayerAttention, latent: Latent, x: Array, source: Array) -> tuple[Array, Array, Array]:
-    """Queries of x, keys and values of `source`, all heads side by side: twice [..., token, head·dim], then
-    [..., token, head·v_dim]. x, source: [..., token, width].
+def from_latent(
+    attention: LayerAttention, latent: Latent, x: Array, source: Array
+) -> tuple[Array, Array, Array]:
+    """Queries of x, keys and values of `source`, all heads side by side: twice [..., token,
+    head·dim], then [..., token, head·v_dim]. x, source: [..., token, width].
 
     Each head's key ends with the entries that all heads share; they are not yet rotated.
     """
-    backend, spec = attention.backend, attention.spec
+    backend = attention.backend
+    spec = attention.spec
 
     def normalise_narrow(name: str, wide: Array) -> Array:
         """Latent vectors (MLA) normed, with the weight of the role `name`_norm."""
         return normalise(backend, latent.norm, wide, attention.find(f"{name}_norm.weight"), None)
 
-    q = attention.linear("q", x if latent.query is None else normalise_narrow("q_down", attention.linear("q_down", x)))
+    q = attention.linear(
+        "q",
+        x if latent.query is None else normalise_narrow("q_down", attention.linear("q_down", x)),
+    )
     down = attention.linear("kv_down", source)
-    narrow, straight = down[..., : latent.keys], down[..., latent.keys :]
+    narrow = down[..., : latent.keys]
+    straight = down[..., latent.keys :]
     both = attention.linear("kv", normalise_narrow("kv_down", narrow))
-    lead, content_dim = tuple(both.shape[:-1]), spec.head_dim - latent.straight
+    lead = tuple(both.shape[:-1])
+    content_dim = spec.head_dim - latent.straight
     both = both.reshape((*lead, spec.heads, content_dim + spec.v_dim))
     straight_keys = backend.broadcast(straight[..., None, :], (*lead, spec.heads, latent.straight))
-    k = backend.concat([both[..., :content_dim], straight_keys], -1).reshape((*lead, spec.heads * spec.head_dim))
+    k = backend.concat([both[..., :content_dim], straight_keys], -1).reshape(
+        (*lead, spec.heads * spec.head_dim)
+    )
     return q, k, both[..., content_dim:].reshape((*lead, spec.heads * spec.v_dim))
 
 
-# Disentangled attention: content meets content, content meets position, position meets content. Source: He et al.,
-# DeBERTa, 2021.
+# Disentangled attention: content meets content, content meets position, position meets content.
+# Source: He et al., DeBERTa, 2021.
 
 CONTENT_POSITION, POSITION_CONTENT = "content_position", "position_content"
 """The stages that hold the scores of queries with positions, and of positions with keys."""
 
 
 class PlaceVectors(Struct, frozen=True, eq=False):
-    """Vectors of relative positions, used as keys and as queries, [..., bucket, width of all heads]; None where the
-    model has none. more: added to queries when they meet these, [..., 1, width of all heads], or None."""
+    """Vectors of relative positions, used as keys and as queries, [..., bucket, width of all
+    heads]; None where the
+    model has none. more: added to queries when they meet these, [..., 1, width of all heads], or
+    None.
+    """
 
     keys: Array | None
     queries: Array | None
@@ -438,12 +552,14 @@ class PlaceVectors(Struct, frozen=True, eq=False):
 def project_with_places(
     attention: LayerAttention, position: Disentangled | RelativeSines, x: Array
 ) -> tuple[Array, Array, Array, PlaceVectors]:
-    """Queries, keys and values of x [..., token, width], and what the same or other projections make of positions: of a
-    learned table, or of a sinusoid for each distance from −n to n − 1, one bucket each.
+    """Queries, keys and values of x [..., token, width], and what the same or other projections
+    make of positions: of a learned table, or of a sinusoid for each distance from −n to n − 1, one
+    bucket each.
 
     Raises KeyError where a table or a bias is missing.
     """
-    backend, linear = attention.backend, attention.linear
+    backend = attention.backend
+    linear = attention.linear
     if isinstance(position, RelativeSines):
         q, k, v = (linear(name, x) for name in "qkv")
         sines = backend.array(distance_sines(position, x.shape[-2], x.shape[-1]))
@@ -455,18 +571,32 @@ def project_with_places(
     v = linear("v", x)
     if position.own:
         q, k = (linear(name, x) for name in "qk")
-        keys = linear("relative_k", table) if position.asks else None
-        return q, k, v, PlaceVectors(keys, linear("relative_q", table) if position.answers else None)
+        if position.asks:
+            keys = linear("relative_k", table)
+        else:
+            keys = None
+        return (
+            q,
+            k,
+            v,
+            PlaceVectors(keys, linear("relative_q", table) if position.answers else None),
+        )
     count = x.shape[-2]
     both = backend.concat([x, backend.broadcast(table, (*x.shape[:-2], *table.shape))], -2)
     q, k = (linear(name, both) for name in "qk")  # so that each matrix is read once
-    places = PlaceVectors(k[..., count:, :] if position.asks else None, q[..., count:, :] if position.answers else None)
+    places = PlaceVectors(
+        k[..., count:, :] if position.asks else None,
+        q[..., count:, :] if position.answers else None,
+    )
     return q[..., :count, :], k[..., :count, :], v, places
 
 
 def distance_sines(position: RelativeSines, count: int, width: int) -> Floats:
-    """The sinusoids of the distances −count to count − 1, float64 [2·count, width]: sines, then cosines."""
-    distances, pairs = np.arange(-count, count, dtype=np.float64), np.arange(0, width, 2, dtype=np.float64)
+    """The sinusoids of the distances −count to count − 1, float64 [2·count, width]: sines, then
+    cosines.
+    """
+    distances = np.arange(-count, count, dtype=np.float64)
+    pairs = np.arange(0, width, 2, dtype=np.float64)
     if position.furthest is not None:
         distances = distances.clip(-position.furthest, position.furthest)
     angles = distances[:, None] / 10000.0 ** (pairs / width)
@@ -476,15 +606,18 @@ def distance_sines(position: RelativeSines, count: int, width: int) -> Floats:
 def place_scores(
     attention: LayerAttention, q: Array, k: Array, places: PlaceVectors, offset: int
 ) -> dict[str, PositionBias]:
-    """Functions, by stage name, that give the scores of content with relative positions: of (i [rows, 1], j [1,
-    columns]), [..., head, rows, columns].
+    """Functions, by stage name, that give the scores of content with relative positions: of (i
+    [rows, 1], j [1, columns]), [..., head, rows, columns].
 
     q, k: [..., head, token, dim]. offset: the position of query 0.
     """
     heads = attention.spec.heads
     scores: dict[str, PositionBias] = {}
     if places.keys is not None:
-        meeting = q if places.more is None else q + attention.split_heads(places.more, heads)
+        if places.more is None:
+            meeting = q
+        else:
+            meeting = q + attention.split_heads(places.more, heads)
         keys = attention.split_heads(places.keys, heads)
         scores[CONTENT_POSITION] = partial(_score_place_keys, attention, meeting, keys, offset)
     if places.queries is not None:
@@ -494,8 +627,10 @@ def place_scores(
 
 
 class RelativeVectors(Struct, frozen=True, eq=False):
-    """The relative-position vectors between one query of one head and each key: used as keys, used as queries, both
-    [key, dim], and what is added to the query when it meets the first, [dim]; each None where the model has none."""
+    """The relative-position vectors between one query of one head and each key: used as keys, used
+    as queries, both [key, dim], and what is added to the query when it meets the first, [dim]; each
+    None where the model has none.
+    """
 
     keys: np.ndarray[Any, Any] | None
     queries: np.ndarray[Any, Any] | None
@@ -505,7 +640,8 @@ class RelativeVectors(Struct, frozen=True, eq=False):
 def relative_vectors(
     attention: LayerAttention, x: Array, query: int, keys: Integers, head: int
 ) -> RelativeVectors | None:
-    """The relative-position vectors between a query and the keys with these indices, in one head; None for a model
+    """The relative-position vectors between a query and the keys with these indices, in one head;
+    None for a model
     without any. x: what enters the attention, [token, width]."""
     position = attention.spec.position
     if not isinstance(position, Disentangled | RelativeSines):
@@ -516,64 +652,103 @@ def relative_vectors(
 
     def of_head(array: Array | None, which: Integers) -> np.ndarray[Any, Any] | None:
         """The rows `which` of an array, only this head's columns, float64; None for None."""
-        return None if array is None else np.asarray(attention.backend.numpy(array), np.float64)[which][:, own]
+        if array is None:
+            return None
+        return np.asarray(attention.backend.numpy(array), np.float64)[which][:, own]
 
     more = of_head(places.more, np.zeros(1, np.int64))
-    return RelativeVectors(of_head(places.keys, rows), of_head(places.queries, rows), None if more is None else more[0])
+    return RelativeVectors(
+        of_head(places.keys, rows), of_head(places.queries, rows), None if more is None else more[0]
+    )
 
 
-def _distance_rows(position: Disentangled | RelativeSines, distances: Integers, count: int) -> Integers:
-    """The row of the relative-position vectors for each distance i − j, in a text of `count` tokens."""
-    return distances + count if isinstance(position, RelativeSines) else distance_buckets(distances, position)
+def _distance_rows(
+    position: Disentangled | RelativeSines, distances: Integers, count: int
+) -> Integers:
+    """The row of the relative-position vectors for each distance i − j, in a text of `count`
+    tokens.
+    """
+    if isinstance(position, RelativeSines):
+        return distances + count
+    return distance_buckets(distances, position)
 
 
 def distance_buckets(relative: Integers, position: Disentangled) -> Integers:
-    """DeBERTa's position bucket for each i − j, integers in [0, 2·span). The logarithm is taken in float32, as
-    trained."""
+    """DeBERTa's position bucket for each i − j, integers in [0, 2·span). The logarithm is taken in
+    float32, as trained."""
     relative = np.asarray(relative, np.int64)
     rows = relative
     if position.furthest is not None:
         exact = position.span // 2
         far = np.maximum(np.abs(relative), exact).astype(np.float32) / np.float32(exact)
-        # the same logarithm on both sides: the furthest distance is exactly the last step, not a rounding beyond it
-        steps = np.log(far) / np.log(np.asarray([(position.furthest - 1) / exact], np.float32)) * np.float32(exact - 1)
+        # the same logarithm on both sides: the furthest distance is exactly the last step, not a
+        # rounding beyond it
+        steps = (
+            np.log(far)
+            / np.log(np.asarray([(position.furthest - 1) / exact], np.float32))
+            * np.float32(exact - 1)
+        )
         logarithmic = (np.ceil(steps) + exact).astype(np.int64) * np.sign(relative)
         rows = np.where(np.abs(relative) <= exact, relative, logarithmic)
     return np.clip(rows + position.span, 0, 2 * position.span - 1)
 
 
 def _score_place_keys(
-    attention: LayerAttention, q: Array, keys: Array, offset: int, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+    attention: LayerAttention,
+    q: Array,
+    keys: Array,
+    offset: int,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
 ) -> Array:
-    """Content-to-position scores: queries q, [..., head, token, dim], with position vectors as keys, [..., head,
-    bucket, dim]."""
-    backend, position = attention.backend, attention.spec.position
+    """Content-to-position scores: queries q, [..., head, token, dim], with position vectors as
+    keys, [..., head, bucket, dim]."""
+    backend = attention.backend
+    position = attention.spec.position
     assert isinstance(position, Disentangled | RelativeSines)
-    query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
+    query_positions = backend.numpy(i).reshape(-1)
+    key_positions = backend.numpy(j).reshape(-1)
     queries = backend.take(q[..., heads, :, :], backend.array(query_positions - offset), -2)
-    scores = backend.matmul(queries, backend.transpose(keys[..., heads, :, :])) * attention.spec.scale
+    scores = (
+        backend.matmul(queries, backend.transpose(keys[..., heads, :, :])) * attention.spec.scale
+    )
     distances = query_positions[:, None] - key_positions[None, :]
     return _pick_buckets(backend, scores, _distance_rows(position, distances, keys.shape[-2] // 2))
 
 
 def _score_place_queries(
-    attention: LayerAttention, k: Array, queries: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+    attention: LayerAttention,
+    k: Array,
+    queries: Array,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
 ) -> Array:
-    """Position-to-content scores: position vectors as queries, [..., head, bucket, dim], with keys k, [..., head,
-    token, dim]."""
-    backend, position = attention.backend, attention.spec.position
+    """Position-to-content scores: position vectors as queries, [..., head, bucket, dim], with keys
+    k, [..., head, token, dim]."""
+    backend = attention.backend
+    position = attention.spec.position
     assert isinstance(position, Disentangled)
-    query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
+    query_positions = backend.numpy(i).reshape(-1)
+    key_positions = backend.numpy(j).reshape(-1)
     keys = backend.take(k[..., heads, :, :], backend.array(key_positions), -2)
-    scores = backend.matmul(keys, backend.transpose(queries[..., heads, :, :])) * attention.spec.scale
+    scores = (
+        backend.matmul(keys, backend.transpose(queries[..., heads, :, :])) * attention.spec.scale
+    )
     rows = distance_buckets(query_positions[None, :] - key_positions[:, None], position)
     return backend.transpose(_pick_buckets(backend, scores, rows))
 
 
 def _pick_buckets(backend: Backend, scores: Array, buckets: Integers) -> Array:
-    """Scores by bucket, [..., row, bucket], looked up at each pair's bucket, [row, column]: scores by column, [...,
-    row, column]."""
-    rows, wide = buckets.shape[0], scores.shape[-1]
+    """Scores by bucket, [..., row, bucket], looked up at each pair's bucket, [row, column]: scores
+    by column, [..., row, column]."""
+    rows = buckets.shape[0]
+    wide = scores.shape[-1]
     flat = scores.reshape((*scores.shape[:-2], rows * wide))
     places = (np.arange(rows)[:, None] * wide + buckets).reshape(-1)
-    return backend.take(flat, backend.array(places), -1).reshape((*scores.shape[:-2], *buckets.shape))
+    return backend.take(flat, backend.array(places), -1).reshape(
+        (*scores.shape[:-2], *buckets.shape)
+    )

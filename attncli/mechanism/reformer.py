@@ -1,4 +1,5 @@
-"""Reformer's hash attention: tokens are sorted by bucket and attend within chunks of the sorted text.
+"""Reformer's hash attention: tokens are sorted by bucket and attend within chunks of the sorted
+text.
 
 Queries and keys are one projection; a token sees itself only where nothing else is visible.
 Source: Kitaev, Kaiser and Levskaya, Reformer: The efficient transformer, 2020, and its
@@ -30,8 +31,8 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Reformer(Struct, frozen=True):
-    """buckets: even. rounds: how often to hash. chunk: tokens per chunk; None for 2·tokens/buckets, the paper's
-    choice."""
+    """buckets: even. rounds: how often to hash. chunk: tokens per chunk; None for 2·tokens/buckets,
+    the paper's choice."""
 
     buckets: int = 4
     rounds: int = 1
@@ -41,7 +42,9 @@ class Reformer(Struct, frozen=True):
     @property
     def spec(self) -> str:
         """The value of `--attention` that means this hash attention."""
-        return f"reformer:{self.buckets},{self.rounds}" + ("" if self.chunk is None else f",{self.chunk}")
+        return f"reformer:{self.buckets},{self.rounds}" + (
+            "" if self.chunk is None else f",{self.chunk}"
+        )
 
 
 class HashTrace(Struct, frozen=True, eq=False):
@@ -66,8 +69,8 @@ class HashTrace(Struct, frozen=True, eq=False):
 
 
 def hash_keys(backend: Backend, q: Array) -> Array:
-    """The keys in Reformer, where queries and keys share a projection, from queries [..., token, dim]: x / √(mean(x²) +
-    1e-6) / √dim."""
+    """The keys in Reformer, where queries and keys share a projection, from queries [..., token,
+    dim]: x / √(mean(x²) + 1e-6) / √dim."""
     width = q.shape[-1]
     return q / backend.sqrt(backend.sum(q * q, -1) / width + 1e-6) / math.sqrt(width)
 
@@ -82,35 +85,51 @@ def hash_attention(
     buckets: Integers | None = None,
     dense: bool = False,
 ) -> HashTrace:
-    """Reformer's hash attention on one text: queries, which are keys too, meet only keys of their LSH bucket, chunk by
-    chunk.
+    """Reformer's hash attention on one text: queries, which are keys too, meet only keys of their
+    LSH bucket, chunk by chunk.
 
     q: [head, token, dim], queries and keys in one. v: [head, token, v_dim]. mask: further hides
     keys, by position. buckets: given [head, round, token] instead of hashed. dense: whether to
     return the merged weights and the scores, which are n × n. A text of no more than one chunk
     is one chunk that looks at itself. A row that sees nothing has weights and mixed 0.
-    Raises UsageError for an odd number of buckets, UnsupportedError for a mask that differs by head.
+    Raises UsageError for an odd number of buckets, UnsupportedError for a mask that differs by
+    head.
     """
-    mask = Everywhere() if mask is None else mask
+    if mask is None:
+        mask = Everywhere()
+    else:
+        mask = mask
     _check_rule(rule, mask)
-    heads, tokens = q.shape[0], q.shape[1]
-    q = backend.cast(q, "float32") if backend.dtype_of(q) in LOW_PRECISION else q
+    heads = q.shape[0]
+    tokens = q.shape[1]
+    if backend.dtype_of(q) in LOW_PRECISION:
+        q = backend.cast(q, "float32")
+    else:
+        q = q
     chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
     if chunk == tokens:
         order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))
         buckets = None
     else:
         if buckets is None:
-            rotations = backend.keep(directions(rule.seed, heads, q.shape[-1], rule.rounds, rule.buckets))
+            rotations = backend.keep(
+                directions(rule.seed, heads, q.shape[-1], rule.rounds, rule.buckets)
+            )
             buckets = backend.numpy(buckets_of(backend, q, rotations))
         order = np.argsort(buckets, axis=-1, kind="stable")
     places = _SortedTokens(order, chunk)
     keys = hash_keys(backend, q)
-    i, j = places.queries[..., :, None], places.looked_at[..., None, :]
-    visibility, itself = backend.keep((i >= 0) & (j >= 0)), backend.keep(np.where(i == j, ITSELF, 0.0))
+    i = places.queries[..., :, None]
+    j = places.looked_at[..., None, :]
+    visibility = backend.keep((i >= 0) & (j >= 0))
+    itself = backend.keep(np.where(i == j, ITSELF, 0.0))
     if not shows_all(mask):
         visibility = visibility & visible(
-            mask, backend.keep(np.maximum(i, 0)), backend.keep(np.maximum(j, 0)), keys=tokens, backend=backend
+            mask,
+            backend.keep(np.maximum(i, 0)),
+            backend.keep(np.maximum(j, 0)),
+            keys=tokens,
+            backend=backend,
         )
     block = attend_rows(
         backend,
@@ -129,32 +148,51 @@ def hash_attention(
     )  # over rounds, [head, token, round]
     by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))
     mixed = backend.cast(
-        backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0], backend.dtype_of(v)
+        backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0],
+        backend.dtype_of(v),
     )
     trace = HashTrace(
-        keys, mixed, buckets, chunk, places.looked_at.shape[1] * chunk * places.looked_at.shape[2], empty[..., 0]
+        keys,
+        mixed,
+        buckets,
+        chunk,
+        places.looked_at.shape[1] * chunk * places.looked_at.shape[2],
+        empty[..., 0],
     )
     if not dense:
         return trace
-    return _add_square_stages(backend, trace, places, q, block.stages["weights"], shares, visibility)
+    return _add_square_stages(
+        backend, trace, places, q, block.stages["weights"], shares, visibility
+    )
 
 
 def _check_rule(rule: Reformer, mask: Mask) -> None:
-    """Raise UsageError for numbers that do not fit, UnsupportedError for a mask that differs by head."""
+    """Raise UsageError for numbers that do not fit, UnsupportedError for a mask that differs by
+    head.
+    """
     for name, value in (("buckets", rule.buckets), ("rounds", rule.rounds), ("chunk", rule.chunk)):
         if value is not None and value < 1:
-            raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
+            raise UsageError(
+                "{name} is {value}", expected="a whole number, at least 1", name=name, value=value
+            )
     if rule.buckets % 2:
-        what = message("hash attention needs an even number of buckets, not {buckets}", buckets=rule.buckets)
+        what = message(
+            "hash attention needs an even number of buckets, not {buckets}", buckets=rule.buckets
+        )
         raise UsageError(what, expected=message("such as {number}", number=rule.buckets + 1))
     if mask.depends_on == "vectors":
-        raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")
+        raise UnsupportedError(
+            "hash attention under an lsh mask would hash twice", expected="one of the two"
+        )
     if mask.by_head():
-        raise UnsupportedError("hash attention under a mask that differs by head", expected="one mask for all heads")
+        raise UnsupportedError(
+            "hash attention under a mask that differs by head", expected="one mask for all heads"
+        )
 
 
 class _SortedTokens:
-    """The order of tokens sorted by bucket, all hash rounds one after the other, in chunks, and the way back.
+    """The order of tokens sorted by bucket, all hash rounds one after the other, in chunks, and the
+    way back.
 
     queries: the token at each place, [head, chunk, place], −1 for a place that fills the last
     chunk of a round. looked_at: those places and the previous chunk's, [head, chunk, 2·place].
@@ -167,21 +205,30 @@ class _SortedTokens:
         slots[..., : self.tokens] = order
         self.queries = slots.reshape(self.heads, -1, chunk)
         alone = self.queries.shape[1] == 1
-        self.looked_at = self.queries if alone else np.concatenate([np.roll(self.queries, 1, 1), self.queries], -1)
+        if alone:
+            self.looked_at = self.queries
+        else:
+            self.looked_at = np.concatenate([np.roll(self.queries, 1, 1), self.queries], -1)
         self.place = np.empty_like(order)
-        np.put_along_axis(self.place, order, np.broadcast_to(np.arange(self.tokens), order.shape), -1)
+        np.put_along_axis(
+            self.place, order, np.broadcast_to(np.arange(self.tokens), order.shape), -1
+        )
 
     def gather(self, backend: Backend, x: Array, tokens: Integers) -> Array:
         """The rows of x [head, token, n] at `tokens` [head, chunk, place]: [head, chunk, place, n]."""
         flat = np.maximum(tokens, 0) + np.arange(self.heads)[:, None, None] * self.tokens
-        return backend.take(x.reshape((-1, x.shape[-1])), backend.keep(flat.reshape(-1)), 0).reshape(
-            (*tokens.shape, x.shape[-1])
-        )
+        return backend.take(
+            x.reshape((-1, x.shape[-1])), backend.keep(flat.reshape(-1)), 0
+        ).reshape((*tokens.shape, x.shape[-1]))
 
     def by_token(self, backend: Backend, x: Array) -> Array:
         """x [head, chunk, place, n] back in the order of the text, [head, round, token, n]."""
-        starts = np.arange(self.heads * self.rounds).reshape(self.heads, self.rounds, 1) * self.length
-        flat = backend.take(x.reshape((-1, x.shape[-1])), backend.keep((starts + self.place).reshape(-1)), 0)
+        starts = (
+            np.arange(self.heads * self.rounds).reshape(self.heads, self.rounds, 1) * self.length
+        )
+        flat = backend.take(
+            x.reshape((-1, x.shape[-1])), backend.keep((starts + self.place).reshape(-1)), 0
+        )
         return flat.reshape((self.heads, self.rounds, self.tokens, x.shape[-1]))
 
 
@@ -195,20 +242,30 @@ def _add_square_stages(
     visibility: Array,
 ) -> HashTrace:
     """The trace with the rounds' weights merged, and the scores of the pairs that were compared."""
-    heads, tokens = places.heads, places.tokens
+    heads = places.heads
+    tokens = places.tokens
     share = np.asarray(backend.numpy(shares), np.float64)  # [head, token, round]
     turn = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
     head = np.arange(heads)[:, None, None]
     per_place = share[head, np.maximum(places.queries, 0), turn[None, :, None]]
     visible_pairs = np.broadcast_to(backend.numpy(visibility), weights.shape)
-    head, i, j = np.broadcast_arrays(head[..., None], places.queries[..., :, None], places.looked_at[..., None, :])
+    head, i, j = np.broadcast_arrays(
+        head[..., None], places.queries[..., :, None], places.looked_at[..., None, :]
+    )
     index = (head[visible_pairs], i[visible_pairs], j[visible_pairs])
-    weight_sums, pair_mask = np.zeros((heads, tokens, tokens)), np.zeros((heads, tokens, tokens), bool)
+    weight_sums = np.zeros((heads, tokens, tokens))
+    pair_mask = np.zeros((heads, tokens, tokens), bool)
     np.add.at(
-        weight_sums, index, (np.asarray(backend.numpy(weights), np.float64) * per_place[..., None])[visible_pairs]
+        weight_sums,
+        index,
+        (np.asarray(backend.numpy(weights), np.float64) * per_place[..., None])[visible_pairs],
     )
     pair_mask[index] = True
     scores = backend.matmul(q, backend.transpose(trace.keys))
     scores = scores + backend.cast(backend.keep(ITSELF * np.eye(tokens)), backend.dtype_of(scores))
     masked = backend.where(backend.keep(pair_mask), scores, -float("inf"))
-    return replace(trace, weights=backend.cast(backend.keep(weight_sums), backend.dtype_of(scores)), masked=masked)
+    return replace(
+        trace,
+        weights=backend.cast(backend.keep(weight_sums), backend.dtype_of(scores)),
+        masked=masked,
+    )

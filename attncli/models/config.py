@@ -1,9 +1,11 @@
-"""`Config`: a checkpoint's `config.json` that remembers which keys were read; and values that families share.
+"""`Config`: a checkpoint's `config.json` that remembers which keys were read; and values that
+families share.
 
 A model is run only if every key that shapes it was understood: what a family reads shapes the
-Spec; what it declares but does not implement must have its usual value (`settle`). Shared are rotary position
-embedding as configs spell it, old (`rope_theta`, `rope_scaling`) and new (`rope_parameters`), and changes to what
-tokens see: global tokens, and decoders that a config turns into encoders.
+Spec; what it declares but does not implement must have its usual value (`settle`). Shared are
+rotary position embedding as configs spell it, old (`rope_theta`, `rope_scaling`) and new
+(`rope_parameters`), and changes to what tokens see: global tokens, and decoders that a config turns
+into encoders.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ LARGEST = 2**24
 """No size in a config may exceed this: far above any model, far below what exhausts a machine."""
 
 LARGEST_NUMBER, SMALLEST_NUMBER = 1e15, 1e-30
-"""No number in a config is further from 0 than the first, or nearer to it than the second where it must be positive."""
+"""No number in a config is further from 0 than the first, or nearer to it than the second where it
+must be positive.
+"""
 
 MOST_LAYERS = 10_000
 
@@ -87,10 +91,11 @@ EVERYWHERE = {
 
 
 class Config:
-    """The values of a config by key. Every reader marks its keys as read and raises InputError for a value of the
-    wrong kind.
+    """The values of a config by key. Every reader marks its keys as read and raises InputError for
+    a value of the wrong kind.
 
-    Where several keys are named, they are spellings of the same thing; the first that is there counts.
+    Where several keys are named, they are spellings of the same thing; the first that is there
+    counts.
     where: the file, for errors.
     """
 
@@ -105,33 +110,41 @@ class Config:
         self.read_keys.update(keys)
         return next((self.values[key] for key in keys if self.values.get(key) is not None), default)
 
-    def integer(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
-        """A whole number in [least, most]: the value of the first of the keys that is set, else the default. Raises
-        InputError where neither is there."""
+    def integer(
+        self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST
+    ) -> int:
+        """A whole number in [least, most]: the value of the first of the keys that is set, else the
+        default. Raises InputError where neither is there."""
         value = self._needed(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._value_error(
-                keys, value, message("a whole number from {least} to {most:,}", least=least, most=most)
+                keys,
+                value,
+                message("a whole number from {least} to {most:,}", least=least, most=most),
             )
         return value
 
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
-        """A whole number: the value of the first of the keys that is set; None where that is null, `default` where none
-        is set."""
+        """A whole number: the value of the first of the keys that is set; None where that is null,
+        `default` where none is set."""
         if not any(key in self.values for key in keys):
             self.read_keys.update(keys)
             return default
-        return None if self.get(*keys) is None else self.integer(*keys, least=least)
+        if self.get(*keys) is None:
+            return None
+        return self.integer(*keys, least=least)
 
     def number(self, *keys: str, default: float | None = None) -> float:
-        """A number from 10⁻³⁰ to 10¹⁵: the value of the first of the keys that is set, else the default. Raises
-        InputError where neither is there."""
+        """A number from 10⁻³⁰ to 10¹⁵: the value of the first of the keys that is set, else the
+        default. Raises InputError where neither is there."""
         value = self._needed(keys, default)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
             limits = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
             raise self._value_error(
-                keys, value, message("a number from {smallest_number:g} to {largest_number:g}", **limits)
+                keys,
+                value,
+                message("a number from {smallest_number:g} to {largest_number:g}", **limits),
             )
         return float(value)
 
@@ -140,7 +153,9 @@ class Config:
         self.read_keys.add(key)
         if key not in self.values:
             return default
-        return None if self.values[key] is None else self.number(key)
+        if self.values[key] is None:
+            return None
+        return self.number(key)
 
     def flag(self, *keys: str, default: bool) -> bool:
         """True or false: the value of the first of the keys that is set, else the default."""
@@ -150,7 +165,9 @@ class Config:
         return value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
-        """What `among` maps the key's value, a word, to. Raises UnsupportedError for a word that is not in `among`."""
+        """What `among` maps the key's value, a word, to. Raises UnsupportedError for a word that is
+        not in `among`.
+        """
         value = self.get(*keys, default=default)
         if not isinstance(value, str):
             raise self._value_error(keys, value, message("a word"))
@@ -159,16 +176,23 @@ class Config:
             raise UnsupportedError(what, where=self.where, expected=listing(sorted(among)))
         return among[value]
 
-    def list_of(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
-        """The key's value, a list whose items are of type `kind`, `count` of them unless that is None; None where the
-        key is not set."""
+    def list_of(
+        self, key: str, *, kind: type | tuple[type, ...], count: int | None = None
+    ) -> list[Any] | None:
+        """The key's value, a list whose items are of type `kind`, `count` of them unless that is
+        None; None where the key is not set."""
         value = self.get(key)
         if value is None:
             return None
         fits = isinstance(value, list) and all(isinstance(item, kind) for item in value)
         if not fits or count not in (None, len(value)):
-            description = message("a list of {value}", value=len(value)) if isinstance(value, list) else value
-            expected = message("a list of {count} values of one kind", count="" if count is None else count)
+            if isinstance(value, list):
+                description = message("a list of {value}", value=len(value))
+            else:
+                description = value
+            expected = message(
+                "a list of {count} values of one kind", count="" if count is None else count
+            )
             raise self._value_error((key,), description, expected)
         return value
 
@@ -182,10 +206,14 @@ class Config:
         return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str, default: int | None = None) -> int:
-        """The number of heads that the keys state. Raises InputError where `width` is not divisible by it."""
+        """The number of heads that the keys state. Raises InputError where `width` is not divisible
+        by it.
+        """
         count = self.integer(*keys, default=default, most=2**16)
         if width % count:
-            what = message("config.json has {count} heads for a width of {width}", count=count, width=width)
+            what = message(
+                "config.json has {count} heads for a width of {width}", count=count, width=width
+            )
             expected = message("{width} divisible by {key}", width=width, key=keys[0])
             raise InputError(what, where=self.where, expected=expected)
         return count
@@ -196,8 +224,8 @@ class Config:
             self.notes.append(text)
 
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
-        """Return, not raise, the UnsupportedError for a key's value. consequence: what would be accepted, or what the
-        value would mean."""
+        """Return, not raise, the UnsupportedError for a key's value. consequence: what would be
+        accepted, or what the value would mean."""
         return UnsupportedError(
             "config.json sets {key} to {values}",
             where=self.where,
@@ -208,58 +236,80 @@ class Config:
         )
 
     def _needed(self, keys: Sequence[str], default: object) -> Any:
-        """The value of the first of the keys that is set, else the default. Raises InputError where the default is
-        None, too."""
+        """The value of the first of the keys that is set, else the default. Raises InputError where
+        the default is None, too."""
         value = self.get(*keys, default=default)
         if value is None:
             expected = listing(keys, " or ")
-            raise InputError("config.json has no {key}", where=self.where, expected=expected, key=repr(keys[0]))
+            raise InputError(
+                "config.json has no {key}", where=self.where, expected=expected, key=repr(keys[0])
+            )
         return value
 
     def _value_error(self, keys: Sequence[str], value: object, expected: str) -> InputError:
-        """Return, not raise, the InputError that `value`, of the first of the keys that is set, is not what was
-        expected."""
+        """Return, not raise, the InputError that `value`, of the first of the keys that is set, is
+        not what was expected."""
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
         return InputError(
-            "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=_value_text(value)
+            "config.json sets {key} to {value}",
+            where=self.where,
+            expected=expected,
+            key=key,
+            value=_value_text(value),
         )
 
 
 def config_without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> Config:
-    """The config without the keys to ignore. Raises InputError for a key to ignore that is not there."""
+    """The config without the keys to ignore. Raises InputError for a key to ignore that is not
+    there.
+    """
     for key in ignore:
         if key not in values:
             raise InputError(
-                "there is no key {key} to ignore", where=where, expected="a key of config.json", key=repr(key)
+                "there is no key {key} to ignore",
+                where=where,
+                expected="a key of config.json",
+                key=repr(key),
             )
     return Config({key: value for key, value in values.items() if key not in ignore}, where)
 
 
 def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str, ...]:
-    """Check the keys of a config that no reader has used: raises for an unsupported value; returns the reader's notes,
-    and a warning for each key that attn does not know.
+    """Check the keys of a config that no reader has used: raises for an unsupported value; returns
+    the reader's notes, and a warning for each key that attn does not know.
 
-    fixed_values: keys that the family declares and that are implemented for one value only (null means that value).
-    Raises UnsupportedError for another value, naming key, value and consequence.
+    fixed_values: keys that the family declares and that are implemented for one value only (null
+    means that value). Raises UnsupportedError for another value, naming key, value and consequence.
     """
     unknown_keys: list[str] = []
     fixed_values = {**EVERYWHERE, **fixed_values}
     for key, value in config.values.items():
-        if key in config.read_keys or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
+        if (
+            key in config.read_keys
+            or key in HARMLESS
+            or key.endswith(HARMLESS_ENDS)
+            or key.startswith(HARMLESS_STARTS)
+        ):
             continue
         if key not in fixed_values:
             unknown_keys.append(key)
         elif value not in (None, fixed_values[key].value):
-            raise config.refuse(key, f"{fixed_values[key].value!r}: {fixed_values[key].consequence}")
+            raise config.refuse(
+                key, f"{fixed_values[key].value!r}: {fixed_values[key].consequence}"
+            )
     notes = [
-        message("config.json has a key {key} that attn does not know; it plays no part", key=_value_text(key))
+        message(
+            "config.json has a key {key} that attn does not know; it plays no part",
+            key=_value_text(key),
+        )
         for key in unknown_keys[:MOST_TOLD]
     ]
     more = len(unknown_keys) - MOST_TOLD
     if more > 0:
         notes.append(
             message(
-                "config.json has {unknown_keys:,} more keys that attn does not know; they play no part",
+                "config.json has {unknown_keys:,} more keys that attn does not know; they play no"
+                " part",
                 unknown_keys=more,
             )
         )
@@ -269,7 +319,9 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
 def _value_text(value: object) -> str:
     """A value as Python writes it, cut to 80 characters."""
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    if len(text) <= 80:
+        return text
+    return text[:77] + "..."
 
 
 # Words that configs of several families share.
@@ -296,8 +348,8 @@ GLOBAL = "full_attention"
 
 
 def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> list[str]:
-    """ "full_attention" or "sliding_attention" for each of `count` layers: the config's `layer_types`, else sliding
-    where `local`, called with the layer's index, is true.
+    """ "full_attention" or "sliding_attention" for each of `count` layers: the config's
+    `layer_types`, else sliding where `local`, called with the layer's index, is true.
 
     Raises UnsupportedError for a type other than full and sliding attention.
     """
@@ -311,8 +363,8 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
 
 
 def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
-    """A decoder's mask for a layer of type `kind`, "full_attention" or "sliding_attention", the latter of `window`
-    keys. Raises InputError for a sliding layer without a window."""
+    """A decoder's mask for a layer of type `kind`, "full_attention" or "sliding_attention", the
+    latter of `window` keys. Raises InputError for a sliding layer without a window."""
     if kind == LOCAL and window is None:
         what = message("config.json has layers with a window and does not say how wide")
         raise InputError(what, where=config.where, expected="sliding_window")
@@ -321,7 +373,9 @@ def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
 
 def causal(window: int | None) -> Mask:
     """A causal mask, within the last `window` keys, the query's own included, if there is a window."""
-    return Causal() if window is None else Window(window - 1, 0)
+    if window is None:
+        return Causal()
+    return Window(window - 1, 0)
 
 
 TYPES = "default, linear, dynamic, llama3, yarn, longrope"
@@ -344,19 +398,26 @@ def rope(
 ) -> Rope:
     """The rotary embedding that a config describes.
 
-    kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one set per type then.
-    theta, partial: how the config spells base and rotated share outside `rope_parameters`. default_partial: the share
-    where it says nothing; None for a family that rotates whole heads whatever the config says.
-    scaled: whether `rope_scaling` is meant for these layers. original: the `original_max_position_embeddings` that the
-    config means by silence. by_alpha: whether `alpha` stretches the base once and for all, whatever the length of the
-    text. beside: keys among the parameters that the family reads itself. Raises InputError for a share of heads that
-    cannot be rotated, UnsupportedError for a type of scaling that is not known, and for scaling of a share of heads in
-    a family that rotates whole heads.
+    kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one
+        set per type then.
+    theta, partial: how the config spells base and rotated share outside `rope_parameters`.
+    default_partial: the share where it says nothing; None for a family that rotates whole heads
+        whatever the config says.
+    scaled: whether `rope_scaling` is meant for these layers. original: the
+        `original_max_position_embeddings` that the
+    config means by silence. by_alpha: whether `alpha` stretches the base once and for all, whatever
+    the length of the
+    text. beside: keys among the parameters that the family reads itself. Raises InputError for a
+    share of heads that cannot be rotated, UnsupportedError for a type of scaling that is not known,
+    and for scaling of a share of heads in a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=1.0 if default_partial is None else default_partial)
-    inside = _rope_of_all_layers(config) if kind is None else _rope_of_layer_type(config, kind, scaled=scaled)
+    if kind is None:
+        inside = _rope_of_all_layers(config)
+    else:
+        inside = _rope_of_layer_type(config, kind, scaled=scaled)
     base = inside.number("rope_theta", default=outside_theta)
     rope_type = inside.get("rope_type", "type") or "default"
     share = inside.number("partial_rotary_factor", default=share)
@@ -373,10 +434,21 @@ def rope(
             head_dim=head_dim,
             base=base,
         )
-    alpha = inside.cap("alpha", None) if by_alpha and rope_type == "dynamic" and dims > 2 else None
+    if by_alpha and rope_type == "dynamic" and dims > 2:
+        alpha = inside.cap("alpha", None)
+    else:
+        alpha = None
     if alpha is not None:
-        base, rope_type = base * alpha ** (dims / (dims - 2)), "default"
-        beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")  # written, and without use
+        base = base * alpha ** (dims / (dims - 2))
+        rope_type = "default"
+        beside = (
+            *beside,
+            "factor",
+            "beta_fast",
+            "beta_slow",
+            "mscale",
+            "mscale_all_dim",
+        )  # written, and without use
     scaling = _rope_scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
     idle = {"finetuned", "original_max_position_embeddings", *beside}
     unread = [key for key in inside.values if key not in inside.read_keys | idle]
@@ -392,8 +464,8 @@ def rope(
 
 
 def _note_idle_share(config: Config, kind: str, share: float) -> None:
-    """Add the note that a config's `partial_rotary_factor` has no effect, since models of its family rotate whole
-    heads.
+    """Add the note that a config's `partial_rotary_factor` has no effect, since models of its
+    family rotate whole heads.
 
     Raises UnsupportedError where the rotary embedding is scaled besides.
     """
@@ -406,23 +478,29 @@ def _note_idle_share(config: Config, kind: str, share: float) -> None:
             share=share,
         )
     note = message(
-        "config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole heads", share=share
+        "config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole"
+        " heads",
+        share=share,
     )
     config.note(note)
 
 
 def _rope_of_all_layers(config: Config) -> Config:
-    """The config's `rope_scaling`, or `rope_parameters` where that is missing or empty, as a Config of its own; an
-    empty one where there is neither."""
-    old, new = config.section("rope_scaling"), config.section("rope_parameters")
+    """The config's `rope_scaling`, or `rope_parameters` where that is missing or empty, as a Config
+    of its own; an empty one where there is neither."""
+    old = config.section("rope_scaling")
+    new = config.section("rope_parameters")
     parameters = old if old is not None and old.values else new
-    return Config({}, config.where) if parameters is None else parameters
+    if parameters is None:
+        return Config({}, config.where)
+    return parameters
 
 
 def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
-    """The rotary settings of one type of layers ("full_attention" or "sliding_attention"): from `rope_parameters`,
-    overridden by `rope_scaling` if `scaled`."""
-    old, new = config.section("rope_scaling"), config.section("rope_parameters")
+    """The rotary settings of one type of layers ("full_attention" or "sliding_attention"): from
+    `rope_parameters`, overridden by `rope_scaling` if `scaled`."""
+    old = config.section("rope_scaling")
+    new = config.section("rope_parameters")
     values: dict[str, Any] = {"rope_type": "default"}
     if new is not None:
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
@@ -440,29 +518,36 @@ def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
 def _rope_scaling(
     kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool
 ) -> RopeScaling:
-    """The scaling of a rotary embedding of `dims` entries that `inside`, the config's rotary settings, describes. kind:
-    "yarn", "llama3" and so on; None comes back for "default".
+    """The scaling of a rotary embedding of `dims` entries that `inside`, the config's rotary
+    settings, describes. kind: "yarn", "llama3" and so on; None comes back for "default".
 
-    inside: what the config says of the scaling. usual: the positions before scaling that it means by silence. by_kind:
-    whether layers of other types have another scaling.
+    inside: what the config says of the scaling. usual: the positions before scaling that it means
+    by silence. by_kind: whether layers of other types have another scaling.
     """
     if kind == "default":
         return None
     longest = config.integer("max_position_embeddings", "n_positions")
 
     def original() -> int:
-        """`original_max_position_embeddings`, the number of positions before scaling; the config's own entry wins over
-        the one in its rotary settings."""
+        """`original_max_position_embeddings`, the number of positions before scaling; the config's
+        own entry wins over the one in its rotary settings."""
         key = "original_max_position_embeddings"
-        outside = None if by_kind else config.optional(key, default=usual, least=2)
-        return inside.integer(key, default=longest, least=2) if outside is None else outside
+        if by_kind:
+            outside = None
+        else:
+            outside = config.optional(key, default=usual, least=2)
+        if outside is None:
+            return inside.integer(key, default=longest, least=2)
+        return outside
 
     match kind:
         case "linear":
             return Linear(inside.number("factor"))
         case "dynamic" if dims == 2:
             raise InputError(
-                "rope scaling 'dynamic' of one pair of entries", where=inside.where, expected="at least two pairs"
+                "rope scaling 'dynamic' of one pair of entries",
+                where=inside.where,
+                expected="at least two pairs",
             )
         case "dynamic":
             return Dynamic(inside.number("factor"), longest)
@@ -474,41 +559,55 @@ def _rope_scaling(
             return _longrope(inside, longest, original(), dims)
         case _:
             raise UnsupportedError(
-                "the rotary embedding has the scaling {kind}", where=inside.where, expected=TYPES, kind=repr(kind)
+                "the rotary embedding has the scaling {kind}",
+                where=inside.where,
+                expected=TYPES,
+                kind=repr(kind),
             )
 
 
 def _llama3(inside: Config, original: int) -> Llama3:
     """Llama 3's scaling of RoPE. inside: the object that states it. original: positions before it."""
-    low, high = inside.number("low_freq_factor"), inside.number("high_freq_factor")
+    low = inside.number("low_freq_factor")
+    high = inside.number("high_freq_factor")
     if high <= low:
-        what = message("low_freq_factor is {low:g} and high_freq_factor {high:g}", low=low, high=high)
+        what = message(
+            "low_freq_factor is {low:g} and high_freq_factor {high:g}", low=low, high=high
+        )
         raise InputError(what, where=inside.where, expected="the high one above the low one")
     return Llama3(inside.number("factor"), low, high, original)
 
 
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
-    """YaRN scaling from the config's rotary settings, `inside`. longest, original: number of positions after and before
+    """YaRN scaling from the config's rotary settings, `inside`. longest, original: number of
+    positions after and before
     scaling. by_kind: whether types of layers have settings of their own."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
-    all_dims, mscale = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
+    all_dims = inside.cap("mscale_all_dim", None)
+    mscale = inside.cap("mscale", None)
     if magnitude is None:
         magnitude = _log_factor(factor, 1.0)
         if all_dims is not None and mscale is not None:
             magnitude = _log_factor(factor, mscale) / _log_factor(factor, all_dims)
-    fast, slow = inside.number("beta_fast", default=32.0), inside.number("beta_slow", default=1.0)
+    fast = inside.number("beta_fast", default=32.0)
+    slow = inside.number("beta_slow", default=1.0)
     truncates = inside.flag("truncate", default=True)
-    if by_kind and not truncates:  # transformers looks for it beside the types of layers, not in what holds for one
+    if (
+        by_kind and not truncates
+    ):  # transformers looks for it beside the types of layers, not in what holds for one
         config.note(
-            message("config.json's truncate, False, plays no part: it stands among what holds for one type of layer")
+            message(
+                "config.json's truncate, False, plays no part: it stands among what holds for one"
+                " type of layer"
+            )
         )
     return Yarn(factor, original, fast, slow, magnitude, truncates or by_kind)
 
 
 def stretched_scale(config: Config) -> float:
-    """YaRN's extra factor on the attention scores, from `mscale_all_dim`; 1 where the config does not set that or does
-    not scale positions."""
+    """YaRN's extra factor on the attention scores, from `mscale_all_dim`; 1 where the config does
+    not set that or does not scale positions."""
     inside = _rope_of_all_layers(config)
     share = inside.get("mscale_all_dim")
     if (inside.get("rope_type", "type") or "default") == "default" or not share:
@@ -517,61 +616,93 @@ def stretched_scale(config: Config) -> float:
 
 
 def _log_factor(factor: float, share: float) -> float:
-    """YaRN's factor for queries and keys: 1 + 0.1·share·ln(factor), and 1 where nothing is stretched."""
-    return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
+    """YaRN's factor for queries and keys: 1 + 0.1·share·ln(factor), and 1 where nothing is
+    stretched.
+    """
+    if factor <= 1:
+        return 1.0
+    return 0.1 * share * math.log(factor) + 1.0
 
 
 def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRope:
-    """LongRoPE scaling from the rotary settings, `inside`: a divisor for each rotated pair, for texts of at most
-    `original` tokens and for longer ones."""
+    """LongRoPE scaling from the rotary settings, `inside`: a divisor for each rotated pair, for
+    texts of at most `original` tokens and for longer ones."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     if magnitude is None:
-        magnitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+        if factor <= 1:
+            magnitude = 1.0
+        else:
+            magnitude = math.sqrt(1 + math.log(factor) / math.log(original))
     lists = []
     for key in ("short_factor", "long_factor"):
         factors = inside.list_of(key, kind=(int, float), count=dims // 2)
-        if factors is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in factors):
+        if factors is None or not all(
+            SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in factors
+        ):
             what = message("rope scaling 'longrope' has no usable {key}", key=key)
-            raise InputError(what, where=inside.where, expected=message("{dims} positive numbers", dims=dims // 2))
+            raise InputError(
+                what,
+                where=inside.where,
+                expected=message("{dims} positive numbers", dims=dims // 2),
+            )
         lists.append(tuple(float(item) for item in factors))
     return LongRope(lists[0], lists[1], original, magnitude)
 
 
 def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
-    """The attention with these positions as its global tokens, as in Longformer; unchanged where it has no global
-    tokens.
+    """The attention with these positions as its global tokens, as in Longformer; unchanged where it
+    has no global tokens.
 
     tokens: positions in the text. Source: Beltagy et al., Longformer, 2020.
     """
     if attention.own_global is None:
         return attention
-    near = attention.mask.parts[0] if attention.own_global and isinstance(attention.mask, AnyOf) else attention.mask
+    if attention.own_global and isinstance(attention.mask, AnyOf):
+        near = attention.mask.parts[0]
+    else:
+        near = attention.mask
     positions = tuple(sorted(set(tokens)))
-    return replace(attention, mask=AnyOf((near, Global(positions))) if positions else near, own_global=positions)
+    return replace(
+        attention,
+        mask=AnyOf((near, Global(positions))) if positions else near,
+        own_global=positions,
+    )
 
 
 def with_global_tokens(spec: Spec, tokens: Sequence[int]) -> Spec:
-    """The model with these positions as its global tokens, as in Longformer; in its encoder if it is an
-    encoder-decoder.
+    """The model with these positions as its global tokens, as in Longformer; in its encoder if it
+    is an encoder-decoder.
 
-    Raises UnsupportedError for a model without such tokens, InputError for a position beyond its longest text.
+    Raises UnsupportedError for a model without such tokens, InputError for a position beyond its
+    longest text.
     """
     if all(block.attention.own_global is None for block in spec.blocks):
         raise UnsupportedError(
-            "a {family} model has no global tokens", expected="a longformer or led checkpoint", family=spec.family
+            "a {family} model has no global tokens",
+            expected="a longformer or led checkpoint",
+            family=spec.family,
         )
     limit = spec.max_positions
     if limit is not None and max(tokens, default=0) >= limit:
         what = message("there is no token {largest}", largest=max(tokens))
-        raise InputError(what, expected=message("0 to {last}: the model's positions", last=limit - 1))
-    blocks = (replace(block, attention=attention_with_globals(block.attention, tokens)) for block in spec.blocks)
+        raise InputError(
+            what, expected=message("0 to {last}: the model's positions", last=limit - 1)
+        )
+    blocks = (
+        replace(block, attention=attention_with_globals(block.attention, tokens))
+        for block in spec.blocks
+    )
     return replace(spec, blocks=tuple(blocks))
 
 
 def global_tokens(spec: Spec) -> tuple[int, ...]:
-    """The positions of a model's global tokens, as in Longformer, ascending; () for a model without."""
-    return next((block.attention.own_global for block in spec.blocks if block.attention.own_global), ())
+    """The positions of a model's global tokens, as in Longformer, ascending; () for a model
+    without.
+    """
+    return next(
+        (block.attention.own_global for block in spec.blocks if block.attention.own_global), ()
+    )
 
 
 # Decoders that a config turns into encoders: `is_causal` false lets every token see later ones.
@@ -580,11 +711,11 @@ KEY = "is_causal"
 
 
 def seen_both_ways(config: Config, spec: Spec) -> Spec:
-    """The model unchanged, or, where its config says that it is not causal, with masks that let queries see later
-    tokens too.
+    """The model unchanged, or, where its config says that it is not causal, with masks that let
+    queries see later tokens too.
 
-    A layer with a window of W keys, the query's own counted, sees W tokens on either side, as transformers has it.
-    Raises UnsupportedError for a mask of which that is not said.
+    A layer with a window of W keys, the query's own counted, sees W tokens on either side, as
+    transformers has it. Raises UnsupportedError for a mask of which that is not said.
     """
     if spec.decoder is not None or KEY in config.read_keys or config.flag(KEY, default=True):
         return spec
@@ -592,18 +723,24 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
 
 
 def _both_ways(config: Config, block: Block) -> Block:
-    """The layer with its mask made symmetric, so that queries see later tokens too. Raises UnsupportedError for a mask
-    without a symmetric form."""
+    """The layer with its mask made symmetric, so that queries see later tokens too. Raises
+    UnsupportedError for a mask without a symmetric form."""
     mask = mirror_mask(block.attention.mask)
     if mask is None:
         raise config.refuse(
-            KEY, message("true: the mask {spec} has no form that sees later tokens", spec=block.attention.mask.spec())
+            KEY,
+            message(
+                "true: the mask {spec} has no form that sees later tokens",
+                spec=block.attention.mask.spec(),
+            ),
         )
     return replace(block, attention=replace(block.attention, mask=mask))
 
 
 def mirror_mask(mask: Mask) -> Mask | None:
-    """The symmetric form of a mask, which sees as far ahead as back; None for a kind of mask that has no such form."""
+    """The symmetric form of a mask, which sees as far ahead as back; None for a kind of mask that
+    has no such form.
+    """
     match mask:
         case Causal() | Everywhere():
             return Everywhere()

@@ -1,4 +1,6 @@
-"""What a text will take on a model: bytes to read, multiply-adds, memory, a rough time; and what the machine has."""
+"""What a text will take on a model: bytes to read, multiply-adds, memory, a rough time; and what
+the machine has.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +41,33 @@ WIDE_UP_TO = 0.5
 STARTS = 0.3
 """Seconds until a process has started and read the headers."""
 WORKING = 8
-"""Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows, of which
-two threads have two or three."""
+"""Arrays of the size of a block of scores that are alive at once when attention runs by blocks of
+query rows, of which two threads have two or three."""
 MATRICES = frozenset(
     (
-        *("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v"),
+        *(
+            "q",
+            "k",
+            "v",
+            "q_down",
+            "kv_down",
+            "kv",
+            "o",
+            "up",
+            "gate",
+            "down",
+            "router",
+            "global_k",
+            "global_v",
+        ),
         *("input", "select", "time", "strength", "output", "time_down", "gate_down", "into", "out"),
     )
 )
 """The roles that every token is multiplied with."""
 CELLS, FADING, STEP = 40, 150, 500_000
-"""What a mixer's state takes for each token, in multiply-adds: for each of its numbers, some passes over memory; for
-each that fades by an exponential of its own; and for the step from token to token itself, whatever the state's size.
-Measured as 0.7 ns, 3 ns and 8 µs in float32."""
+"""What a mixer's state takes for each token, in multiply-adds: for each of its numbers, some passes
+over memory; for each that fades by an exponential of its own; and for the step from token to token
+itself, whatever the state's size. Measured as 0.7 ns, 3 ns and 8 µs in float32."""
 RULE = message(
     "reading at 1 GB/s or computing at 5e10 multiply-adds and 2e8 scores (in float64 half as many) "
     "and 10 GB of weights a second, whichever is slower, and 0.3 s to start"
@@ -61,9 +77,10 @@ RULE = message(
 class CostEstimate(Struct, frozen=True):
     """What running a text takes.
 
-    tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that comes again counted
-    again though its vector is read once. multiply_adds: of matrix products.
-    memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by `RULE`. numbers: in
+    tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that
+    comes again counted again though its vector is read once. multiply_adds: of matrix products.
+    memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by
+        `RULE`. numbers: in
     the document that comes of it. branches: runs from some layer on, where effects are measured.
     """
 
@@ -83,8 +100,8 @@ class CostEstimate(Struct, frozen=True):
 
 
 class StoredSizes(Struct, frozen=True):
-    """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of each layer's feed-forward part; row: of
-    one token's embedding."""
+    """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of each layer's
+    feed-forward part; row: of one token's embedding."""
 
     layers: Sequence[int]
     feed_forward: Sequence[int]
@@ -92,8 +109,8 @@ class StoredSizes(Struct, frozen=True):
 
 
 def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
-    """The bytes of one side's tensors (by layer, feed-forward part, and token), from the headers of the checkpoint
-    alone."""
+    """The bytes of one side's tensors (by layer, feed-forward part, and token), from the headers of
+    the checkpoint alone."""
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
         """How many bytes of the file these bindings' tensors take."""
@@ -103,15 +120,18 @@ def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredS
     feed_forward = [bytes_of(bound for bound in layer if bound.feeds) for layer in binding.layers]
     roles = ("tokens.weight", "positions.weight", "types.weight")
     tables = [tensors[binding.outer[role].tensors[0]] for role in roles if role in binding.outer]
-    return StoredSizes(layers, feed_forward, sum(table.bytes // max(table.shape[0], 1) for table in tables))
+    return StoredSizes(
+        layers, feed_forward, sum(table.bytes // max(table.shape[0], 1) for table in tables)
+    )
 
 
 def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
-    """The data type in which a text of `tokens` tokens is computed, perhaps wider than `dtype`, the type of the
-    results.
+    """The data type in which a text of `tokens` tokens is computed, perhaps wider than `dtype`, the
+    type of the results.
 
-    Sums of hundreds of float32 products, layer after layer, are off by several times what rounding the result costs.
-    Where there is little to compute, float64 does it, and what remains is that one rounding. The whole model decides,
+    Sums of hundreds of float32 products, layer after layer, are off by several times what rounding
+    the result costs. Where there is little to compute, float64 does it, and what remains is that
+    one rounding. The whole model decides,
     not the layers asked for: a layer's numbers do not depend on what else is shown.
     """
     if dtype != "float32":
@@ -133,13 +153,17 @@ def estimate(
 ) -> CostEstimate:
     """Estimate bytes, time and memory of a run on one text of `tokens` tokens.
 
-    sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what follows the
-    attention of the last is not read. kept_stages: n × n stages kept of each layer asked for. rows: query rows at a
+    sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what
+    follows the attention of the last is not read. kept_stages: n × n stages kept of each layer
+    asked for. rows: query rows at a
     time, None for all. dtype: what it is computed in.
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)
-    blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None)) if layer_numbers else ()
+    if layer_numbers:
+        blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None))
+    else:
+        blocks = ()
     wide = SCORE_ITEM[dtype]
     bytes_read = 0
     if sizes is not None:
@@ -147,13 +171,24 @@ def estimate(
         bytes_read -= sizes.feed_forward[last] if layer_numbers else 0
     work = work_of(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
-    # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it
-    scores = tokens * (wide + 1) if rows is None else WORKING * min(rows, tokens) * wide
-    kept_heads = sum(spec.blocks[index].attention.heads for index in layer_numbers) if rows is None else 0
+    # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like
+    # beside it
+    if rows is None:
+        scores = tokens * (wide + 1)
+    else:
+        scores = WORKING * min(rows, tokens) * wide
+    if rows is None:
+        kept_heads = sum(spec.blocks[index].attention.heads for index in layer_numbers)
+    else:
+        kept_heads = 0
     memory = {
-        message("weights at a time"): max((_weights_at_once(spec, block) for block in blocks), default=0) * wide,
+        message("weights at a time"): (
+            max((_weights_at_once(spec, block) for block in blocks), default=0) * wide
+        ),
         message("reading ahead"): 2 * PIECE if bytes_read >= WORTH_A_PLAN else 0,
-        "vectors": tokens * max((_numbers_per_token(spec, block) for block in blocks), default=0) * wide,
+        "vectors": (
+            tokens * max((_numbers_per_token(spec, block) for block in blocks), default=0) * wide
+        ),
         message("scores of one layer"): heads * tokens * scores,
         message("scores that are kept"): kept_stages * kept_heads * tokens * tokens * wide,
     }
@@ -162,8 +197,8 @@ def estimate(
 
 
 class ComputeWork(Struct, frozen=True):
-    """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix
-    products; scores: pairs of query and key, of all heads."""
+    """What there is to compute. weights: numbers in the matrices that are read; products:
+    multiply-adds of matrix products; scores: pairs of query and key, of all heads."""
 
     weights: int
     products: int
@@ -174,20 +209,31 @@ def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
     """How many weights, multiply-adds and scores these layers take for a text of `tokens` tokens."""
     numbers = [_weight_counts(spec, block) for block in blocks]
     products = sum(
-        tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True)
+        tokens * active + _attention_products(block, tokens)
+        for block, (_, active) in zip(blocks, numbers, strict=True)
     )
-    heads = sum(block.attention.heads + (block.cross.heads if block.cross is not None else 0) for block in blocks)
+    heads = sum(
+        block.attention.heads + (block.cross.heads if block.cross is not None else 0)
+        for block in blocks
+    )
     return ComputeWork(sum(total for total, _ in numbers), products, heads * tokens * tokens)
 
 
 def seconds_of(work: ComputeWork, dtype: str) -> float:
-    """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision stream faster."""
+    """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision
+    stream faster.
+    """
     float32_seconds = work.products / COMPUTES + work.scores / SOFTMAXES
-    return float32_seconds * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
+    return (
+        float32_seconds * max(1.0, ITEM[dtype] / ITEM["float32"])
+        + work.weights * ITEM[dtype] / STREAMS
+    )
 
 
 def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
-    """How many weights a layer has, and how many of them take part for one token (of experts, the chosen ones)."""
+    """How many weights a layer has, and how many of them take part for one token (of experts, the
+    chosen ones).
+    """
     total = active = 0
     for role in layer_roles(spec, block):
         count = prod(role.shape)
@@ -202,8 +248,8 @@ def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
 
 
 def _weights_at_once(spec: Spec, block: Block) -> int:
-    """The most weights that are in memory at once: of the layer's largest group of matrices that one tensor may hold
-    together, such as q, k and v, or all experts."""
+    """The most weights that are in memory at once: of the layer's largest group of matrices that
+    one tensor may hold together, such as q, k and v, or all experts."""
     together = Counter[str]()
     for role in layer_roles(spec, block):
         part, _, kind = role.module.rpartition(".")
@@ -220,10 +266,15 @@ def _weights_at_once(spec: Spec, block: Block) -> int:
 
 
 def _attention_products(block: Block, tokens: int) -> int:
-    """How many multiply-adds a layer's attentions take (scores and weighted values), and its mixer's states."""
+    """How many multiply-adds a layer's attentions take (scores and weighted values), and its
+    mixer's states.
+    """
     products = 0
     if block.mixer is not None and state_size(block.mixer):
-        products = tokens * (STEP + state_size(block.mixer) * (CELLS + FADING * isinstance(block.mixer, SelectiveScan)))
+        products = tokens * (
+            STEP
+            + state_size(block.mixer) * (CELLS + FADING * isinstance(block.mixer, SelectiveScan))
+        )
     for attention in (block.attention, block.cross):
         if attention is not None:
             products += attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim)
@@ -231,8 +282,8 @@ def _attention_products(block: Block, tokens: int) -> int:
 
 
 def _numbers_per_token(spec: Spec, block: Block) -> int:
-    """Numbers per token that are in memory at once while a layer runs: the vectors in and out, the attention's result,
-    the feed-forward part."""
+    """Numbers per token that are in memory at once while a layer runs: the vectors in and out, the
+    attention's result, the feed-forward part."""
     attention = block.attention
     projection_width = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     projection_width += attention.heads * attention.v_dim
@@ -247,7 +298,11 @@ def _numbers_per_token(spec: Spec, block: Block) -> int:
             assert_never(block.mlp)
     mixing = 0
     if block.mixer is not None:
-        roles = [role for role in layer_roles(spec, block) if role.name.startswith("mixer.") and len(role.shape) > 1]
+        roles = [
+            role
+            for role in layer_roles(spec, block)
+            if role.name.startswith("mixer.") and len(role.shape) > 1
+        ]
         mixing = 2 * max(sum(role.shape[0] for role in roles), 1)
     return 4 * spec.d_model + projection_width + inner + mixing
 
@@ -287,8 +342,8 @@ class MemoryBudget(Struct, frozen=True):
 
 
 def free_memory(root: Path = Path("/")) -> MemoryBudget:
-    """The smallest of: what the system has available without swapping, what the control group allows, RLIMIT_AS and
-    RLIMIT_DATA.
+    """The smallest of: what the system has available without swapping, what the control group
+    allows, RLIMIT_AS and RLIMIT_DATA.
 
     root: where /proc and /sys are, for tests.
     """
@@ -299,8 +354,8 @@ def free_memory(root: Path = Path("/")) -> MemoryBudget:
 
 
 def peak_memory(root: Path = Path("/")) -> int | None:
-    """The most memory that this process has had resident, in bytes, libraries included; None where the system does not
-    say."""
+    """The most memory that this process has had resident, in bytes, libraries included; None where
+    the system does not say."""
     peak = _byte_table(root / PROCESS).get("VmHWM")
     if peak is not None:
         return peak
@@ -310,19 +365,23 @@ def peak_memory(root: Path = Path("/")) -> int | None:
         return None
 
     usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return usage if sys.platform == "darwin" else usage * 1024
+    if sys.platform == "darwin":
+        return usage
+    return usage * 1024
 
 
 def _system_memory(root: Path) -> Iterator[MemoryBudget]:
-    """The memory that the system has available without swapping; yields nothing where it does not say."""
+    """The memory that the system has available without swapping; yields nothing where it does not
+    say.
+    """
     available = _byte_table(root / "proc/meminfo").get("MemAvailable")
     if available is not None:
         yield MemoryBudget(available, message("memory available on this machine"))
 
 
 def _control_groups(root: Path) -> Iterator[MemoryBudget]:
-    """The memory that the process's control groups and those above them still allow, version 2 and 1, one for each
-    limit."""
+    """The memory that the process's control groups and those above them still allow, version 2 and
+    1, one for each limit."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -333,9 +392,13 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
             continue
         _, controllers, place = parts
         if controllers == "":
-            base, limit, usage_file = root / "sys/fs/cgroup", "memory.max", "memory.current"
+            base = root / "sys/fs/cgroup"
+            limit = "memory.max"
+            usage_file = "memory.current"
         elif "memory" in controllers.split(","):
-            base, limit, usage_file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            base = root / "sys/fs/cgroup/memory"
+            limit = "memory.limit_in_bytes"
+            usage_file = "memory.usage_in_bytes"
         else:
             continue
         folder = base / place.lstrip("/")
@@ -343,15 +406,21 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
         for group in (folder, *folder.parents) if folder.is_dir() else (base,):
             if not group.is_relative_to(base):
                 break
-            allowance, usage = _whole_number(group / limit), _whole_number(group / usage_file)
+            allowance = _whole_number(group / limit)
+            usage = _whole_number(group / usage_file)
             if allowance is not None and usage is not None and allowance < UNLIMITED:
                 # cached file pages count as used, but give way
                 reclaimable = _byte_table(group / "memory.stat", unit=1).get("inactive_file", 0)
-                yield MemoryBudget(allowance - usage + reclaimable, message("the memory limit of this control group"))
+                yield MemoryBudget(
+                    allowance - usage + reclaimable,
+                    message("the memory limit of this control group"),
+                )
 
 
 def _process_limits(root: Path) -> Iterator[MemoryBudget]:
-    """The memory that this process may still use under RLIMIT_AS and RLIMIT_DATA, one for each limit that is set."""
+    """The memory that this process may still use under RLIMIT_AS and RLIMIT_DATA, one for each
+    limit that is set.
+    """
     try:
         import resource
     except ImportError:  # not a Unix
@@ -371,8 +440,8 @@ PROCESS = "proc/self/status"
 
 
 def _byte_table(path: Path, unit: int = 1024) -> dict[str, int]:
-    """The entries of a file of lines "name: number kB" or "name number", in bytes by name; empty where it cannot be
-    read."""
+    """The entries of a file of lines "name: number kB" or "name number", in bytes by name; empty
+    where it cannot be read."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
@@ -387,4 +456,6 @@ def _whole_number(path: Path) -> int | None:
         text = path.read_text().strip()
     except OSError:
         return None
-    return int(text) if text.isdigit() else None
+    if text.isdigit():
+        return int(text)
+    return None

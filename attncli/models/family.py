@@ -1,4 +1,5 @@
-"""`Family`: how one lineage of checkpoints spells a model; the roles of tensors in a Spec, and which tensor plays each.
+"""`Family`: how one lineage of checkpoints spells a model; the roles of tensors in a Spec, and
+which tensor plays each.
 
 All tensors are checked before anything is read.
 """
@@ -49,14 +50,15 @@ class Concat(Struct, frozen=True):
 
 
 class GroupedTensor(Struct, frozen=True):
-    """One tensor that holds, for each group of heads that share a key, their query rows, the key's rows and the
-    value's."""
+    """One tensor that holds, for each group of heads that share a key, their query rows, the key's
+    rows and the value's."""
 
     name: str
 
 
 class ByHead(Struct, frozen=True):
-    """A tensor whose heads have an axis of their own, its last but one: [width, head, dim], or [head, dim] of a bias.
+    """A tensor whose heads have an axis of their own, its last but one: [width, head, dim], or
+    [head, dim] of a bias.
 
     transposed: whether the matrix that they make side by side is [in, out].
     """
@@ -66,10 +68,11 @@ class ByHead(Struct, frozen=True):
 
 
 class PerExpert(Struct, frozen=True):
-    """One tensor with an entry for each expert along its first axis, each with the rows of one or more roles.
+    """One tensor with an entry for each expert along its first axis, each with the rows of one or
+    more roles.
 
-    alternating: whether the roles' rows take turns; else they stand one after the other. transposed: whether an
-    expert's matrix is stored [in, out].
+    alternating: whether the roles' rows take turns; else they stand one after the other.
+    transposed: whether an expert's matrix is stored [in, out].
     """
 
     name: str
@@ -78,7 +81,9 @@ class PerExpert(Struct, frozen=True):
 
 
 class StackedTensor(Struct, frozen=True):
-    """One tensor per head or expert, `{item}` in the name; the role is all of them along a new first axis."""
+    """One tensor per head or expert, `{item}` in the name; the role is all of them along a new
+    first axis.
+    """
 
     name: str
 
@@ -90,20 +95,21 @@ class SharedTensor(Struct, frozen=True):
 
 
 Source: TypeAlias = str | ByHead | Concat | GroupedTensor | PerExpert | StackedTensor | SharedTensor
-"""Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role
-has it."""
+"""Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is
+added where the role has it."""
 
 
 class Names(Struct, frozen=True):
     """The tensor names of a family: for each role, which tensor or tensors hold it.
 
     layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
-    list several roles, which share one tensor (`Concat`, `GroupedTensor`). outside: the other roles.
+    list several roles, which share one tensor (`Concat`, `GroupedTensor`). outside: the other
+    roles.
     prefixes: what may stand before all names, depending on the class that saved the file.
     ignored: patterns of tensors that play no part (task heads, buffers), with the prefix taken off.
     transposed: whether matrices within layers are stored [in, out].
-    together: roles of a layer, as `inside`, that take the place of those there where a file has their tensors: some
-    files have one tensor where others have several.
+    together: roles of a layer, as `inside`, that take the place of those there where a file has
+    their tensors: some files have one tensor where others have several.
     """
 
     layer: str
@@ -121,17 +127,20 @@ class Names(Struct, frozen=True):
         outside: Mapping[str, Source] | None = None,
         without: tuple[str, ...] = (),
     ) -> Names:
-        """A copy of these names for a related family: roles in `inside` and `outside` replaced or added, the keys in
-        `without` dropped."""
+        """A copy of these names for a related family: roles in `inside` and `outside` replaced or
+        added, the keys in `without` dropped."""
         sources = {key: source for key, source in self.inside.items() if key not in without}
-        return replace(self, inside={**sources, **inside}, outside={**self.outside, **(outside or {})})
+        return replace(
+            self, inside={**sources, **inside}, outside={**self.outside, **(outside or {})}
+        )
 
 
 class TrainedSizes(Struct, frozen=True):
     """The sizes of a small model that is trained here.
 
-    positions: rows of its position table, or the longest text. inner: width of the feed-forward part. window: keys that
-    a query sees, its own included; None for all before it. scaled: whether scores are divided by √d_k.
+    positions: rows of its position table, or the longest text. inner: width of the feed-forward
+    part. window: keys that a query sees, its own included; None for all before it. scaled: whether
+    scores are divided by √d_k.
     """
 
     layers: int
@@ -145,15 +154,17 @@ class TrainedSizes(Struct, frozen=True):
 
 
 class Family(Struct, frozen=True):
-    """One kind of checkpoint: how its Spec is read from a config, and its tensor names. Defined in a module named after
-    its `model_type`.
+    """One kind of checkpoint: how its Spec is read from a config, and its tensor names. Defined in
+    a module named after its `model_type`.
 
-    decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
-    gguf: what keys of its config GGUF files leave out; None for nothing. permuted: whether in those files the rows of
-    queries and keys stand as rotation of neighbouring entries wants them. tiled: whether the heads of a delta rule's
-    values stand there in turn, the first of each key, then the second of each.
-    config: the config.json of a small model of these sizes, without its `model_type`, and the class that transformers
-    opens it with; None for a family that nothing is trained as.
+    decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value
+        only.
+    gguf: what keys of its config GGUF files leave out; None for nothing. permuted: whether in those
+    files the rows of queries and keys stand as rotation of neighbouring entries wants them. tiled:
+    whether the heads of a delta rule's values stand there in turn, the first of each key, then the
+    second of each.
+    config: the config.json of a small model of these sizes, without its `model_type`, and the class
+    that transformers opens it with; None for a family that nothing is trained as.
     """
 
     spec: Callable[[Config], Spec]
@@ -173,7 +184,8 @@ TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 
 
 class Role(Struct, frozen=True):
-    """One weight that a Spec needs, by its canonical name such as "attn.q.weight", with its shape; tensors of a file
+    """One weight that a Spec needs, by its canonical name such as "attn.q.weight", with its shape;
+    tensors of a file
     are matched to roles. optional: a file may lack it, as an output head."""
 
     name: str
@@ -187,7 +199,9 @@ class Role(Struct, frozen=True):
 
     @property
     def feeds(self) -> bool:
-        """Whether it is a weight of the feed-forward part, the norms beside it included; attention can run without."""
+        """Whether it is a weight of the feed-forward part, the norms beside it included; attention
+        can run without.
+        """
         return self.name.partition(".")[0] in ("mlp", "experts", "shared")
 
     @property
@@ -202,8 +216,8 @@ def layer_roles(spec: Spec, block: Block) -> list[Role]:
 
 
 def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
-    """The weights of one layer as roles (canonical name and shape), without the biases that the Spec lists, about in
-    the order in which a run reads them."""
+    """The weights of one layer as roles (canonical name and shape), without the biases that the
+    Spec lists, about in the order in which a run reads them."""
     width = spec.d_model
     if block.mixer is not None:
         yield from _mixer_roles(block.mixer, width)
@@ -237,20 +251,23 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
         case _:
             assert_never(block.mlp)
     if block.convolution is not None:
-        yield Role("conv.weight", (width, width // block.convolution.groups, block.convolution.kernel))
+        yield Role(
+            "conv.weight", (width, width // block.convolution.groups, block.convolution.kernel)
+        )
         yield Role("conv.norm.weight", (width,))
 
 
 def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
-    """The weights of a mixer (what takes the place of attention in a layer, such as Mamba) as roles, in the order in
-    which a run reads them."""
+    """The weights of a mixer (what takes the place of attention in a layer, such as Mamba) as
+    roles, in the order in which a run reads them."""
     match mixer:
         case ShortConvolution(kernel):
             inner = width
             yield Role("mixer.input.weight", (3 * width, width))
             yield Role("mixer.conv.weight", (width, 1, kernel))
         case StateSpace(heads, head_dim, state, groups, kernel):
-            inner, mixed = heads * head_dim, heads * head_dim + 2 * groups * state
+            inner = heads * head_dim
+            mixed = heads * head_dim + 2 * groups * state
             yield Role("mixer.input.weight", (inner + mixed + heads, width))
             yield Role("mixer.conv.weight", (mixed, 1, kernel))
             yield from (Role(f"mixer.{name}", (heads,)) for name in ("step", "decay", "straight"))
@@ -267,10 +284,13 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
             yield Role("mixer.decay", (inner, state))
             yield Role("mixer.straight", (inner,))
         case DeltaRule(heads, key_heads, key_dim, v_dim, kernel):
-            keys, inner = key_heads * key_dim, heads * v_dim
+            keys = key_heads * key_dim
+            inner = heads * v_dim
             yield from (Role(f"mixer.{name}.weight", (keys, width)) for name in ("q", "k"))
             yield from (Role(f"mixer.{name}.weight", (inner, width)) for name in ("v", "gate"))
-            yield from (Role(f"mixer.{name}.weight", (heads, width)) for name in ("strength", "time"))
+            yield from (
+                Role(f"mixer.{name}.weight", (heads, width)) for name in ("strength", "time")
+            )
             yield Role("mixer.conv.weight", (2 * keys + inner, 1, kernel))
             yield from (Role(f"mixer.{name}", (heads,)) for name in ("decay", "step"))
             yield Role("mixer.norm.weight", (v_dim,))
@@ -288,7 +308,9 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
             yield Role("mixer.norm.weight", (dim,))
         case LinearAttention(heads, dim):
             inner = heads * dim
-            yield from (Role(f"mixer.{name}.weight", (inner, width)) for name in ("q", "k", "v", "gate"))
+            yield from (
+                Role(f"mixer.{name}.weight", (inner, width)) for name in ("q", "k", "v", "gate")
+            )
             yield Role("mixer.norm.weight", (inner,))
         case _:
             assert_never(mixer)
@@ -296,15 +318,20 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
 
 
 def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
-    """The weights of one feed-forward part as roles (canonical name and shape). prefix: of the names, such as "mlp"."""
+    """The weights of one feed-forward part as roles (canonical name and shape). prefix: of the
+    names, such as "mlp".
+    """
     for name in ("up", "gate") if part.gated else ("up",):
         yield Role(f"{prefix}.{name}.weight", (part.width, width))
     yield Role(f"{prefix}.down.weight", (width, part.width))
 
 
 def outer_roles(spec: Spec) -> list[Role]:
-    """The weights outside the layers as roles (canonical name and shape): embedding, final norm and output head."""
-    roles, head = list(_with_biases(spec, _outer_weights(spec))), spec.head
+    """The weights outside the layers as roles (canonical name and shape): embedding, final norm and
+    output head.
+    """
+    roles = list(_with_biases(spec, _outer_weights(spec)))
+    head = spec.head
     width = spec.d_model if spec.embedding.width is None else spec.embedding.width
     if head is not None and head.projection:
         roles.append(Role("head.project.weight", (width, spec.d_model), optional=True))
@@ -323,7 +350,8 @@ def _outer_weights(spec: Spec) -> Iterator[Role]:
     sum_width = spec.d_model if embedding.projection == "tokens" else width
     yield Role("tokens.weight", (spec.vocabulary, width))
     if embedding.positions in ("learned", "halves"):  # sines need not be stored
-        rows, computed = (spec.max_positions or 0) + embedding.position_offset, embedding.positions == "halves"
+        rows = (spec.max_positions or 0) + embedding.position_offset
+        computed = embedding.positions == "halves"
         yield Role("positions.weight", (rows, sum_width), optional=computed)
     if embedding.types:
         yield Role("types.weight", (embedding.types, sum_width))
@@ -336,20 +364,27 @@ def _outer_weights(spec: Spec) -> Iterator[Role]:
 
 
 def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
-    """Each of these weights' roles, followed by that of its bias where the Spec says that it has one."""
+    """Each of these weights' roles, followed by that of its bias where the Spec says that it has
+    one.
+    """
     for role in roles:
         yield role
         multiplies = role.suffix == ".weight" and role.module not in TABLES
         if multiplies and any(fnmatchcase(role.module, pattern) for pattern in spec.biases):
             whole = "norm" in role.module or len(role.shape) == 1
-            shape = role.shape if whole else role.shape[: 1 if role.module.endswith("conv") else -1]
+            if whole:
+                shape = role.shape
+            else:
+                shape = role.shape[: 1 if role.module.endswith("conv") else -1]
             yield Role(f"{role.module}.bias", shape)
 
 
 def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
-    """The weights of one attention as roles (canonical name and shape). prefix: "attn" or "cross". width: of the
-    vectors that enter it."""
-    q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
+    """The weights of one attention as roles (canonical name and shape). prefix: "attn" or "cross".
+    width: of the vectors that enter it."""
+    q = spec.heads * spec.head_dim
+    k = spec.kv_heads * spec.head_dim
+    v = spec.kv_heads * spec.v_dim
     source = width if spec.source_width is None else spec.source_width
     if spec.latent is None:
         for name, out, fan_in in (("q", q, width), ("k", k, source), ("v", v, source)):
@@ -361,7 +396,11 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))
     if spec.qk_norm is not None and spec.qk_norm.norm.affine:
         for name, heads in (("q", spec.heads), ("k", spec.kv_heads)):
-            shapes = {"head": (spec.head_dim,), "own": (heads, spec.head_dim), "width": (heads * spec.head_dim,)}
+            shapes = {
+                "head": (spec.head_dim,),
+                "own": (heads, spec.head_dim),
+                "width": (heads * spec.head_dim,),
+            }
             yield Role(f"{prefix}.{name}_norm.weight", shapes[spec.qk_norm.over])
     if isinstance(spec.position, RelativeBuckets):
         yield Role(f"{prefix}.buckets.weight", (spec.position.buckets, spec.heads))
@@ -369,7 +408,10 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
         yield Role(f"{prefix}.relative.weight", (2 * spec.position.span, width))
         if spec.position.norm is not None:
             yield Role(f"{prefix}.relative_norm.weight", (width,))
-        for name, is_present in (("relative_k", spec.position.asks), ("relative_q", spec.position.answers)):
+        for name, is_present in (
+            ("relative_k", spec.position.asks),
+            ("relative_q", spec.position.answers),
+        ):
             if spec.position.own and is_present:
                 yield Role(f"{prefix}.{name}.weight", (q, width))
     if isinstance(spec.position, RelativeSines):
@@ -383,20 +425,23 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
 
 
 def _latent_roles(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:
-    """The weights of a latent attention (MLA) as roles: projections to narrow vectors, and from these to queries, keys
-    and values."""
+    """The weights of a latent attention (MLA) as roles: projections to narrow vectors, and from
+    these to queries, keys and values."""
     if latent.query is not None:
         yield Role(f"{prefix}.q_down.weight", (latent.query, width))
         yield Role(f"{prefix}.q_down_norm.weight", (latent.query,))
     yield Role(f"{prefix}.q.weight", (spec.heads * spec.head_dim, latent.query or width))
     yield Role(f"{prefix}.kv_down.weight", (latent.keys + latent.straight, width))
     yield Role(f"{prefix}.kv_down_norm.weight", (latent.keys,))
-    yield Role(f"{prefix}.kv.weight", (spec.heads * (spec.head_dim - latent.straight + spec.v_dim), latent.keys))
+    yield Role(
+        f"{prefix}.kv.weight",
+        (spec.heads * (spec.head_dim - latent.straight + spec.v_dim), latent.keys),
+    )
 
 
 SPELLINGS = {".weight": (".weight", ".gamma", ""), ".bias": (".bias", ".beta", "_bias"), "": ("",)}
-"""How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta, experts are parameters
-with no module of their own."""
+"""How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta,
+experts are parameters with no module of their own."""
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """How weights may be stored."""
@@ -429,10 +474,11 @@ class StoredTensor(Protocol):
 
 
 class TensorBinding(Struct, frozen=True):
-    """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
-    one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
-    shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each". by_head: whether
-    the file's tensor has an axis of heads, which is its last but one."""
+    """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several
+    tensors for one role, "concat", "grouped" and "each" one tensor for several. groups: how many
+    groups of heads "grouped" has.
+    shared: whether every layer uses the same tensor. alternating: whether rows take turns in
+    "each". by_head: whether the file's tensor has an axis of heads, which is its last but one."""
 
     tensors: tuple[str, ...]
     roles: tuple[Role, ...]
@@ -450,7 +496,8 @@ class TensorBinding(Struct, frozen=True):
 
     def shape(self) -> tuple[int, ...]:
         """The shape that each tensor must have."""
-        first, rows = self.roles[0].shape, [role.shape for role in self.roles]
+        first = self.roles[0].shape
+        rows = [role.shape for role in self.roles]
         match self.form:
             case "stacked":
                 shape = first[1:]
@@ -460,22 +507,38 @@ class TensorBinding(Struct, frozen=True):
                 shape = (sum(row[0] for row in rows), *first[1:])
             case _:
                 assert_never(self.form)
-        return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
+        if self.transposed:
+            return (*shape[:-2], shape[-1], shape[-2])
+        return shape
 
     def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """Split what was read from the file into the array of each role, by name, without copying where that is
-        possible."""
-        whole = np.stack(arrays) if self.form == "stacked" else arrays[0]
-        whole = whole.reshape(self.shape()) if self.by_head else whole
+        """Split what was read from the file into the array of each role, by name, without copying
+        where that is possible."""
+        if self.form == "stacked":
+            whole = np.stack(arrays)
+        else:
+            whole = arrays[0]
+        if self.by_head:
+            whole = whole.reshape(self.shape())
+        else:
+            whole = whole
         if self.transposed:
             whole = whole.swapaxes(-1, -2)
         if self.form in ("whole", "stacked"):
             return {self.roles[0].name: whole}
         per_expert = self.form == "each"
         if self.alternating:
-            return {role.name: whole[:, place :: len(self.roles)] for place, role in enumerate(self.roles)}
-        rows = [role.shape[1] if per_expert else role.shape[0] // self.groups for role in self.roles]
-        apart = whole if per_expert else whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
+            return {
+                role.name: whole[:, place :: len(self.roles)]
+                for place, role in enumerate(self.roles)
+            }
+        rows = [
+            role.shape[1] if per_expert else role.shape[0] // self.groups for role in self.roles
+        ]
+        if per_expert:
+            apart = whole
+        else:
+            apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
         return {
             role.name: apart[:, end - count : end].reshape(role.shape)
@@ -483,10 +546,11 @@ class TensorBinding(Struct, frozen=True):
         }
 
     def columns(self, product: Array) -> dict[str, Array]:
-        """Split x·Wᵀ, [row, out], of a tensor that holds one role or several ("whole", "concat", "grouped") into the
-        part of each role, by name."""
+        """Split x·Wᵀ, [row, out], of a tensor that holds one role or several ("whole", "concat",
+        "grouped") into the part of each role, by name."""
         rows = [role.shape[0] // self.groups for role in self.roles]
-        apart, ends = product.reshape((product.shape[0], self.groups, sum(rows))), np.cumsum(rows).tolist()
+        apart = product.reshape((product.shape[0], self.groups, sum(rows)))
+        ends = np.cumsum(rows).tolist()
         return {
             role.name: apart[:, :, end - count : end].reshape((product.shape[0], role.shape[0]))
             for role, count, end in zip(self.roles, rows, ends, strict=True)
@@ -494,30 +558,48 @@ class TensorBinding(Struct, frozen=True):
 
 
 class Binding(Struct, frozen=True):
-    """The tensors of one side of a model: those outside the layers, and those of each layer in file order."""
+    """The tensors of one side of a model: those outside the layers, and those of each layer in file
+    order.
+    """
 
     outer: Mapping[str, TensorBinding]
     layers: tuple[tuple[TensorBinding, ...], ...]
 
 
-def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where: str) -> tuple[Binding, Binding | None]:
-    """Match a checkpoint's tensors to the roles of a model; returns the Binding of the model (or its encoder) and of
-    its decoder, None without one.
+def bind(
+    spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where: str
+) -> tuple[Binding, Binding | None]:
+    """Match a checkpoint's tensors to the roles of a model; returns the Binding of the model (or
+    its encoder) and of its decoder, None without one.
 
-    Raises InputError for a tensor that is missing, has the wrong shape, or plays no part, UnsupportedError for one that
-    plays a part and holds no floats.
+    Raises InputError for a tensor that is missing, has the wrong shape, or plays no part,
+    UnsupportedError for one that plays a part and holds no floats.
     """
     sides = [_Binder(spec, family.names, tensors, where)]
     if spec.decoder is not None and family.decoder is not None:
         sides.append(_Binder(spec.decoder, family.decoder, tensors, where))
     bindings = [side.bind_roles() for side in sides]
     claimed_names = {name for side in sides for name in side.claimed_names}
-    ignored_patterns = (*NEVER_NEEDED, *(pattern for side in sides for pattern in side.names.ignored))
+    ignored_patterns = (
+        *NEVER_NEEDED,
+        *(pattern for side in sides for pattern in side.names.ignored),
+    )
     prefixes = tuple(side.prefix for side in sides if side.prefix)
-    surplus = [name for name in tensors if name not in claimed_names and not _matches(name, prefixes, ignored_patterns)]
+    surplus = [
+        name
+        for name in tensors
+        if name not in claimed_names and not _matches(name, prefixes, ignored_patterns)
+    ]
     if surplus:
-        more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
-        what = message("tensor {surplu}{more} would play no part in this model", surplu=repr(surplus[0]), more=more)
+        if len(surplus) > 1:
+            more = f" and {len(surplus) - 1} more"
+        else:
+            more = ""
+        what = message(
+            "tensor {surplu}{more} would play no part in this model",
+            surplu=repr(surplus[0]),
+            more=more,
+        )
         expected = message(
             "the tensors of a {family} model with {blocks} layers, and no others",
             family=spec.family,
@@ -528,13 +610,17 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where:
 
 
 def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Whether a tensor's name, with or without one of the prefixes, matches any of the glob patterns."""
+    """Whether a tensor's name, with or without one of the prefixes, matches any of the glob
+    patterns.
+    """
     names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
     return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
 
 
 def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
-    """How many groups of heads a grouped tensor has, which holds these roles for one group after the other."""
+    """How many groups of heads a grouped tensor has, which holds these roles for one group after
+    the other.
+    """
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
     if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
         return mixer.key_heads if isinstance(mixer, DeltaRule) else mixer.heads
@@ -544,17 +630,28 @@ def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
 class _Binder:
     """Matches the tensors of a checkpoint to the roles of one side, and notes which are used."""
 
-    def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str) -> None:
-        self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
+    def __init__(
+        self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str
+    ) -> None:
+        self.spec = spec
+        self.names = names
+        self.tensors = tensors
+        self.where = where
         self.claimed_names: set[str] = set()
         tables = [f"{module}.weight" for module in str(names.outside["tokens"]).split("|")]
-        prefixes = [prefix for prefix in ("", *names.prefixes) if any(prefix + table in tensors for table in tables)]
-        prefixes += [prefix for prefix in names.prefixes if any(name.startswith(prefix) for name in tensors)]
+        prefixes = [
+            prefix
+            for prefix in ("", *names.prefixes)
+            if any(prefix + table in tensors for table in tables)
+        ]
+        prefixes += [
+            prefix for prefix in names.prefixes if any(name.startswith(prefix) for name in tensors)
+        ]
         self.prefix = next(iter(prefixes), "")
 
     def bind_roles(self) -> Binding:
-        """A TensorBinding for each tensor of this side: of those outside the layers by role, of each layer in file
-        order. Raises as `bind`."""
+        """A TensorBinding for each tensor of this side: of those outside the layers by role, of
+        each layer in file order. Raises as `bind`."""
         outer_bindings = self._bind_sources(outer_roles(self.spec), self.names.outside, "")
         outer = {bound.roles[0].name: bound for bound in outer_bindings}
         if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
@@ -562,34 +659,47 @@ class _Binder:
         layers = []
         for index, block in enumerate(self.spec.blocks):
             layer = self.names.layer.format(layer=index)
-            bindings = self._bind_sources(layer_roles(self.spec, block), self._layer_sources(layer), layer)
+            bindings = self._bind_sources(
+                layer_roles(self.spec, block), self._layer_sources(layer), layer
+            )
             layers.append(tuple(sorted(bindings, key=self._file_place)))
         return Binding(outer, tuple(layers))
 
     def _layer_sources(self, layer: str) -> Mapping[str, Source]:
-        """Which tensor holds each role of a layer; where the file has a joined tensor for several roles, that one."""
-        starts, ends = {self.prefix + layer, layer}, SPELLINGS[".weight"]
+        """Which tensor holds each role of a layer; where the file has a joined tensor for several
+        roles, that one.
+        """
+        starts = {self.prefix + layer, layer}
+        ends = SPELLINGS[".weight"]
         together = {}
         for key, source in self.names.together.items():
             module = source if isinstance(source, str) else source.name
             if any(f"{start}{module}{end}" in self.tensors for start in starts for end in ends):
                 together[key] = source
         roles = {role for key in together for role in key.split()}
-        return {key: source for key, source in self.names.inside.items() if not roles & {*key.split()}} | together
+        return {
+            key: source for key, source in self.names.inside.items() if not roles & {*key.split()}
+        } | together
 
     def _file_place(self, bound: TensorBinding) -> tuple[str, int]:
         """The file of a binding's first tensor, and the byte at which it begins there."""
         tensor = self.tensors[bound.tensors[0]]
         return str(tensor.file), tensor.start
 
-    def _bind_sources(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[TensorBinding]:
-        """A TensorBinding for each tensor that holds some of these roles. layer: the prefix of its name, "" outside the
-        layers."""
+    def _bind_sources(
+        self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str
+    ) -> list[TensorBinding]:
+        """A TensorBinding for each tensor that holds some of these roles. layer: the prefix of its
+        name, "" outside the layers."""
         by_name = {role.name: role for role in roles}
         bindings = []
         for modules, source in sources.items():
             for suffix in SPELLINGS:
-                parts = tuple(by_name.pop(module + suffix) for module in modules.split() if module + suffix in by_name)
+                parts = tuple(
+                    by_name.pop(module + suffix)
+                    for module in modules.split()
+                    if module + suffix in by_name
+                )
                 if parts:
                     bound = self._bind_roles(parts, suffix, source, layer)
                     if bound is not None:
@@ -597,25 +707,39 @@ class _Binder:
         missing = [role.name for role in by_name.values() if not role.optional]
         if missing:
             what = message(
-                "a {family} checkpoint has no tensor for {missing}", family=self.spec.family, missing=repr(missing[0])
+                "a {family} checkpoint has no tensor for {missing}",
+                family=self.spec.family,
+                missing=repr(missing[0]),
             )
             raise InputError(what, where=self.where)
         return bindings
 
-    def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
-        """The binding of the tensor or tensors that hold these roles; None where the role is optional and its tensor is
-        missing."""
+    def _bind_roles(
+        self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str
+    ) -> TensorBinding | None:
+        """The binding of the tensor or tensors that hold these roles; None where the role is
+        optional and its tensor is missing."""
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         match source:
             case StackedTensor(name):
                 modules = [layer + name.format(item=item) for item in range(roles[0].shape[0])]
                 tensors = [self._find_tensor(module, suffix, roles[0]) for module in modules]
                 names = tuple(tensor for tensor in tensors if tensor is not None)
-                return TensorBinding(names, roles, "stacked", transposed) if len(names) == len(tensors) else None
+                if len(names) == len(tensors):
+                    return TensorBinding(names, roles, "stacked", transposed)
+                return None
             case SharedTensor(name):
                 tensor = self._find_tensor(name, suffix, roles[0])
-            case ByHead(name) | Concat(name) | GroupedTensor(name) | PerExpert(name) | (str() as name):
-                tensor = self._find_tensor("|".join(layer + module for module in name.split("|")), suffix, roles[0])
+            case (
+                ByHead(name)
+                | Concat(name)
+                | GroupedTensor(name)
+                | PerExpert(name)
+                | (str() as name)
+            ):
+                tensor = self._find_tensor(
+                    "|".join(layer + module for module in name.split("|")), suffix, roles[0]
+                )
             case _:
                 assert_never(source)
         if tensor is None:
@@ -624,55 +748,71 @@ class _Binder:
             case Concat():
                 return TensorBinding((tensor,), roles, "concat", transposed)
             case GroupedTensor():
-                return TensorBinding((tensor,), roles, "grouped", transposed, groups_of(self.spec, roles))
+                return TensorBinding(
+                    (tensor,), roles, "grouped", transposed, groups_of(self.spec, roles)
+                )
             case ByHead():
                 stored_transposed = source.transposed and len(roles[0].shape) == 2
                 return TensorBinding((tensor,), roles, "whole", stored_transposed, by_head=True)
             case PerExpert():
                 stored_transposed = source.transposed and len(roles[0].shape) == 3
-                return TensorBinding((tensor,), roles, "each", stored_transposed, alternating=source.alternating)
+                return TensorBinding(
+                    (tensor,), roles, "each", stored_transposed, alternating=source.alternating
+                )
             case StackedTensor() | SharedTensor() | str():
-                return TensorBinding((tensor,), roles, "whole", transposed, shared=isinstance(source, SharedTensor))
+                return TensorBinding(
+                    (tensor,), roles, "whole", transposed, shared=isinstance(source, SharedTensor)
+                )
             case _:
                 assert_never(source)
 
     def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
-        """The name under which a role's tensor is stored; None for an optional one that is not there. name: the module,
-        "a|b" where it has several spellings."""
-        spellings = [module + spelling for module in name.split("|") for spelling in SPELLINGS[suffix]]
+        """The name under which a role's tensor is stored; None for an optional one that is not
+        there. name: the module, "a|b" where it has several spellings."""
+        spellings = [
+            module + spelling for module in name.split("|") for spelling in SPELLINGS[suffix]
+        ]
         for tensor in (*(self.prefix + candidate for candidate in spellings), *spellings):
             if tensor in self.tensors:
                 return tensor
         if role.optional:
             return None
         expected_name = self.prefix + spellings[0]
-        strays = [candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)]
+        strays = [
+            candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)
+        ]
         close = get_close_matches(expected_name, strays, 1, 0.8)
         what = message("tensor {expected_name} is missing", expected_name=repr(expected_name))
         raise InputError(
             what,
             where=self.where,
             expected=message("shape {shape}, for {role}", shape=list(role.shape), role=role.name),
-            hint=message("the nearest name there is {close}", close=repr(close[0])) if close else "",
+            hint=(
+                message("the nearest name there is {close}", close=repr(close[0])) if close else ""
+            ),
         )
 
     def _is_stray(self, name: str, expected_name: str) -> bool:
-        """Whether a tensor's name is not the family's but has the same numbers in it as the expected name: likely the
-        missing tensor, misnamed."""
+        """Whether a tensor's name is not the family's but has the same numbers in it as the
+        expected name: likely the missing tensor, misnamed."""
         sources = (*self.names.inside.values(), *self.names.outside.values())
         spellings = (source if isinstance(source, str) else source.name for source in sources)
-        is_used = any(f"{module}." in name for spelling in spellings for module in spelling.split("|"))
+        is_used = any(
+            f"{module}." in name for spelling in spellings for module in spelling.split("|")
+        )
         return not is_used and re.findall(r"\d+", name) == re.findall(r"\d+", expected_name)
 
     def _check_tensors(self, bound: TensorBinding) -> TensorBinding:
-        """The binding itself; its tensors count as used from now on. Raises as `bind` for a shape or data type that
-        does not fit."""
+        """The binding itself; its tensors count as used from now on. Raises as `bind` for a shape
+        or data type that does not fit."""
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
             if bound.by_head and len(shape) > 1:
                 shape = (*shape[:-2], shape[-2] * shape[-1])
             if shape != bound.shape():
-                what = message("tensor {tensor} has shape {shape}", tensor=repr(tensor), shape=list(shape))
+                what = message(
+                    "tensor {tensor} has shape {shape}", tensor=repr(tensor), shape=list(shape)
+                )
                 expected = message(
                     "{stated} by config.json, for {roles}",
                     stated=list(bound.shape()),

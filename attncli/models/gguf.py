@@ -1,9 +1,11 @@
-"""GGUF files as checkpoints: one file holds the config, the vocabulary and the tensors, under names of its own.
+"""GGUF files as checkpoints: one file holds the config, the vocabulary and the tensors, under names
+of its own.
 
-GGUF names tensors by the part that they play, the same in all architectures, so `bind` takes one table of names for
-every family; what the files leave out is what the family means by silence. Matrices are [out, in]; norms hold what
-they multiply with, also where a family's own files hold it less 1; the rows of queries and keys of the architectures
-that rotate neighbouring entries were reordered for it, which is undone as they are read.
+GGUF names tensors by the part that they play, the same in all architectures, so `bind` takes one
+table of names for every family; what the files leave out is what the family means by silence.
+Matrices are [out, in]; norms hold what they multiply with, also where a family's own files hold it
+less 1; the rows of queries and keys of the architectures that rotate neighbouring entries were
+reordered for it, which is undone as they are read.
 
 Source: gguf-py's tables of names and llama.cpp's converters, by architecture, 2023-2026.
 """
@@ -36,7 +38,14 @@ from attncli.models.families import ARCHITECTURES, RELATIVES, family
 from attncli.models.families.lfm2 import CONVOLUTION
 from attncli.models.families.qwen3_next import LINEAR
 from attncli.models.family import Family, TensorBinding, bind, groups_of
-from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone, conversion_of, names_for, shape_of_role
+from attncli.models.gguf_tensors import (
+    BlockRecipe,
+    JoinedHeads,
+    Undone,
+    conversion_of,
+    names_for,
+    shape_of_role,
+)
 
 PART_OF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 """A file of several that belong together."""
@@ -50,8 +59,18 @@ HARMLESS = frozenset(
             "rope.scaling.finetuned",
             "tensor_data_layout",
         ),
-        *("attention.value_length", "attention.key_length_swa", "attention.value_length_swa", "pooling_type"),
-        *("expert_gating_func", "expert_shared_count", "attention.key_length_mla", "attention.value_length_mla"),
+        *(
+            "attention.value_length",
+            "attention.key_length_swa",
+            "attention.value_length_swa",
+            "pooling_type",
+        ),
+        *(
+            "expert_gating_func",
+            "expert_shared_count",
+            "attention.key_length_mla",
+            "attention.value_length_mla",
+        ),
         *("classifier.pooling_type", "rope.scaling.yarn_ext_factor"),
     )
 )
@@ -73,11 +92,18 @@ class GgufCheckpoint(DerivedCheckpoint):
             for name, tensor in header.tensors.items():
                 if name in tensors:
                     what = message("tensor {name} is in two files", name=repr(name))
-                    raise InputError(what, where=f"{tensors[name].file} and {path}", expected="each tensor once")
+                    raise InputError(
+                        what, where=f"{tensors[name].file} and {path}", expected="each tensor once"
+                    )
                 kind = tensor.block.name
                 own = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}.get(kind)
                 tensors[name] = TensorInfo(
-                    own or "float32", tensor.shape, path, tensor.start, tensor.stop, "" if own else kind
+                    own or "float32",
+                    tensor.shape,
+                    path,
+                    tensor.start,
+                    tensor.stop,
+                    "" if own else kind,
                 )
                 self.stored[name] = tensor
                 if len(tensor.shape) > 1:
@@ -109,22 +135,24 @@ class GgufCheckpoint(DerivedCheckpoint):
         return self.file if self.metadata.get("tokenizer.ggml.tokens") else None
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the file's own vocabulary; one that takes ids alone where it cannot be used."""
+        """The tokenizer of the file's own vocabulary; one that takes ids alone where it cannot be
+        used.
+        """
         from attncli.inputs.gguf_tokenizer import gguf_tokenizer
 
         return gguf_tokenizer(self.metadata, str(self.file)) or IdsOnly(str(self.file))
 
     def fill(self, info: TensorInfo, raw: Array, start: int, name: str) -> None:
-        """Fill `raw` with bytes of the tensor's file, from byte `start` of the file on. name: of the tensor, for
-        errors."""
+        """Fill `raw` with bytes of the tensor's file, from byte `start` of the file on. name: of
+        the tensor, for errors."""
         self._file(info).fill(raw.data, start, f"tensor {name!r}")
 
     def spec(self, ignore: Collection[str]) -> tuple[Spec, Family, tuple[str, ...]]:
-        """The Spec that the metadata describe, its family with GGUF's tensor names, and notes for the user. ignore:
-        metadata keys to leave out.
+        """The Spec that the metadata describe, its family with GGUF's tensor names, and notes for
+        the user. ignore: metadata keys to leave out.
 
-        Raises as the family does, and UnsupportedError for a setting that would change the model and has no part in
-        the family.
+        Raises as the family does, and UnsupportedError for a setting that would change the model
+        and has no part in the family.
         """
         where = str(self.file)
         model_family = family(self.config["model_type"])
@@ -135,7 +163,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         self._refuse_unread(config, spec)
         self._own_spec, self._read_keys = own_spec, frozenset(config.read_keys)
         recipes: dict[str, Recipe] = {
-            name: BlockRecipe(self.fill, tensor, self._tensors[name], conversion_of(name, spec, model_family))
+            name: BlockRecipe(
+                self.fill, tensor, self._tensors[name], conversion_of(name, spec, model_family)
+            )
             for name, tensor in self.stored.items()
         }
         for name, (keys, values) in self._joined_heads().items():
@@ -145,14 +175,16 @@ class GgufCheckpoint(DerivedCheckpoint):
             recipes[name] = JoinedHeads(recipes[keys], recipes[values], unit)
         self.recipes = recipes
         depth = len(spec.blocks)
-        stored_family = names_for(spec, model_family, self._tensors, range(depth, depth + self._ahead))
+        stored_family = names_for(
+            spec, model_family, self._tensors, range(depth, depth + self._ahead)
+        )
         for path in {info.file for info in self._tensors.values()}:
             self._file(next(info for info in self._tensors.values() if info.file == path))
         return spec, stored_family, tuple(config.notes)
 
     def _joined_heads(self) -> dict[str, tuple[str, str]]:
-        """For latent attention (MLA): by the name of each joined key-and-value tensor that the family expects, the two
-        tensors (keys', values') that the file has in its place."""
+        """For latent attention (MLA): by the name of each joined key-and-value tensor that the
+        family expects, the two tensors (keys', values') that the file has in its place."""
         pairs = {}
         for keys, tensor in self.stored.items():
             layer = keys.removesuffix("attn_k_b.weight")
@@ -160,7 +192,11 @@ class GgufCheckpoint(DerivedCheckpoint):
             name = f"{layer}attn_kv_b.weight"
             if layer == keys or values is None or name in self.stored:
                 continue
-            if len(tensor.shape) != 3 or len(values.shape) != 3 or tensor.shape[:2] != values.shape[::2]:
+            if (
+                len(tensor.shape) != 3
+                or len(values.shape) != 3
+                or tensor.shape[:2] != values.shape[::2]
+            ):
                 raise InputError(
                     "tensors {keys} and {values} have shapes {key_shape} and {value_shape}",
                     where=str(self.file),
@@ -174,8 +210,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return pairs
 
     def for_family(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The config and the tensors as the family's own files have them, all in memory, for another library to
-        read."""
+        """The config and the tensors as the family's own files have them, all in memory, for
+        another library to read."""
         spec, stored_family, _ = self.spec(())
         sides = bind(spec, stored_family, self.names(), str(self.file))
 
@@ -191,37 +227,56 @@ class GgufCheckpoint(DerivedCheckpoint):
         own_family = family(kind)
         assert own_family is not None
         names = (own_family.names if sides[1] is not None else None, own_family.decoder)
-        for original, binding, own_names in zip((self._own_spec, self._own_spec.decoder), sides, names, strict=True):
+        for original, binding, own_names in zip(
+            (self._own_spec, self._own_spec.decoder), sides, names, strict=True
+        ):
             if original is None or binding is None:
                 continue
             final = original.final_norm is not None and original.final_norm.unit_offset
             layers = []
             for block, bounds in zip(original.blocks, binding.layers, strict=True):
-                offsets = {f"{place}.weight" for place, norm in block.norms.items() if norm.unit_offset}
+                offsets = {
+                    f"{place}.weight" for place, norm in block.norms.items() if norm.unit_offset
+                }
                 if block.attention.qk_norm is not None and block.attention.qk_norm.norm.unit_offset:
                     offsets |= {"attn.q_norm.weight", "attn.k_norm.weight"}
                 layers.append(parts(bounds, offsets))
             outer = parts(binding.outer.values(), ("final.weight",) if final else ())
-            checkpoint_parts = CheckpointParts(kind, {}, "", partial(groups_of, original), outer, layers, (), False, {})
+            checkpoint_parts = CheckpointParts(
+                kind, {}, "", partial(groups_of, original), outer, layers, (), False, {}
+            )
             tensors |= stored_tensors(checkpoint_parts, every_name=True, names=own_names)
-        unsaid = {"layer_types"} if self.config.get("layer_types") is None else set()
-        config = {key: value for key, value in self.config.items() if key in self._read_keys - unsaid}
+        if self.config.get("layer_types") is None:
+            unsaid = {"layer_types"}
+        else:
+            unsaid = set()
+        config = {
+            key: value for key, value in self.config.items() if key in self._read_keys - unsaid
+        }
         return {"model_type": kind, **config}, tensors
 
     def _config(self, kind: str) -> dict[str, Any]:
-        """The metadata as config values, under every key that a family may read; what the file does not state is left
+        """The metadata as config values, under every key that a family may read; what the file does
+        not state is left
         out. kind: the `model_type`."""
-        own, tensors = self.metadata.own, self._tensors
-        width, heads = own("embedding_length"), own("attention.head_count")
-        layers, self._ahead = own("block_count"), 0
+        own = self.metadata.own
+        tensors = self._tensors
+        width = own("embedding_length")
+        heads = own("attention.head_count")
+        layers = own("block_count")
+        self._ahead = 0
         ahead = own("nextn_predict_layers")
         if _are_sizes(layers, ahead) and ahead < layers:
-            layers, self._ahead = layers - ahead, ahead
+            layers = layers - ahead
+            self._ahead = ahead
         if isinstance(heads, np.ndarray):
             heads = self._common_value("attention.head_count", heads)
         kv_heads = own("attention.head_count_kv")
         recurrent = own("attention.recurrent_layers")
-        attending = None if not isinstance(recurrent, np.ndarray) else [not entry for entry in recurrent.tolist()]
+        if not isinstance(recurrent, np.ndarray):
+            attending = None
+        else:
+            attending = [not entry for entry in recurrent.tolist()]
         if isinstance(kv_heads, np.ndarray):
             attending = [bool(count) for count in kv_heads.tolist()]
             kv_heads = self._common_value("attention.head_count_kv", kv_heads[kv_heads > 0])
@@ -231,64 +286,107 @@ class GgufCheckpoint(DerivedCheckpoint):
         expert_inner = own("expert_feed_forward_length")
         if isinstance(expert_inner, np.ndarray):
             expert_inner = self._common_value("expert_feed_forward_length", expert_inner)
-        table, first = tensors.get("token_embd.weight"), "blk.0."
+        table = tensors.get("token_embd.weight")
+        first = "blk.0."
         dim = own("attention.key_length")
-        usual = width // heads if _are_sizes(width, heads) else None
-        rotated, whole = own("rope.dimension_count"), dim or usual
-        # the half keeps the product with the width, which is rounded down, from falling below the whole number
-        share = (rotated + 0.5) / whole if _are_sizes(rotated, whole) and rotated < whole else 1.0
+        if _are_sizes(width, heads):
+            usual = width // heads
+        else:
+            usual = None
+        rotated = own("rope.dimension_count")
+        whole = dim or usual
+        # the half keeps the product with the width, which is rounded down, from falling below the
+        # whole number
+        if _are_sizes(rotated, whole) and rotated < whole:
+            share = (rotated + 0.5) / whole
+        else:
+            share = 1.0
         types = tensors.get("token_types.weight")
-        eps, rms = own("attention.layer_norm_epsilon"), own("attention.layer_norm_rms_epsilon")
-        base, positions = own("rope.freq_base") or 10000.0, own("context_length")
-        scale, cap = own("attention.scale"), own("attn_logit_softcapping")
-        experts, chosen = own("expert_count"), own("expert_used_count")
+        eps = own("attention.layer_norm_epsilon")
+        rms = own("attention.layer_norm_rms_epsilon")
+        base = own("rope.freq_base") or 10000.0
+        positions = own("context_length")
+        scale = own("attention.scale")
+        cap = own("attn_logit_softcapping")
+        experts = own("expert_count")
+        chosen = own("expert_used_count")
         shared_inner = own("expert_shared_feed_forward_length")
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
-        parallel, two_norms = own("use_parallel_residual"), f"{first}attn_norm_2.weight" in tensors
+        parallel = own("use_parallel_residual")
+        two_norms = f"{first}attn_norm_2.weight" in tensors
         grouped = _are_sizes(kv_heads, heads) and 1 < kv_heads < heads
         values = {
-            "hidden_size": width, "n_embd": width, "dim": width,
-            "num_hidden_layers": layers, "n_layer": layers, "n_layers": layers,
-            "num_attention_heads": heads, "n_head": heads, "n_heads": heads,
+            "hidden_size": width,
+            "n_embd": width,
+            "dim": width,
+            "num_hidden_layers": layers,
+            "n_layer": layers,
+            "n_layers": layers,
+            "num_attention_heads": heads,
+            "n_head": heads,
+            "n_heads": heads,
             "num_key_value_heads": kv_heads,
-            "intermediate_size": inner, "n_inner": inner, "hidden_dim": inner,
-            "max_position_embeddings": positions, "n_positions": positions,
+            "intermediate_size": inner,
+            "n_inner": inner,
+            "hidden_dim": inner,
+            "max_position_embeddings": positions,
+            "n_positions": positions,
             "head_dim": dim,
             "vocab_size": None if table is None else table.shape[0],
-            "layer_norm_eps": eps, "layer_norm_epsilon": eps, "norm_epsilon": eps,
+            "layer_norm_eps": eps,
+            "layer_norm_epsilon": eps,
+            "norm_epsilon": eps,
             "norm_eps": rms if eps is None else eps,
             "rms_norm_eps": rms,
-            "rope_theta": base, "rotary_emb_base": base,
+            "rope_theta": base,
+            "rotary_emb_base": base,
             "rope_local_base_freq": own("rope.freq_base_swa"),
-            "partial_rotary_factor": share, "rotary_pct": share,
+            "partial_rotary_factor": share,
+            "rotary_pct": share,
             "rope_scaling": self._scaling(),
             "original_max_position_embeddings": own("rope.scaling.original_context_length"),
             "sliding_window": own("attention.sliding_window"),
             **_window_keys(own("attention.sliding_window_pattern")),
             **_attention_keys(attending, CONVOLUTION if own("shortconv.l_cache") else LINEAR),
-            "conv_L_cache": own("shortconv.l_cache"), "block_auto_adjust_ff_dim": False,
+            "conv_L_cache": own("shortconv.l_cache"),
+            "block_auto_adjust_ff_dim": False,
             **self._recurrence_keys(width),
             "clip_qkv": own("attention.clamp_kqv") or None,
-            "new_decoder_architecture": two_norms or grouped, "num_ln_in_parallel_attn": 1 + two_norms,
-            "multi_query": kv_heads == 1, "num_kv_heads": kv_heads, "ffn_hidden_size": inner,
-            "attn_logit_softcapping": cap, "final_logit_softcapping": own("final_logit_softcapping"),
-            "attention_multiplier": scale, "residual_multiplier": own("residual_scale"),
+            "new_decoder_architecture": two_norms or grouped,
+            "num_ln_in_parallel_attn": 1 + two_norms,
+            "multi_query": kv_heads == 1,
+            "num_kv_heads": kv_heads,
+            "ffn_hidden_size": inner,
+            "attn_logit_softcapping": cap,
+            "final_logit_softcapping": own("final_logit_softcapping"),
+            "attention_multiplier": scale,
+            "residual_multiplier": own("residual_scale"),
             "embedding_multiplier": own("embedding_scale"),
-            "logits_scaling": own("logit_scale"), "logit_scale": own("logit_scale"),
-            "num_local_experts": experts or None, "num_experts": experts or None,
+            "logits_scaling": own("logit_scale"),
+            "logit_scale": own("logit_scale"),
+            "num_local_experts": experts or None,
+            "num_experts": experts or None,
             "num_experts_per_tok": chosen or None,
-            "moe_intermediate_size": expert_inner, "n_routed_experts": experts or None, "moe_topk": chosen or None,
-            "shared_expert_intermediate_size": shared_inner, "shared_intermediate_size": shared_inner or inner,
-            "n_shared_experts": own("expert_shared_count"), "norm_topk_prob": own("expert_weights_norm"),
-            "n_group": own("expert_group_count"), "topk_group": own("expert_group_used_count"),
+            "moe_intermediate_size": expert_inner,
+            "n_routed_experts": experts or None,
+            "moe_topk": chosen or None,
+            "shared_expert_intermediate_size": shared_inner,
+            "shared_intermediate_size": shared_inner or inner,
+            "n_shared_experts": own("expert_shared_count"),
+            "norm_topk_prob": own("expert_weights_norm"),
+            "n_group": own("expert_group_count"),
+            "topk_group": own("expert_group_used_count"),
             "routed_scaling_factor": own("expert_weights_scale"),
             "first_k_dense_replace": own("leading_dense_block_count"),
             "num_dense_layers": own("leading_dense_block_count"),
-            "full_attention_interval": own("full_attention_interval"), "rotary_dim": rotated,
+            "full_attention_interval": own("full_attention_interval"),
+            "rotary_dim": rotated,
             "llama_4_scaling_beta": own("attention.temperature_scale"),
             "attention_out_bias": f"{first}attn_output.bias" in tensors,
             "type_vocab_size": 0 if types is None else types.shape[0],
-            "attention_bias": biased, "use_qkv_bias": biased, "use_bias": biased,
+            "attention_bias": biased,
+            "use_qkv_bias": biased,
+            "use_bias": biased,
             "mlp_bias": f"{first}ffn_up.bias" in tensors,
             "use_qk_norm": f"{first}attn_q_norm.weight" in tensors,
             "qk_layernorm": f"{first}attn_q_norm.weight" in tensors,
@@ -296,37 +394,52 @@ class GgufCheckpoint(DerivedCheckpoint):
             "tie_word_embeddings": "output.weight" not in tensors,
             "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
             "is_causal": own("attention.causal"),
-        }  # fmt: skip
+        }
         model_family = family(kind)
-        more = model_family.gguf(self.metadata) if model_family is not None and model_family.gguf is not None else {}
+        if model_family is not None and model_family.gguf is not None:
+            more = model_family.gguf(self.metadata)
+        else:
+            more = {}
         stated = {key: value for key, value in values.items() if value is not None} | dict(more)
         return {key: _python_value(value) for key, value in stated.items()}
 
     def _recurrence_keys(self, width: object) -> dict[str, object]:
-        """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys of all families; {}
+        """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys
+        of all families; {}
         without any. width: of the model."""
-        own, tensors = self.metadata.own, self._tensors
-        inner, state, groups = own("ssm.inner_size"), own("ssm.state_size"), own("ssm.group_count")
-        kernel, steps = own("ssm.conv_kernel"), own("ssm.time_step_rank")
+        own = self.metadata.own
+        tensors = self._tensors
+        inner = own("ssm.inner_size")
+        state = own("ssm.state_size")
+        groups = own("ssm.group_count")
+        kernel = own("ssm.conv_kernel")
+        steps = own("ssm.time_step_rank")
         if inner is None:
             return {}
         return {
             "mamba_expand": inner // width if _are_sizes(inner, width) else None,
-            "mamba_d_conv": kernel, "linear_conv_kernel_dim": kernel,
-            "mamba_d_state": state, "linear_key_head_dim": state,
-            "mamba_n_groups": groups, "linear_num_key_heads": groups,
-            "mamba_n_heads": steps, "mamba_dt_rank": steps, "linear_num_value_heads": steps,
+            "mamba_d_conv": kernel,
+            "linear_conv_kernel_dim": kernel,
+            "mamba_d_state": state,
+            "linear_key_head_dim": state,
+            "mamba_n_groups": groups,
+            "linear_num_key_heads": groups,
+            "mamba_n_heads": steps,
+            "mamba_dt_rank": steps,
+            "linear_num_value_heads": steps,
             "linear_value_head_dim": inner // steps if _are_sizes(inner, steps) else None,
             "mamba_conv_bias": any(name.endswith(".ssm_conv1d.bias") for name in tensors),
             "mamba_proj_bias": any(name.endswith(".ssm_in.bias") for name in tensors),
-        }  # fmt: skip
+        }
 
     def _scaling(self) -> dict[str, object] | None:
-        """The config's `rope_scaling`: from the metadata, or from divisors that are stored as tensors; None for no
-        scaling."""
+        """The config's `rope_scaling`: from the metadata, or from divisors that are stored as
+        tensors; None for no scaling."""
         own = self.metadata.own
-        kind, factor = own("rope.scaling.type"), own("rope.scaling.factor")
-        original, magnitude = own("rope.scaling.original_context_length"), own("rope.scaling.attn_factor")
+        kind = own("rope.scaling.type")
+        factor = own("rope.scaling.factor")
+        original = own("rope.scaling.original_context_length")
+        magnitude = own("rope.scaling.attn_factor")
         longest = own("context_length")
         lists = [
             self._divisors(name)
@@ -337,10 +450,12 @@ class GgufCheckpoint(DerivedCheckpoint):
         if len(lists) == 2:
             same = lists[0] == lists[1]
             return {
-                "rope_type": "longrope", "short_factor": lists[0], "long_factor": lists[1],
+                "rope_type": "longrope",
+                "short_factor": lists[0],
+                "long_factor": lists[1],
                 "original_max_position_embeddings": original or longest,
                 "attention_factor": magnitude or (1.0 if same else None),
-            }  # fmt: skip
+            }
         if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0, 0.0)):
             return None
         scaling = {"rope_type": kind, "factor": factor}
@@ -356,13 +471,16 @@ class GgufCheckpoint(DerivedCheckpoint):
         return scaling | {key: value for key, value in more.items() if value is not None}
 
     def _mscale_keys(self) -> dict[str, object]:
-        """YaRN's `mscale` and `mscale_all_dim` as config values, both from the file's one number; {} where it has
-        none."""
+        """YaRN's `mscale` and `mscale_all_dim` as config values, both from the file's one number;
+        {} where it has none."""
         stated = self.metadata.own("rope.scaling.yarn_log_multiplier")
         if not isinstance(stated, float):
             return {}
         # the converter of DeepSeek writes a tenth of it
-        multiplier = round(stated * 10, 6) if self.metadata.architecture == "deepseek2" else stated
+        if self.metadata.architecture == "deepseek2":
+            multiplier = round(stated * 10, 6)
+        else:
+            multiplier = stated
         return {"mscale": multiplier, "mscale_all_dim": multiplier}
 
     def _divisors(self, name: str) -> list[float]:
@@ -373,7 +491,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         return numbers
 
     def _common_value(self, key: str, values: Array) -> object:
-        """The one value that all layers have for a metadata key. Raises UnsupportedError where they differ."""
+        """The one value that all layers have for a metadata key. Raises UnsupportedError where they
+        differ.
+        """
         different = sorted(set(values.tolist()))
         if len(different) != 1:
             raise UnsupportedError(
@@ -386,24 +506,33 @@ class GgufCheckpoint(DerivedCheckpoint):
         return different[0]
 
     def _refuse_unread(self, config: Config, spec: Spec) -> None:
-        """Raise UnsupportedError for a setting of the file that would change the model but that its family does not
-        have; add a note for each unknown key."""
+        """Raise UnsupportedError for a setting of the file that would change the model but that its
+        family does not have; add a note for each unknown key."""
         for key, harmless in MEANINGFUL.items():
             value = config.values.get(key)
-            if not {key, SAME.get(key, key)} & config.read_keys and value is not None and value not in harmless:
+            if (
+                not {key, SAME.get(key, key)} & config.read_keys
+                and value is not None
+                and value not in harmless
+            ):
                 raise config.refuse(key, message("a model of this family has none"))
         prefix = f"{self.metadata.architecture}."
         rotated = self.metadata.own("rope.dimension_count")
         for block in spec.blocks:
             position = block.attention.position
             if isinstance(position, Rope) and rotated is not None and position.dims != rotated:
-                what = message("{key} is {rotated}", key=f"{prefix}rope.dimension_count", rotated=rotated)
+                what = message(
+                    "{key} is {rotated}", key=f"{prefix}rope.dimension_count", rotated=rotated
+                )
                 expected = message("{dims}, as models of this family rotate", dims=position.dims)
                 raise UnsupportedError(what, where=str(self.file), expected=expected)
         for key in self.metadata.values:
             unread = key.startswith(prefix) and key not in self.metadata.read_keys
             if unread and key.removeprefix(prefix) not in HARMLESS:
-                note = message("the file has a key {key} that attn does not know; it plays no part", key=repr(key[:80]))
+                note = message(
+                    "the file has a key {key} that attn does not know; it plays no part",
+                    key=repr(key[:80]),
+                )
                 config.note(note)
 
 
@@ -423,20 +552,23 @@ SAME = {"num_experts": "num_local_experts"}
 
 
 def _window_keys(pattern: object) -> dict[str, object]:
-    """The config values that say which layers have a window: a list of booleans becomes `layer_types`, a number
-    `sliding_window_pattern` (every so many)."""
+    """The config values that say which layers have a window: a list of booleans becomes
+    `layer_types`, a number `sliding_window_pattern` (every so many)."""
     if isinstance(pattern, np.ndarray):
         return {"layer_types": [LOCAL if local else GLOBAL for local in pattern.tolist()]}
     return {"sliding_window_pattern": pattern}
 
 
 def _attention_keys(layers: list[bool] | None, mixing: str) -> dict[str, object]:
-    """The config values that say which layers attend, under every key that families use; {} for None. mixing: the type
-    of layers that do not attend."""
+    """The config values that say which layers attend, under every key that families use; {} for
+    None. mixing: the type of layers that do not attend."""
     if layers is None:
         return {}
     kinds = [GLOBAL if attends else mixing for attends in layers]
-    return {"layer_types": kinds, "attn_layer_indices": [place for place, attends in enumerate(layers) if attends]}
+    return {
+        "layer_types": kinds,
+        "attn_layer_indices": [place for place, attends in enumerate(layers) if attends],
+    }
 
 
 def _are_sizes(*values: object) -> bool:
@@ -446,12 +578,14 @@ def _are_sizes(*values: object) -> bool:
 
 def _python_value(value: object) -> object:
     """A number or array of NumPy as Python's own number or list; all else as it is."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
 
 
 def _norms_as_stored(spec: Spec) -> Spec:
-    """The Spec whose norms multiply by the stored weight alone: GGUF files hold 1 + w where the family's own files hold
-    w."""
+    """The Spec whose norms multiply by the stored weight alone: GGUF files hold 1 + w where the
+    family's own files hold w."""
 
     def without_offset(norm: Norm) -> Norm:
         """The norm that multiplies by what is stored, with no 1 added."""
@@ -459,31 +593,39 @@ def _norms_as_stored(spec: Spec) -> Spec:
 
     blocks = []
     for block in spec.blocks:
-        attention, normed = block.attention, block.attention.qk_norm
+        attention = block.attention
+        normed = block.attention.qk_norm
         if normed is not None:
-            attention = replace(attention, qk_norm=replace(normed, norm=without_offset(normed.norm)))
+            attention = replace(
+                attention, qk_norm=replace(normed, norm=without_offset(normed.norm))
+            )
         norms = {place: without_offset(norm) for place, norm in block.norms.items()}
         blocks.append(replace(block, attention=attention, norms=norms))
-    final = None if spec.final_norm is None else without_offset(spec.final_norm)
+    if spec.final_norm is None:
+        final = None
+    else:
+        final = without_offset(spec.final_norm)
     return replace(spec, blocks=tuple(blocks), final_norm=final)
 
 
 def open_gguf(path: Path) -> GgufCheckpoint:
     """The checkpoint in a GGUF file; where the file is one of several parts, in all of them.
 
-    Raises as `read_gguf`, and InputError for a file that is missing among several, UnsupportedError for an
-    architecture or a setting that is not implemented.
+    Raises as `read_gguf`, and InputError for a file that is missing among several, UnsupportedError
+    for an architecture or a setting that is not implemented.
     """
     real = path.resolve()
     match = PART_OF.fullmatch(path.name)
     if match is None:
         return GgufCheckpoint([(real, read_gguf(real))])
-    stem, count = match[1], int(match[3])
+    stem = match[1]
+    count = int(match[3])
     if not 1 <= int(match[2]) <= count <= MOST_PARTS:
         what = message("this is called part {part} of {count}", part=int(match[2]), count=count)
         expected = message("a part from 1 to {count}, at most {most}", count=count, most=MOST_PARTS)
         raise InputError(what, where=str(path), expected=expected)
-    folder, files = path.parent.resolve(), []
+    folder = path.parent.resolve()
+    files = []
     for part in range(1, count + 1):
         name = f"{stem}-{part:05}-of-{count:05}.gguf"
         target = guarded_path(folder, name)
@@ -497,7 +639,8 @@ def open_gguf(path: Path) -> GgufCheckpoint:
                 name=repr(name),
             )
         files.append((target, read_gguf(target)))
-    stated, present = files[0][1].metadata.get("split.tensors.count"), sum(len(header.tensors) for _, header in files)
+    stated = files[0][1].metadata.get("split.tensors.count")
+    present = sum(len(header.tensors) for _, header in files)
     if stated is not None and stated != present:
         raise InputError(
             "the files hold {present:,} tensors, the first one says {stated:,}",

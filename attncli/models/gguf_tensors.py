@@ -1,4 +1,5 @@
-"""The tensors of GGUF files: which plays which role, and how what converters did to them is undone as they are read.
+"""The tensors of GGUF files: which plays which role, and how what converters did to them is undone
+as they are read.
 
 Source: gguf-py's tables of names and llama.cpp's converters, by architecture, 2023-2026.
 """
@@ -16,7 +17,15 @@ from attncli.inputs.checkpoint import Array, TensorInfo
 from attncli.inputs.derived_checkpoint import Recipe
 from attncli.inputs.gguf_file import GgufTensor
 from attncli.mechanism.spec import DeltaRule, Mlp, Spec
-from attncli.models.family import Concat, Family, GroupedTensor, Names, PerExpert, SharedTensor, Source
+from attncli.models.family import (
+    Concat,
+    Family,
+    GroupedTensor,
+    Names,
+    PerExpert,
+    SharedTensor,
+    Source,
+)
 
 INSIDE: Mapping[str, Source] = {
     "attn.in": "attn_norm",
@@ -94,8 +103,8 @@ IGNORED = (
 
 
 def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond: range) -> Family:
-    """The family with GGUF's tensor names in place of its own. tensors: the file's names. beyond: layers after the
-    last, for multi-token prediction, whose tensors are ignored."""
+    """The family with GGUF's tensor names in place of its own. tensors: the file's names. beyond:
+    layers after the last, for multi-token prediction, whose tensors are ignored."""
     ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
         return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
@@ -111,9 +120,16 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
 
 
 def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
-    """GGUF's tensor names for an encoder or a decoder. layers: the prefix of layer numbers, such as "blk."."""
-    inside, first = dict(INSIDE), spec.blocks[0]
-    if isinstance(first.mlp, Mlp) and first.mlp.gated and f"{layers}0.ffn_gate.weight" not in tensors:
+    """GGUF's tensor names for an encoder or a decoder. layers: the prefix of layer numbers, such as
+    "blk.".
+    """
+    inside = dict(INSIDE)
+    first = spec.blocks[0]
+    if (
+        isinstance(first.mlp, Mlp)
+        and first.mlp.gated
+        and f"{layers}0.ffn_gate.weight" not in tensors
+    ):
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
         for role in ("mlp.gate", "mlp.up"):
             del inside[role]
@@ -123,14 +139,21 @@ def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
         inside["attn.q attn.gate"] = GroupedTensor("attn_q")
         del inside["attn.q"]
     # LFM2's converter calls its last norm by the name of another
-    outside = OUTSIDE if "output_norm.weight" in tensors else {**OUTSIDE, "final": "token_embd_norm"}
+    if "output_norm.weight" in tensors:
+        outside = OUTSIDE
+    else:
+        outside = {**OUTSIDE, "final": "token_embd_norm"}
     return Names(layer=layers + "{layer}.", inside=inside, outside=outside, together=TOGETHER)
 
 
 def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A tensor's shape as its role has it: axes of length 1 that GGUF files drop or add put right, norms of groups in
-    one row."""
-    for end, axis in (("conv.weight", 1), ("ssm_conv1d.weight", 1), ("ffn_gate_inp_shexp.weight", 0)):
+    """A tensor's shape as its role has it: axes of length 1 that GGUF files drop or add put right,
+    norms of groups in one row."""
+    for end, axis in (
+        ("conv.weight", 1),
+        ("ssm_conv1d.weight", 1),
+        ("ffn_gate_inp_shexp.weight", 0),
+    ):
         if name.endswith(f".{end}") and len(shape) == axis + 1:
             return (*shape[:axis], 1, *shape[axis:])
     if name.endswith((".ssm_a", ".ssm_d")) and len(shape) == 2 and shape[1] == 1:
@@ -141,11 +164,13 @@ def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Undone(Struct, frozen=True):
-    """How the GGUF converter changed a tensor (rows reordered, logarithm undone), to be reversed when it is read.
+    """How the GGUF converter changed a tensor (rows reordered, logarithm undone), to be reversed
+    when it is read.
 
-    head: rows of a head whose neighbouring rows are brought back to its two halves, 0 where rows stand in order.
-    rows, columns: where each row or column stands; None where they stand in order. decay: whether a decay is stored as
-    the power that it is of, with its sign.
+    head: rows of a head whose neighbouring rows are brought back to its two halves, 0 where rows
+        stand in order.
+    rows, columns: where each row or column stands; None where they stand in order. decay: whether a
+    decay is stored as the power that it is of, with its sign.
     """
 
     head: int = 0
@@ -162,9 +187,15 @@ class BlockRecipe:
     """Reads rows of a GGUF tensor out of its stored blocks, and reverses the converter's changes."""
 
     def __init__(self, fill: Fill, tensor: GgufTensor, info: TensorInfo, undone: Undone) -> None:
-        self._fill, self._tensor, self._info, self._undone = fill, tensor, info, undone
+        self._fill = fill
+        self._tensor = tensor
+        self._info = info
+        self._undone = undone
         by_row = len(tensor.shape) > 1 or tensor.block.weights == 1
-        self.unit = (undone.head or 1) if by_row else 0
+        if by_row:
+            self.unit = undone.head or 1
+        else:
+            self.unit = 0
 
     def rows(self, start: int, stop: int) -> Array:
         """Rows start..stop-1 in float32, with the converter's changes reversed."""
@@ -174,7 +205,9 @@ class BlockRecipe:
         else:
             order = undone.rows[start:stop]
             runs = np.split(order, np.flatnonzero(np.diff(order) != 1) + 1)
-            numbers = np.concatenate([self._stored_rows(int(run[0]), int(run[-1]) + 1) for run in runs])
+            numbers = np.concatenate(
+                [self._stored_rows(int(run[0]), int(run[-1]) + 1) for run in runs]
+            )
         if undone.columns is not None:
             numbers = numbers[:, undone.columns]
         if undone.decay:
@@ -187,20 +220,28 @@ class BlockRecipe:
 
     def _stored_rows(self, start: int, stop: int) -> Array:
         """Rows start..stop-1 in float32, as the file has them."""
-        tensor, count = self._tensor, self._tensor.shape[0]
+        tensor = self._tensor
+        count = self._tensor.shape[0]
         row_bytes = (tensor.stop - tensor.start) // count
-        raw = np.empty((stop - start) * row_bytes if self.unit else tensor.stop - tensor.start, np.uint8)
+        raw = np.empty(
+            (stop - start) * row_bytes if self.unit else tensor.stop - tensor.start, np.uint8
+        )
         begin = tensor.start + (start * row_bytes if self.unit else 0)
         self._fill(self._info, raw, begin, tensor.name)
         return tensor.block.numbers(raw).reshape((stop - start, *tensor.shape[1:]))
 
 
 class JoinedHeads:
-    """Keys and values from the narrow vectors of latent attention, one head after the other, where a file has either in
-    a tensor of its own. keys: [head, narrow, key], values: [head, value, narrow]. unit: rows of a head."""
+    """Keys and values from the narrow vectors of latent attention, one head after the other, where
+    a file has either in
+    a tensor of its own. keys: [head, narrow, key], values: [head, value, narrow]. unit: rows of a
+    head.
+    """
 
     def __init__(self, keys: Recipe, values: Recipe, unit: int) -> None:
-        self._keys, self._values, self.unit = keys, values, unit
+        self._keys = keys
+        self._values = values
+        self.unit = unit
 
     def rows(self, start: int, stop: int) -> Array:
         """Rows start..stop-1 of the joined tensor: for each head its key rows, then its value rows."""
@@ -211,32 +252,58 @@ class JoinedHeads:
 
 
 REORDERED = re.compile(r"blk\.(\d+)\.attn_[qk]\.(weight|bias)")
-TILED = {"attn_qkv": True, "ssm_conv1d": True, "attn_gate": True, "ssm_beta": False, "ssm_alpha": False, "ssm_a": False,
-         "ssm_dt": False}  # fmt: skip
-"""The tensors of a delta rule whose rows stand by heads of values, and whether a head has as many as its value."""
+TILED = {
+    "attn_qkv": True,
+    "ssm_conv1d": True,
+    "attn_gate": True,
+    "ssm_beta": False,
+    "ssm_alpha": False,
+    "ssm_a": False,
+    "ssm_dt": False,
+}
+"""The tensors of a delta rule whose rows stand by heads of values, and whether a head has as many
+as its value.
+"""
 
 
 def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     """How the GGUF converter changed the tensor of this name, to be reversed when it is read."""
-    part, decay = name.partition("blk.")[2].split("."), name.endswith(".ssm_a")
+    part = name.partition("blk.")[2].split(".")
+    decay = name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
         return Undone(head=spec.blocks[0].attention.head_dim)
-    layer = int(part[0]) if part[0].isdecimal() and int(part[0]) < len(spec.blocks) else None
-    mixer = None if layer is None else spec.blocks[layer].mixer
+    if part[0].isdecimal() and int(part[0]) < len(spec.blocks):
+        layer = int(part[0])
+    else:
+        layer = None
+    if layer is None:
+        mixer = None
+    else:
+        mixer = spec.blocks[layer].mixer
     if not model_family.tiled or not isinstance(mixer, DeltaRule) or mixer.heads == mixer.key_heads:
         return Undone(decay=decay)
     if part[1] == "ssm_out":
         return Undone(columns=_by_group(mixer, mixer.v_dim, 0))
     if part[1] in TILED:
-        before = 2 * mixer.key_heads * mixer.key_dim if part[1] in ("attn_qkv", "ssm_conv1d") else 0
-        return Undone(rows=_by_group(mixer, mixer.v_dim if TILED[part[1]] else 1, before), decay=decay)
+        if part[1] in ("attn_qkv", "ssm_conv1d"):
+            before = 2 * mixer.key_heads * mixer.key_dim
+        else:
+            before = 0
+        return Undone(
+            rows=_by_group(mixer, mixer.v_dim if TILED[part[1]] else 1, before), decay=decay
+        )
     return Undone()
 
 
 def _by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
-    """The place in the file of each row, so that value heads that share a key head come side by side; files hold the
-    first value head of each group, then the second of each. dim: rows of a head. before: rows before the heads, which
-    stay."""
+    """The place in the file of each row, so that value heads that share a key head come side by
+    side; files hold the first value head of each group, then the second of each. dim: rows of a
+    head. before: rows before the heads, which stay."""
     shared = mixer.heads // mixer.key_heads
-    places = np.arange(mixer.heads * dim).reshape(shared, mixer.key_heads, dim).swapaxes(0, 1).reshape(-1)
+    places = (
+        np.arange(mixer.heads * dim)
+        .reshape(shared, mixer.key_heads, dim)
+        .swapaxes(0, 1)
+        .reshape(-1)
+    )
     return np.concatenate([np.arange(before), before + places])

@@ -1,7 +1,8 @@
-"""`Layout`: one way in which a file may spell an attention, its tensors and their sizes; and all that are known.
+"""`Layout`: one way in which a file may spell an attention, its tensors and their sizes; and all
+that are known.
 
-Known are one tensor per projection, q, k and v in one tensor, and classes of tutorials. A file's embeddings are by
-token text where it names them, else by token id.
+Known are one tensor per projection, q, k and v in one tensor, and classes of tutorials. A file's
+embeddings are by token text where it names them, else by token id.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from msgspec import Struct
 from attncli.errors import InputError, UsageError
 from attncli.language import message, term
 
-# The tensors of one attention as a file names them, with the prefixes of the modules around it taken off.
+# The tensors of one attention as a file names them, with the prefixes of the modules around it
+# taken off.
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +29,8 @@ AROUND = frozenset(
     "self_attn",
      "self_attention", "multihead_attn", "multihead_attention", "multi_head_attention")
 )  # fmt: skip
-"""Modules that people wrap around an attention; they say nothing about how it spells its tensors."""
+"""Modules that people wrap around an attention; they say nothing about how it spells its tensors.
+"""
 
 STACKED = frozenset(("layers", "layer", "blocks", "h"))
 """Lists of layers: what follows is a number."""
@@ -48,8 +51,8 @@ class Tensors(Struct, frozen=True, eq=False):
         return name in self.arrays
 
     def read(self, name: str, *shape: int | None) -> Array:
-        """A tensor by plain name as float32 or float64. Raises InputError unless it has this shape, None for an axis of
-        any length; without `shape` any will do.
+        """A tensor by plain name as float32 or float64. Raises InputError unless it has this shape,
+        None for an axis of any length; without `shape` any will do.
 
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
@@ -57,30 +60,45 @@ class Tensors(Struct, frozen=True, eq=False):
         agree = (size in (None, real) for size, real in zip(shape, array.shape, strict=False))
         if len(shape) not in (0, array.ndim) or not all(agree) or array.size == 0:
             sizes = ", ".join("any" if size is None else str(size) for size in shape)
-            what = message("{file_names} has shape {shape}", file_names=self.file_names[name], shape=list(array.shape))
-            raise InputError(what, where=self.where, expected=f"[{sizes}]" if shape else message("at least one number"))
-        # float64 holds what float32 cannot: whole numbers of 32 bits; bfloat16 and float16 fit float32 exactly
+            what = message(
+                "{file_names} has shape {shape}",
+                file_names=self.file_names[name],
+                shape=list(array.shape),
+            )
+            raise InputError(
+                what,
+                where=self.where,
+                expected=f"[{sizes}]" if shape else message("at least one number"),
+            )
+        # float64 holds what float32 cannot: whole numbers of 32 bits; bfloat16 and float16 fit
+        # float32 exactly
         wide = array.dtype.kind in "biu" or array.dtype == np.float64
         return array.astype(np.float64 if wide else np.float32, copy=False)
 
 
 def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
-    """The tensors under plain names: `module.self_attn.in_proj_weight` is `in_proj_weight`, `mha/query/kernel:0`
-    `query.kernel`.
+    """The tensors under plain names: `module.self_attn.in_proj_weight` is `in_proj_weight`,
+    `mha/query/kernel:0` `query.kernel`.
 
     prefix: take only tensors whose name begins so. Raises InputError when none does, and when two
     tensors come to the same name because the file holds several attentions.
     """
     names = [name for name in arrays if name.startswith(prefix)]
     if not names:
-        what, expected = message("the file holds no tensors"), message("the weights of one attention")
+        what = message("the file holds no tensors")
+        expected = message("the weights of one attention")
         if prefix:
             what = message("no tensor's name begins with {prefix}", prefix=repr(prefix))
         if arrays:
             expected = message("one of {arrays}", arrays=names_text(arrays))
         raise InputError(what, where=where, expected=expected)
-    parts = {name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".") for name in names}
-    short = _without_shared({name: ".".join(_without_wrappers(path)) for name, path in parts.items()})
+    parts = {
+        name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".")
+        for name in names
+    }
+    short = _without_shared(
+        {name: ".".join(_without_wrappers(path)) for name, path in parts.items()}
+    )
     twice = [name for name, count in Counter(short.values()).items() if count > 1]
     if twice:
         pair = [name for name in names if short[name] == twice[0]]
@@ -88,16 +106,21 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
             "the file holds more than one attention: {pair} and {pair_2}",
             where=where,
             expected="the tensors of one",
-            hint=f"attn weights convert --prefix {_prefix_of(pair[0], twice[0])} FILE one.safetensors",
+            hint=(
+                f"attn weights convert --prefix {_prefix_of(pair[0], twice[0])} FILE"
+                " one.safetensors"
+            ),
             pair=pair[0],
             pair_2=pair[1],
         )
-    return Tensors({short[name]: arrays[name] for name in names}, {short[name]: name for name in names}, where)
+    return Tensors(
+        {short[name]: arrays[name] for name in names}, {short[name]: name for name in names}, where
+    )
 
 
 def _without_wrappers(path: list[str]) -> list[str]:
-    """The parts of a tensor's name, cut at dots, without leading ones that name modules around the attention, such as
-    "layers", "0", "self_attn"."""
+    """The parts of a tensor's name, cut at dots, without leading ones that name modules around the
+    attention, such as "layers", "0", "self_attn"."""
     index = 0
     while index < len(path) - 1:
         if path[index] in AROUND:
@@ -110,8 +133,8 @@ def _without_wrappers(path: list[str]) -> list[str]:
 
 
 def _without_shared(names: dict[str, str]) -> dict[str, str]:
-    """The plain names (values, by file name) without first parts that all of them share, except parts of a projection's
-    own name and numbers."""
+    """The plain names (values, by file name) without first parts that all of them share, except
+    parts of a projection's own name and numbers."""
     pairs = [short.split(".", 2)[:2] for short in names.values()]
     is_own = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
     if is_own or len({first for first, _ in pairs}) > 1:
@@ -120,17 +143,21 @@ def _without_shared(names: dict[str, str]) -> dict[str, str]:
 
 
 def _prefix_of(name: str, short: str) -> str:
-    """The prefix of `name`, a tensor's name in the file, before its plain name `short`; the whole name where it has no
-    prefix."""
+    """The prefix of `name`, a tensor's name in the file, before its plain name `short`; the whole
+    name where it has no prefix."""
     start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
-    return name[:start] if start > 0 else name
+    if start > 0:
+        return name[:start]
+    return name
 
 
 def names_text(names: Iterable[str], most: int = NAMED_MOST) -> str:
     """Names for a message, the first `most` of them, each cut to a readable length."""
     every = list(names)
     text = " ".join(name if len(name) <= 60 else f"{name[:59]}…" for name in every[:most])
-    return message("{names} … ({count} in all)", names=text, count=len(every)) if len(every) > most else text
+    if len(every) > most:
+        return message("{names} … ({count} in all)", names=text, count=len(every))
+    return text
 
 
 Orientation = Literal["in-out", "out-in"]
@@ -138,20 +165,21 @@ Orientation = Literal["in-out", "out-in"]
 
 
 class OwnScale(Struct, frozen=True):
-    """The scale of a known class that does not multiply q·k by 1/√d_k. spelling: a value of `--scale`. description: a
-    sentence for the user."""
+    """The scale of a known class that does not multiply q·k by 1/√d_k. spelling: a value of
+    `--scale`. description: a sentence for the user."""
 
     spelling: str
     description: str
 
 
 class LayoutWeights(Struct, frozen=True):
-    """What reading a file in one layout gives: weights by canonical name, and what the tensors tell about heads and
-    scale.
+    """What reading a file in one layout gives: weights by canonical name, and what the tensors tell
+    about heads and scale.
 
     weights: canonical names (`q.weight` …), each weight [out, in]. heads: how many the tensors
     tell of; None where they do not. scale: the class's own, where it is not 1/√d_k.
-    notes: what the reader should know, in sentences. either_way: whether its matrices may be stored in both ways.
+    notes: what the reader should know, in sentences. either_way: whether its matrices may be stored
+    in both ways.
     """
 
     weights: dict[str, Array]
@@ -162,8 +190,8 @@ class LayoutWeights(Struct, frozen=True):
 
 
 class LayoutRequest(Struct, frozen=True):
-    """What the user states about a weight file: sizes that the file may not tell or must agree with; None where nothing
-    is stated.
+    """What the user states about a weight file: sizes that the file may not tell or must agree
+    with; None where nothing is stated.
 
     orientation: how its matrices are stored, where that differs from their layout's custom.
     prefix: take only the tensors whose name begins so.
@@ -181,10 +209,11 @@ EMPTY_REQUEST = LayoutRequest()
 
 
 class Layout(Struct, frozen=True):
-    """One way in which programs store the weights of an attention: tensor names, their roles, and a function that reads
-    them.
+    """One way in which programs store the weights of an attention: tensor names, their roles, and a
+    function that reads them.
 
-    description: it in words. needs: the tensors it must have, by plain name, with the role each plays (`q.weight`;
+    description: it in words. needs: the tensors it must have, by plain name, with the role each
+        plays (`q.weight`;
     several roles are apart by spaces). may: those it can have; a role "" is not used.
     """
 
@@ -199,7 +228,9 @@ class Layout(Struct, frozen=True):
         return {**COMMON, **self.may, **self.needs}
 
 
-COMMON = {name: name for name in ("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v")}
+COMMON = {
+    name: name for name in ("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v")
+}
 """Tensors that may stand beside the projections in every layout."""
 
 
@@ -207,7 +238,9 @@ COMMON = {name: name for name in ("norm.weight", "norm.bias", "embedding.weight"
 
 
 class LayoutSizes(Struct, frozen=True):
-    """Sizes of the attention in a file. bias, output_projection, layer_norm: whether it holds their tensors."""
+    """Sizes of the attention in a file. bias, output_projection, layer_norm: whether it holds their
+    tensors.
+    """
 
     d_model: int
     heads: int
@@ -227,11 +260,13 @@ def sizes_of(
     head_count: int | None,
     request: LayoutRequest,
 ) -> tuple[LayoutSizes, tuple[str, ...]]:
-    """The sizes of the attention that these canonical weights form, and notes for the user on what was assumed.
+    """The sizes of the attention that these canonical weights form, and notes for the user on what
+    was assumed.
     head_count: as far as the tensors tell; None where they do not.
 
-    file_names: the file's own names by canonical name, for messages. head_count: the heads that the tensors tell of.
-    Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are not the file's.
+    file_names: the file's own names by canonical name, for messages. head_count: the heads that the
+    tensors tell of. Raises InputError for shapes that do not fit together, UsageError for sizes
+    asked for that are not the file's.
     """
     label = _Labels(weights, file_names, where)
     q, k, v = (weights[f"{role}.weight"] for role in "qkv")
@@ -246,7 +281,10 @@ def sizes_of(
             "the queries are {shape} wide ({of}), which {count} heads cannot share",
             where=where,
             expected="a number of heads that divides the width",
-            hint=f"--num-heads {max(n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)}",
+            hint=(
+                "--num-heads"
+                f" {max(n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)}"
+            ),
             shape=q.shape[0],
             of=label.of("q.weight"),
             count=count,
@@ -256,16 +294,21 @@ def sizes_of(
     kv_heads = k.shape[0] // dim
     if k.shape[0] % dim or count % kv_heads:
         expected = message(
-            "rows for kv heads of width {dim}, as the queries have, that {count} heads can share", dim=dim, count=count
+            "rows for kv heads of width {dim}, as the queries have, that {count} heads can share",
+            dim=dim,
+            count=count,
         )
         raise label.wrong("k.weight", expected)
     if v.shape[0] % kv_heads:
-        raise label.wrong("v.weight", message("rows that {kv_heads} heads can share", kv_heads=kv_heads))
+        raise label.wrong(
+            "v.weight", message("rows that {kv_heads} heads can share", kv_heads=kv_heads)
+        )
     v_dim = v.shape[0] // kv_heads
     _check_option("--d-v", request.d_v, v_dim, where)
     _check_output_and_widths(weights, label, count * v_dim, width)
     _check_learned(weights, label, where, {"bias_k": kv_heads * dim, "bias_v": kv_heads * v_dim})
-    projects, normed = "o.weight" in weights, "norm.weight" in weights
+    projects = "o.weight" in weights
+    normed = "norm.weight" in weights
     biased = any(f"{role}.bias" in weights for role in "qkvo")
     return LayoutSizes(width, count, kv_heads, dim, v_dim, biased, projects, normed), note
 
@@ -273,20 +316,31 @@ def sizes_of(
 class _Labels:
     """Names of weights for error messages, as the file spells them."""
 
-    def __init__(self, weights: Mapping[str, Array], file_names: Mapping[str, str], where: str) -> None:
-        self._file_names = {role: name for roles, name in file_names.items() for role in roles.split()}
-        self._weights, self._where = weights, where
+    def __init__(
+        self, weights: Mapping[str, Array], file_names: Mapping[str, str], where: str
+    ) -> None:
+        self._file_names = {
+            role: name for roles, name in file_names.items() for role in roles.split()
+        }
+        self._weights = weights
+        self._where = where
 
     def of(self, role: str) -> str:
-        """The tensor's name in the file for a role such as "q.weight"; the role itself where the file has no such
-        tensor."""
+        """The tensor's name in the file for a role such as "q.weight"; the role itself where the
+        file has no such tensor."""
         return self._file_names.get(role, role)
 
     def wrong(self, role: str, expected: str) -> InputError:
-        """Return, not raise, the InputError that the weight of a role has another shape than `expected`."""
+        """Return, not raise, the InputError that the weight of a role has another shape than
+        `expected`.
+        """
         array = self._weights[role]
         return InputError(
-            "{role} has shape {shape} as [out, in]" if array.ndim == 2 else "{role} has shape {shape}",
+            (
+                "{role} has shape {shape} as [out, in]"
+                if array.ndim == 2
+                else "{role} has shape {shape}"
+            ),
             where=self._where,
             expected=expected,
             role=self.of(role),
@@ -308,10 +362,14 @@ def _check_option(option: str, option_value: int | None, file_value: int, where:
 
 
 def _head_count(
-    weights: Mapping[str, Array], metadata: Mapping[str, str], where: str, heads: int | None, request: LayoutRequest
+    weights: Mapping[str, Array],
+    metadata: Mapping[str, str],
+    where: str,
+    heads: int | None,
+    request: LayoutRequest,
 ) -> tuple[int, tuple[str, ...]]:
-    """The number of heads, and notes for the user: from the tensors (`heads`), else the user's option, else the
-    metadata, else what a stated d_k gives, else 1."""
+    """The number of heads, and notes for the user: from the tensors (`heads`), else the user's
+    option, else the metadata, else what a stated d_k gives, else 1."""
     metadata_count = metadata.get("num_heads", "")
     if heads is not None:
         _check_option("--num-heads", request.heads, heads, where)
@@ -319,7 +377,10 @@ def _head_count(
     if request.heads is not None:
         if request.heads < 1:
             raise UsageError(
-                "{option} is {value}", expected="a whole number, at least 1", option="--num-heads", value=request.heads
+                "{option} is {value}",
+                expected="a whole number, at least 1",
+                option="--num-heads",
+                value=request.heads,
             )
         if metadata_count in ("", str(request.heads)):
             return request.heads, ()
@@ -331,10 +392,17 @@ def _head_count(
         return request.heads, (note,)
     rows = weights["q.weight"].shape[0]
     if metadata_count:
-        is_count = metadata_count.isdecimal() and len(metadata_count) <= 9 and int(metadata_count) >= 1
+        is_count = (
+            metadata_count.isdecimal() and len(metadata_count) <= 9 and int(metadata_count) >= 1
+        )
         if not is_count or rows % int(metadata_count):
-            what = message("the file's metadata give {metadata_count} heads", metadata_count=repr(metadata_count[:40]))
-            raise InputError(what, where=where, expected=message("a divisor of {rows} rows", rows=rows))
+            what = message(
+                "the file's metadata give {metadata_count} heads",
+                metadata_count=repr(metadata_count[:40]),
+            )
+            raise InputError(
+                what, where=where, expected=message("a divisor of {rows} rows", rows=rows)
+            )
         return int(metadata_count), ()
     if request.d_k is not None and request.d_k > 0 and rows % request.d_k == 0:
         return rows // request.d_k, ()
@@ -343,18 +411,30 @@ def _head_count(
     return 1, (message("the file does not say how many heads it has; read as 1 (--num-heads N)"),)
 
 
-def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int) -> None:
-    """Raise InputError where biases, output projection or norm do not fit the widths they meet. mixed: heads · d_v."""
+def _check_output_and_widths(
+    weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int
+) -> None:
+    """Raise InputError where biases, output projection or norm do not fit the widths they meet.
+    mixed: heads · d_v.
+    """
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
         raise label.wrong("o.weight", f"{mixed} inputs, heads × d_v")
     if output is not None and output.shape[0] != d_model:
         queries = label.of("q.weight")
         raise label.wrong(
-            "o.weight", message("{d_model} outputs, as wide as what {of} takes", d_model=d_model, of=queries)
+            "o.weight",
+            message("{d_model} outputs, as wide as what {of} takes", d_model=d_model, of=queries),
         )
-    widths = {f"{role}.bias": weights[f"{role}.weight"].shape[0] for role in "qkvo" if f"{role}.weight" in weights}
-    leaving = mixed if output is None else output.shape[0]
+    widths = {
+        f"{role}.bias": weights[f"{role}.weight"].shape[0]
+        for role in "qkvo"
+        if f"{role}.weight" in weights
+    }
+    if output is None:
+        leaving = mixed
+    else:
+        leaving = output.shape[0]
     for role, width in {**widths, "norm.weight": leaving, "norm.bias": leaving}.items():
         if role in weights and weights[role].shape != (width,):
             raise label.wrong(role, f"[{width}]")
@@ -364,8 +444,12 @@ def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed
         raise label.wrong("norm.bias", message("norm.weight beside it"))
 
 
-def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]) -> None:
-    """Raise InputError unless the learned key and value that torch's module appends are both there, of these sizes."""
+def _check_learned(
+    weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]
+) -> None:
+    """Raise InputError unless the learned key and value that torch's module appends are both there,
+    of these sizes.
+    """
     present = [name for name in sizes if name in weights]
     if len(present) == 1:
         what = message("the file has {present} alone", present=label.of(present[0]))
@@ -400,57 +484,82 @@ SPELLINGS = (
     ProjectionNames("q_lin", "k_lin", "v_lin", ("out_lin",)),
     ProjectionNames("q_linear", "k_linear", "v_linear", ("o_linear", "out_linear", "out")),
     ProjectionNames(
-        "query", "key", "value", ("output", "output.dense", "dense", "out", "out_proj", "attention_output")
+        "query",
+        "key",
+        "value",
+        ("output", "output.dense", "dense", "out", "out_proj", "attention_output"),
     ),
     ProjectionNames("to_q", "to_k", "to_v", ("to_out.0", "to_out")),
 )
 
 
 def separate_layouts() -> list[Layout]:
-    """The layouts with one tensor per projection: for each set of names, as `nn.Linear` modules, bare matrices and
-    kernels, with each name of the output projection."""
+    """The layouts with one tensor per projection: for each set of names, as `nn.Linear` modules,
+    bare matrices and kernels, with each name of the output projection."""
     forms = ("linear", "matrix", "kernel")
     return [
-        _separate_layout(spelling, output, form) for spelling in SPELLINGS for output in spelling.o for form in forms
+        _separate_layout(spelling, output, form)
+        for spelling in SPELLINGS
+        for output in spelling.o
+        for form in forms
     ]
 
 
 def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
-    """The layout with one tensor per projection. output: what the output projection is called. form: "linear", "matrix"
-    or "kernel"."""
+    """The layout with one tensor per projection. output: what the output projection is called.
+    form: "linear", "matrix" or "kernel"."""
     names = dict(zip(ROLES, (spelling.q, spelling.k, spelling.v, output), strict=True))
     names_text = " ".join(names[role] for role in "qkv")
     match form:
         case "linear":
-            weights, biases = {r: f"{n}.weight" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
-            description: str = message("{kind} {names}, [out, in]", kind=term(spelling.description), names=names_text)
+            weights = {r: f"{n}.weight" for r, n in names.items()}
+            biases = {r: f"{n}.bias" for r, n in names.items()}
+            description: str = message(
+                "{kind} {names}, [out, in]", kind=term(spelling.description), names=names_text
+            )
         case "kernel":
-            weights, biases = {r: f"{n}.kernel" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
+            weights = {r: f"{n}.kernel" for r, n in names.items()}
+            biases = {r: f"{n}.bias" for r, n in names.items()}
             description = message("Keras kernels {names_text}, [in, out]", names_text=names_text)
         case _:
-            weights, biases = names, {r: _bias_name(n) for r, n in names.items()}
+            weights = names
+            biases = {r: _bias_name(n) for r, n in names.items()}
             description = f"matrices {names_text} of X·W"
     needs = {weights[role]: f"{role}.weight" for role in "qkv"}
     may = {weights["o"]: "o.weight"} | {biases[role]: f"{role}.bias" for role in ROLES}
-    return Layout(description, needs, may, partial(_read_projections, weights=weights, biases=biases, form=form))
+    return Layout(
+        description,
+        needs,
+        may,
+        partial(_read_projections, weights=weights, biases=biases, form=form),
+    )
 
 
 def _bias_name(name: str) -> str:
     """`b_Q` for `W_Q`, `bq` for `Wq`; `q_bias` for names that hold no W."""
-    return f"b{name[1:]}" if name[0] in "Ww" else f"{name}_bias"
+    if name[0] in "Ww":
+        return f"b{name[1:]}"
+    return f"{name}_bias"
 
 
 def _read_projections(
-    tensors: Tensors, request: LayoutRequest, *, weights: dict[str, str], biases: dict[str, str], form: str
+    tensors: Tensors,
+    request: LayoutRequest,
+    *,
+    weights: dict[str, str],
+    biases: dict[str, str],
+    form: str,
 ) -> LayoutWeights:
-    """The weights of a file with one tensor per projection. weights, biases: tensor names by role. form: "linear",
-    "matrix" or "kernel"."""
+    """The weights of a file with one tensor per projection. weights, biases: tensor names by role.
+    form: "linear", "matrix" or "kernel"."""
     arrays = {role: tensors.read(name) for role, name in weights.items() if name in tensors}
     notes: tuple[str, ...] = ()
     heads = None
     if arrays["q"].ndim == 3:
         heads = int(arrays["q"].shape[1 if form == "kernel" else 0])
-        flat = {role: _flat_projection(tensors, weights[role], role, form, heads) for role in arrays}
+        flat = {
+            role: _flat_projection(tensors, weights[role], role, form, heads) for role in arrays
+        }
     else:
         plain = {role: tensors.read(weights[role], None, None) for role in arrays}
         usual: Orientation = "out-in" if form == "linear" else "in-out"
@@ -463,30 +572,36 @@ def _read_projections(
 
 
 def _flat_projection(tensors: Tensors, name: str, role: str, form: str, heads: int) -> Array:
-    """A projection's tensor as one [out, in] matrix, whether it is stored flat or with an axis of heads.
+    """A projection's tensor as one [out, in] matrix, whether it is stored flat or with an axis of
+    heads.
 
-    Bare matrices are [head, in, dim] and [head, dim, out] (TransformerLens), kernels [in, head, dim]
-    and [head, dim, out] (Keras MultiHeadAttention).
+    Bare matrices are [head, in, dim] and [head, dim, out] (TransformerLens), kernels [in, head,
+    dim] and [head, dim, out] (Keras MultiHeadAttention).
     """
     if role == "o":
         cube = tensors.read(name, heads, None, None)
         return np.ascontiguousarray(cube.reshape(-1, cube.shape[-1]).T)
     cube = tensors.read(name, None, None, None)
-    by_head = np.moveaxis(cube, 1, 0) if form == "kernel" else cube
+    if form == "kernel":
+        by_head = np.moveaxis(cube, 1, 0)
+    else:
+        by_head = cube
     return np.ascontiguousarray(by_head.transpose(0, 2, 1).reshape(-1, by_head.shape[1]))
 
 
 def _flat_bias(tensors: Tensors, name: str, width: int) -> Array:
     """A bias, perhaps stored as [head, dim], as [width]."""
     bias = tensors.read(name)
-    return bias.reshape(-1) if bias.size == width and bias.ndim <= 2 else tensors.read(name, width)
+    if bias.size == width and bias.ndim <= 2:
+        return bias.reshape(-1)
+    return tensors.read(name, width)
 
 
 def orient(
     arrays: dict[str, Array], usual: Orientation, request: LayoutRequest, names: list[str]
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """The matrices by role turned to [out, in], and notes for the user where shapes allow either orientation or rule
-    out the layout's usual one.
+    """The matrices by role turned to [out, in], and notes for the user where shapes allow either
+    orientation or rule out the layout's usual one.
 
     usual: how this layout stores them. Taken as usual unless the asker says otherwise or the
     shapes (or the asker's d_model) allow only the other way.
@@ -497,11 +612,20 @@ def orient(
     matrices = arrays
     if orientation == "in-out":
         matrices = {role: np.ascontiguousarray(array.T) for role, array in arrays.items()}
-    words = {"in-out": message("[in, out], multiplied as X·W"), "out-in": message("[out, in], multiplied as X·Wᵀ")}
-    every_name, way, other_way = " ".join(names), words[orientation], words[opposite]
+    words = {
+        "in-out": message("[in, out], multiplied as X·W"),
+        "out-in": message("[out, in], multiplied as X·Wᵀ"),
+    }
+    every_name = " ".join(names)
+    way = words[orientation]
+    other_way = words[opposite]
     if request.orientation is None and orientation != usual:
         places = {"names_text": every_name, "orientation": way}
-        return matrices, (message("{names_text}: the shapes only fit as {orientation}, so they are read so", **places),)
+        return matrices, (
+            message(
+                "{names_text}: the shapes only fit as {orientation}, so they are read so", **places
+            ),
+        )
     if request.orientation is None and usual == "in-out" and len(fits) == 2:
         note = message(
             "{names}: the shapes also fit as {opposite}; read as {orientation} "
@@ -516,13 +640,19 @@ def orient(
 
 
 def _fits_as(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
-    """Whether the shapes of the q, k, v and o matrices, by role, are possible if all are stored in orientation
-    `way`."""
+    """Whether the shapes of the q, k, v and o matrices, by role, are possible if all are stored in
+    orientation `way`."""
     into, out = (0, 1) if way == "in-out" else (1, 0)
     widths = {arrays[role].shape[into] for role in "qkv"}
-    if len(widths) > 1 or d_model not in (None, *widths) or arrays["q"].shape[out] != arrays["k"].shape[out]:
+    if (
+        len(widths) > 1
+        or d_model not in (None, *widths)
+        or arrays["q"].shape[out] != arrays["k"].shape[out]
+    ):
         return False
-    return "o" not in arrays or (arrays["o"].shape[into] == arrays["v"].shape[out] and arrays["o"].shape[out] in widths)
+    return "o" not in arrays or (
+        arrays["o"].shape[into] == arrays["v"].shape[out] and arrays["o"].shape[out] in widths
+    )
 
 
 # Layouts with q, k and v in one tensor: `torch.nn.MultiheadAttention`, `c_attn`, `qkv`.
@@ -539,7 +669,9 @@ FUSED = (
 
 
 def fused_layouts() -> list[Layout]:
-    """The layouts of `torch.nn.MultiheadAttention`, joined or separate, and those with q, k and v in one tensor."""
+    """The layouts of `torch.nn.MultiheadAttention`, joined or separate, and those with q, k and v
+    in one tensor.
+    """
     may = {"in_proj_bias": "q.bias k.bias v.bias", "out_proj.bias": "o.bias"}
     output = {"out_proj.weight": "o.weight"}
     whole = {"in_proj_weight": "q.weight k.weight v.weight"} | output
@@ -565,24 +697,36 @@ def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
 
 
 def _fused_layout(name: str, output: str) -> Layout:
-    """The layout with q, k and v side by side in one tensor called `name`. output: the name of the output
-    projection."""
+    """The layout with q, k and v side by side in one tensor called `name`. output: the name of the
+    output projection."""
     needs = {f"{name}.weight": "q.weight k.weight v.weight"}
-    may = {f"{output}.weight": "o.weight", f"{name}.bias": "q.bias k.bias v.bias", f"{output}.bias": "o.bias"}
+    may = {
+        f"{output}.weight": "o.weight",
+        f"{name}.bias": "q.bias k.bias v.bias",
+        f"{output}.bias": "o.bias",
+    }
     may |= {"bias": "", "masked_bias": ""}
-    return Layout(f"fused {name} and {output}", needs, may, partial(_read_fused, name=name, output=output))
+    return Layout(
+        f"fused {name} and {output}", needs, may, partial(_read_fused, name=name, output=output)
+    )
 
 
-def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: str) -> LayoutWeights:
-    """The weights of a file with q, k and v side by side in one tensor: [3·out, in] as `nn.Linear`, or [in, 3·out] as a
-    convolution of width 1."""
+def _read_fused(
+    tensors: Tensors, request: LayoutRequest, *, name: str, output: str
+) -> LayoutWeights:
+    """The weights of a file with q, k and v side by side in one tensor: [3·out, in] as `nn.Linear`,
+    or [in, 3·out] as a convolution of width 1."""
     whole = tensors.read(f"{name}.weight", None, None)
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:
         what = message(
-            "{file_names} has shape {shape}", file_names=tensors.file_names[f"{name}.weight"], shape=list(whole.shape)
+            "{file_names} has shape {shape}",
+            file_names=tensors.file_names[f"{name}.weight"],
+            shape=list(whole.shape),
         )
-        expected = message("q, k and v of one size side by side: [3·d_model, d_model] or [d_model, 3·d_model]")
+        expected = message(
+            "q, k and v of one size side by side: [3·d_model, d_model] or [d_model, 3·d_model]"
+        )
         raise InputError(what, where=tensors.where, expected=expected)
     stored_in_out = whole.shape[0] == d_model
     weights = _by_role(np.split(whole.T if stored_in_out else whole, 3), "weight")
@@ -594,17 +738,23 @@ def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: 
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
     causal = "bias" in tensors or "masked_bias" in tensors or name == "c_attn"
-    note = message("models whose projection is called c_attn usually look back only (--mask causal)")
+    note = message(
+        "models whose projection is called c_attn usually look back only (--mask causal)"
+    )
     return LayoutWeights(weights, notes=(note,) if causal else ())
 
 
 def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
-    """Three arrays, of queries, keys and values in this order, by canonical name such as "q.weight". kind: "weight" or
-    "bias"."""
-    return {f"{role}.{kind}": np.ascontiguousarray(part) for role, part in zip("qkv", parts, strict=True)}
+    """Three arrays, of queries, keys and values in this order, by canonical name such as
+    "q.weight". kind: "weight" or "bias"."""
+    return {
+        f"{role}.{kind}": np.ascontiguousarray(part)
+        for role, part in zip("qkv", parts, strict=True)
+    }
 
 
-# Layouts of classes that tutorials build by hand: a list of heads, and one projection shared by all heads.
+# Layouts of classes that tutorials build by hand: a list of heads, and one projection shared by all
+# heads.
 
 HEAD = re.compile(r"heads\.([0-9]{1,4})\.")
 SHARED = {"q": "queries", "k": "keys", "v": "values"}
@@ -618,15 +768,15 @@ SCALE = OwnScale(
 
 
 def class_layouts(names: Iterable[str]) -> list[Layout]:
-    """The layouts of two teaching classes: a module list of single heads, as many as these tensor names number, and one
-    [dim, dim] projection shared by all heads."""
+    """The layouts of two teaching classes: a module list of single heads, as many as these tensor
+    names number, and one [dim, dim] projection shared by all heads."""
     numbers = [int(match[1]) for name in names if (match := HEAD.match(name))]
     return [_list_of_heads(max(numbers, default=0) + 1), _shared_projection()]
 
 
 def _list_of_heads(heads: int) -> Layout:
-    """The layout of a module list of single heads, each with WQ, WK and WV, and one `linear` over their outputs side by
-    side."""
+    """The layout of a module list of single heads, each with WQ, WK and WV, and one `linear` over
+    their outputs side by side."""
     modules = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
     needs = {f"{name}.weight": f"{role}.weight" for name, role in modules}
     may = {f"{name}.bias": f"{role}.bias" for name, role in modules}
@@ -641,14 +791,20 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
     for role in "qkv":
         names = [f"heads.{head}.W{role.upper()}" for head in range(heads)]
         shape = tensors.read(f"{names[0]}.weight", None, None).shape
-        weights[f"{role}.weight"] = np.concatenate([tensors.read(f"{name}.weight", *shape) for name in names])
+        weights[f"{role}.weight"] = np.concatenate(
+            [tensors.read(f"{name}.weight", *shape) for name in names]
+        )
         with_bias = [name for name in names if f"{name}.bias" in tensors]
         if with_bias and len(with_bias) < heads:
             lacks = next(name for name in names if name not in with_bias)
-            what = message("{with_bia} has a bias and {lacks} has none", with_bia=with_bias[0], lacks=lacks)
+            what = message(
+                "{with_bia} has a bias and {lacks} has none", with_bia=with_bias[0], lacks=lacks
+            )
             raise InputError(what, where=tensors.where, expected="a bias in every head or in none")
         if with_bias:
-            weights[f"{role}.bias"] = np.concatenate([tensors.read(f"{name}.bias", shape[0]) for name in names])
+            weights[f"{role}.bias"] = np.concatenate(
+                [tensors.read(f"{name}.bias", shape[0]) for name in names]
+            )
     if "linear.weight" in tensors:
         weights["o.weight"] = tensors.read("linear.weight", None, weights["v.weight"].shape[0])
         if "linear.bias" in tensors:
@@ -657,19 +813,26 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
 
 
 def _shared_projection() -> Layout:
-    """The layout of a teaching class with tensors `values`, `keys`, `queries` and `fc_out`, whose projections may each
-    be shared by all heads."""
-    needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {"fc_out.weight": "o.weight"}
-    may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {"fc_out.bias": "o.bias"}
-    return Layout(message("multi-head class values keys queries fc_out, [out, in]"), needs, may, _read_shared)
+    """The layout of a teaching class with tensors `values`, `keys`, `queries` and `fc_out`, whose
+    projections may each be shared by all heads."""
+    needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {
+        "fc_out.weight": "o.weight"
+    }
+    may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {
+        "fc_out.bias": "o.bias"
+    }
+    return Layout(
+        message("multi-head class values keys queries fc_out, [out, in]"), needs, may, _read_shared
+    )
 
 
 def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
-    """The weights of a class that cuts each embedding into heads and then projects every head by the same [dim, dim]
-    matrix.
+    """The weights of a class that cuts each embedding into heads and then projects every head by
+    the same [dim, dim] matrix.
 
     In canonical terms that is a block-diagonal matrix. A later form of the class projects the
-    whole embedding first; its matrices are as large as `fc_out`. Both divide the scores by √embed_size.
+    whole embedding first; its matrices are as large as `fc_out`. Both divide the scores by
+    √embed_size.
     """
     output = tensors.read("fc_out.weight", None, None)
     width = output.shape[1]

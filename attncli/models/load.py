@@ -1,4 +1,6 @@
-"""`attncli.load`: a checkpoint, a weight file or seeded weights as a `Model`; weights are read when reached."""
+"""`attncli.load`: a checkpoint, a weight file or seeded weights as a `Model`; weights are read when
+reached.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.checkpoint import Checkpoint, TensorInfo, guarded_path, is_packed, without_packing
+from attncli.inputs.checkpoint import (
+    Checkpoint,
+    TensorInfo,
+    guarded_path,
+    is_packed,
+    without_packing,
+)
 from attncli.inputs.files import is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
@@ -35,8 +43,8 @@ from attncli.models.run import EmbeddingVectors, Store, parts_through_norm, with
 
 
 class CheckpointStore:
-    """Reads the weights of one side (encoder, decoder or whole model) from a checkpoint as a run asks for them; of the
-    token table only the rows needed."""
+    """Reads the weights of one side (encoder, decoder or whole model) from a checkpoint as a run
+    asks for them; of the token table only the rows needed."""
 
     def __init__(self, spec: Spec, checkpoint: Checkpoint, binding: Binding) -> None:
         self.spec = spec
@@ -52,12 +60,17 @@ class CheckpointStore:
 
     @property
     def row_by_row(self) -> bool:
-        """Whether a token's embedding depends on that token and its index alone; false where positions skip padding."""
+        """Whether a token's embedding depends on that token and its index alone; false where
+        positions skip padding.
+        """
         return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, [token, width], by the rows of the tables that the tokens need."""
-        embedding, weights = self.spec.embedding, self.outer(backend)
+        """The vectors that enter layer 0, [token, width], by the rows of the tables that the tokens
+        need.
+        """
+        embedding = self.spec.embedding
+        weights = self.outer(backend)
         x = self._token_vectors(backend, tokens)
         if embedding.projection == "tokens":
             x = linear(backend, weights, "embed.project", x)
@@ -65,25 +78,42 @@ class CheckpointStore:
         if embedding.types:
             x = x + self._type_vectors(backend, tokens)
         if embedding.norm is not None:
-            x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
-        x = linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
-        return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
+            x = normalise(
+                backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias")
+            )
+        if embedding.projection == "sum":
+            x = linear(backend, weights, "embed.project", x)
+        else:
+            x = x
+        return backend.cast(
+            x, backend.dtype
+        )  # NumPy's bfloat16 is wider after a product with a plain number
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The parts that `embed` adds up: rows of the token table, token types, positions and the norm's shift."""
-        embedding, weights = self.spec.embedding, self.outer(backend)
-        x, matrix = self._token_vectors(backend, tokens), weights("embed.project.weight")
+        """The parts that `embed` adds up: rows of the token table, token types, positions and the
+        norm's shift.
+        """
+        embedding = self.spec.embedding
+        weights = self.outer(backend)
+        x = self._token_vectors(backend, tokens)
+        matrix = weights("embed.project.weight")
 
         def project(vectors: Array) -> Array:
             """Vectors brought to the width of the layers; as they are without a projection."""
-            return vectors if matrix is None else backend.matmul(vectors, backend.transpose(matrix))
+            if matrix is None:
+                return vectors
+            return backend.matmul(vectors, backend.transpose(matrix))
 
         parts = [EmbeddingVectors("token", project(x) if embedding.projection == "tokens" else x)]
         shift = weights("embed.project.bias")
         if embedding.projection == "tokens" and shift is not None:
             parts.append(EmbeddingVectors("bias", shift))
         if embedding.positions is not None:
-            parts.append(EmbeddingVectors("position", self._add_positions(backend, tokens, parts[0].vectors * 0.0)))
+            parts.append(
+                EmbeddingVectors(
+                    "position", self._add_positions(backend, tokens, parts[0].vectors * 0.0)
+                )
+            )
         if embedding.types:
             parts.append(EmbeddingVectors("type", self._type_vectors(backend, tokens)))
         if embedding.norm is not None:
@@ -111,12 +141,16 @@ class CheckpointStore:
     def _type_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors of the tokens' types, [token, width]."""
         last = self.spec.embedding.types - 1
-        return self._table_rows(backend, "types.weight", [min(token.part, last) for token in tokens])
+        return self._table_rows(
+            backend, "types.weight", [min(token.part, last) for token in tokens]
+        )
 
     def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:
-        """x, [token, width], with the tokens' position vectors added as the embedding says; padding tokens get the
-        table's padding row and are not counted."""
-        embedding, padding_count, rows = self.spec.embedding, 0, []
+        """x, [token, width], with the tokens' position vectors added as the embedding says; padding
+        tokens get the table's padding row and are not counted."""
+        embedding = self.spec.embedding
+        padding_count = 0
+        rows = []
         for token in tokens:
             if embedding.padding is not None and token.id == embedding.padding:
                 padding_count += 1
@@ -124,14 +158,18 @@ class CheckpointStore:
             else:
                 rows.append(embedding.position_offset + token.index - padding_count)
         table = partial(self._table_rows, backend, "positions.weight", rows)
-        return with_positions(backend, embedding, x, rows, table, stored="positions.weight" in self.binding.outer)
+        return with_positions(
+            backend, embedding, x, rows, table, stored="positions.weight" in self.binding.outer
+        )
 
     def expect(self, layers: range) -> None:
-        """Start to read these layers' tensors ahead, all but the feed-forward part of the last, which a run may not
-        need."""
+        """Start to read these layers' tensors ahead, all but the feed-forward part of the last,
+        which a run may not need."""
         self._deferred_layer = layers.stop - 1
         bindings = ((layer, bound) for layer in layers for bound in self._bindings_in_order(layer))
-        self._read_ahead(bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds)
+        self._read_ahead(
+            bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds
+        )
 
     def _expect_feed_forward(self, layer: int) -> None:
         """Start to read the feed-forward part of this layer ahead if `expect` left it out."""
@@ -144,10 +182,11 @@ class CheckpointStore:
         self.checkpoint.ahead([name for bound in bindings for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        """The weights of a layer by role; each matrix is read when it is asked for and not kept, so one at a time is in
-        memory.
+        """The weights of a layer by role; each matrix is read when it is asked for and not kept, so
+        one at a time is in memory.
 
-        Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for again is read again.
+        Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for
+        again is read again.
         """
         return _LayerWeights(self, backend, index)
 
@@ -156,7 +195,9 @@ class CheckpointStore:
 
         def role(name: str) -> Array | None:
             """The weight that plays a role, None where the checkpoint has none."""
-            return self._read_once(backend, name, self.binding.outer[name]) if name in self.binding.outer else None
+            if name in self.binding.outer:
+                return self._read_once(backend, name, self.binding.outer[name])
+            return None
 
         return role
 
@@ -173,9 +214,15 @@ class CheckpointStore:
 
     def _bindings_in_order(self, layer: int) -> list[TensorBinding]:
         """A layer's tensors in the order in which `run_block` asks for them."""
-        order = {role.name: place for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))}
+        order = {
+            role.name: place
+            for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))
+        }
         bindings = [bound for bound in self.binding.layers[layer] if not bound.shared]
-        return sorted(bindings, key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles))
+        return sorted(
+            bindings,
+            key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles),
+        )
 
     def _read_roles(self, backend: Backend, bound: TensorBinding) -> dict[str, Array]:
         """The arrays of the roles that some tensors play, by role."""
@@ -190,7 +237,9 @@ class CheckpointStore:
         key = (name, backend.dtype)
         if key not in self._tables:
             count = self.checkpoint.info(name).shape[0]
-            self._tables[key] = RowCache(partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count)
+            self._tables[key] = RowCache(
+                partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count
+            )
         return backend.array(self._tables[key].rows(rows))
 
 
@@ -198,14 +247,19 @@ class _LayerWeights(ReadWeights):
     """The weights of one layer of a checkpoint, read when they are asked for."""
 
     def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
-        self._store, self._backend, self._index = store, backend, index
-        self._places = {role.name: bound for bound in store.binding.layers[index] for role in bound.roles}
+        self._store = store
+        self._backend = backend
+        self._index = index
+        self._places = {
+            role.name: bound for bound in store.binding.layers[index] for role in bound.roles
+        }
         self._factors = store.spec.blocks[index].factors
         self._arrays: dict[str, Array] = {}
         self._product_parts: tuple[Array, dict[str, Array]] | None = None
 
     def __call__(self, role: str, /) -> Array | None:
-        bound, arrays = self._places.get(role), self._arrays
+        bound = self._places.get(role)
+        arrays = self._arrays
         if bound is None:
             return None
         if bound.shared:
@@ -215,31 +269,44 @@ class _LayerWeights(ReadWeights):
                 self._store._expect_feed_forward(self._index)
             for name, array in self._store._read_roles(self._backend, bound).items():
                 arrays[name] = array if name not in self._factors else array * self._factors[name]
-        return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
+        if arrays[role].ndim == 2:
+            return arrays.pop(role)
+        return arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ + b, [row, out], multiplied while W is read from the file; None where W is made of several tensors or
-        must be changed first."""
+        """x·Wᵀ + b, [row, out], multiplied while W is read from the file; None where W is made of
+        several tensors or must be changed first."""
         role = f"{name}.weight"
-        bound, bias = self._places.get(role), self(f"{name}.bias")
+        bound = self._places.get(role)
+        bias = self(f"{name}.bias")
         if bound is None or bound.shared or bound.form in ("stacked", "each"):
             return None
         if self._factors and any(part.name in self._factors for part in bound.roles):
             return None
         if bound.feeds:
             self._store._expect_feed_forward(self._index)
-        flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
-        multiply = partial(self._store.checkpoint.product, bound.tensors[0], flat, backend, in_out=bound.transposed)
+        flat = (
+            x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
+        )  # one large product, not one for each entry of a batch
+        multiply = partial(
+            self._store.checkpoint.product, bound.tensors[0], flat, backend, in_out=bound.transposed
+        )
         if bound.form == "whole":
             return multiply(bias)
         # one product gives what several roles make of the same vectors
-        if self._product_parts is None or self._product_parts[0] is not x or role not in self._product_parts[1]:
+        if (
+            self._product_parts is None
+            or self._product_parts[0] is not x
+            or role not in self._product_parts[1]
+        ):
             product = multiply()
             if product is None:
                 return None
             self._product_parts = x, bound.columns(product)
         result = self._product_parts[1].pop(role)
-        return result if bias is None else result + bias
+        if bias is None:
+            return result
+        return result + bias
 
 
 # `RowCache`: the rows of a table that have been asked for, read once each and kept.
@@ -248,8 +315,8 @@ Rows = np.ndarray[Any, Any]
 
 
 class RowCache:
-    """Keeps rows of a table of `count` rows once they are read. read_rows: reads the rows with these numbers, in order;
-    raises for one outside the table."""
+    """Keeps rows of a table of `count` rows once they are read. read_rows: reads the rows with
+    these numbers, in order; raises for one outside the table."""
 
     def __init__(self, read_rows: Callable[[Sequence[int]], Rows], count: int) -> None:
         self._read_rows, self._present = read_rows, np.zeros(count, np.bool_)
@@ -263,7 +330,9 @@ class RowCache:
         missing = np.unique(indices[~self._present[indices]])
         if missing.size:
             new = self._read_rows(missing.tolist())
-            if self._rows is None:  # as large as the table, of which memory is taken where rows are written
+            if (
+                self._rows is None
+            ):  # as large as the table, of which memory is taken where rows are written
                 self._rows = np.empty((self._present.size, *new.shape[1:]), new.dtype)
             self._rows[missing] = new
             self._present[missing] = True
@@ -276,20 +345,28 @@ class RowCache:
 
 
 class CachedStore:
-    """A `Store` around another that keeps every weight of a layer in memory once it is read. Threads may share it."""
+    """A `Store` around another that keeps every weight of a layer in memory once it is read.
+    Threads may share it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._layers: dict[tuple[int, str], tuple[dict[str, Array | None], dict[str, Multiplier | None]]] = {}
+        self._layers: dict[
+            tuple[int, str], tuple[dict[str, Array | None], dict[str, Multiplier | None]]
+        ] = {}
         self._reading = Lock()
 
     @property
     def row_by_row(self) -> bool:
-        """Whether a token's embedding depends on that token and its index alone, as the wrapped store says."""
+        """Whether a token's embedding depends on that token and its index alone, as the wrapped
+        store says.
+        """
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, from the store whose weights are kept; one thread at a time."""
+        """The vectors that enter layer 0, from the store whose weights are kept; one thread at a
+        time.
+        """
         with self._reading:
             return self._store.embed(backend, tokens)
 
@@ -318,7 +395,9 @@ Multiplier = Callable[[Array, Array | None], Array]
 
 
 class _CachedWeights(ReadWeights):
-    """The weights of one layer, kept once they are read: as an array, or as an object that multiplies by the matrix."""
+    """The weights of one layer, kept once they are read: as an array, or as an object that
+    multiplies by the matrix.
+    """
 
     def __init__(
         self,
@@ -327,7 +406,10 @@ class _CachedWeights(ReadWeights):
         multipliers: dict[str, Multiplier | None],
         reading: Lock,
     ) -> None:
-        self._weights, self._arrays, self._multipliers, self._reading = weights, arrays, multipliers, reading
+        self._weights = weights
+        self._arrays = arrays
+        self._multipliers = multipliers
+        self._reading = reading
 
     def __call__(self, role: str, /) -> Array | None:
         if role not in self._arrays:
@@ -337,22 +419,32 @@ class _CachedWeights(ReadWeights):
         return self._arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ + b, [row, out], by a multiplier kept for this weight; None where the backend has none and multiplies by
-        arrays."""
+        """x·Wᵀ + b, [row, out], by a multiplier kept for this weight; None where the backend has
+        none and multiplies by arrays."""
         bias = self(f"{name}.bias")
         if name not in self._multipliers:
             with self._reading:
                 if name not in self._multipliers:
                     self._multipliers[name] = self._multiplier(f"{name}.weight", backend)
         multiply = self._multipliers[name]
-        flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
-        return None if multiply is None else multiply(flat, bias)
+        flat = (
+            x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
+        )  # one large product, not one for each entry of a batch
+        if multiply is None:
+            return None
+        return multiply(flat, bias)
 
     def _multiplier(self, role: str, backend: Backend) -> Multiplier | None:
-        """The backend's object that multiplies by a role's matrix; None where the role has no weight, or the backend
-        has no such object."""
-        weight = self._arrays[role] if role in self._arrays else self._weights(role)
-        multiply = None if weight is None else backend.multiplier(weight)
+        """The backend's object that multiplies by a role's matrix; None where the role has no
+        weight, or the backend has no such object."""
+        if role in self._arrays:
+            weight = self._arrays[role]
+        else:
+            weight = self._weights(role)
+        if weight is None:
+            multiply = None
+        else:
+            multiply = backend.multiplier(weight)
         if multiply is None:
             self._arrays[role] = weight
         return multiply
@@ -382,30 +474,33 @@ def load(
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Model:
-    """Load a model by name, folder or weight file, or make a one-layer model with seeded weights; a checkpoint's
-    weights are read when it runs.
+    """Load a model by name, folder or weight file, or make a one-layer model with seeded weights; a
+    checkpoint's weights are read when it runs.
 
     Args:
-        name_or_dir: A folder in Hugging Face layout, a hub id, or an alias such as "minilm". Without it and without
-            `weights` the weights are seeded.
+        name_or_dir: A folder in Hugging Face layout, a hub id, or an alias such as "minilm".
+            Without it and without `weights` the weights are seeded.
         weights: A weight file.
-        seed: Of seeded weights, and of embeddings that a weight file does not hold; None for 0, or for the file's own.
+        seed: Of seeded weights, and of embeddings that a weight file does not hold; None for 0, or
+            for the file's own.
         d_model: The width of seeded weights, and of a weight file's vectors.
         heads: How many heads seeded weights, or a weight file's matrices, have.
-        tokenizer: Of seeded weights and weight files: "word", "whitespace", "char", "byte", or a tokenizer.json.
+        tokenizer: Of seeded weights and weight files: "word", "whitespace", "char", "byte", or a
+            tokenizer.json.
         backend: "auto", "numpy" or "torch".
         device: A device of torch's, such as "cuda"; None for the CPU.
         dtype: "float32", "float64", "bfloat16" or "float16".
         ignore: Keys of config.json to run without.
-        adapters: Folders of PEFT's adapters, each perhaps with a weight ("DIR:0.5"), merged in this order as layers
-            are read.
-        hold: Whether a checkpoint's weights stay in memory once they are read, for many texts one after the other
-            (`Model.traces`), which "auto" takes torch for where it is installed; else each is let go when it has been
-            used.
+        adapters: Folders of PEFT's adapters, each perhaps with a weight ("DIR:0.5"), merged in this
+            order as layers are read.
+        hold: Whether a checkpoint's weights stay in memory once they are read, for many texts one
+            after the other (`Model.traces`), which "auto" takes torch for where it is installed;
+            else each is let go when it has been used.
         note: Is told what is being fetched; None for silence, of progress bars too.
-        watch: Is told each file that is fetched and the share of it that is there, in place of progress bars.
-        variables: Where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up; None for the
-            process's.
+        watch: Is told each file that is fetched and the share of it that is there, in place of
+            progress bars.
+        variables: Where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up;
+            None for the process's.
 
     Returns:
         The model, whose `trace(text)` yields its layers.
@@ -416,7 +511,10 @@ def load(
         UsageError: For a contradictory call.
     """
     if name_or_dir is None and adapters:
-        raise UsageError("an adapter changes a checkpoint, and none is loaded", expected="a checkpoint's name as well")
+        raise UsageError(
+            "an adapter changes a checkpoint, and none is loaded",
+            expected="a checkpoint's name as well",
+        )
     if name_or_dir is None:
         return _seeded_model(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
     if (weights, seed, d_model, heads) != (None,) * 4:
@@ -439,15 +537,23 @@ def load(
         from attncli.models.transformers_engine import load_foreign
 
         if backend == "numpy" or ignore or adapters:
-            what = message("the numpy backend" if backend == "numpy" else "keys of config.json to ignore")
-            what = message("adapters") if adapters else what
+            what = message(
+                "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
+            )
+            if adapters:
+                what = message("adapters")
+            else:
+                what = what
             raise UnsupportedError(
-                "models of the family {foreign_kind} run through transformers, which has no use for {what}",
+                "models of the family {foreign_kind} run through transformers, which has no use for"
+                " {what}",
                 foreign_kind=repr(foreign_kind),
                 what=what,
             )
         tokens = tokenizer_of(checkpoint)
-        return load_foreign(checkpoint, foreign_kind, location.name, tokens, device=device, dtype=dtype)
+        return load_foreign(
+            checkpoint, foreign_kind, location.name, tokens, device=device, dtype=dtype
+        )
     spec, kind, warnings = read_spec(checkpoint, ignore)
     binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
@@ -470,7 +576,13 @@ def load(
         store_of(spec, binding),
         tokenizer_of(checkpoint),
         operations,
-        Identity("checkpoint", location.name, spec.family, quantization=checkpoint.quantization, adapters=labels),
+        Identity(
+            "checkpoint",
+            location.name,
+            spec.family,
+            quantization=checkpoint.quantization,
+            adapters=labels,
+        ),
         warnings=(*checkpoint.notes, *warnings, *spec.layer_notes()),
         decoder_store=decoder_store,
         ends=end_token_ids(whole),
@@ -484,18 +596,22 @@ def load_tokenizer(
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Tokenizer:
-    """A checkpoint's tokenizer, without its weights, which are neither fetched nor checked. Arguments and errors as of
-    `load`."""
-    location = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch))
+    """A checkpoint's tokenizer, without its weights, which are neither fetched nor checked.
+    Arguments and errors as of `load`."""
+    location = locate(
+        name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch)
+    )
     if gguf_file(location.folder) is not None:
         return tokenizer_of(open_checkpoint(location.folder))
     return tokenizer_of(Checkpoint(location.folder.resolve(), {}, {}))
 
 
 def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:
-    """The checkpoint at a place: a folder in Hugging Face layout, or a GGUF file, in a folder or by itself.
+    """The checkpoint at a place: a folder in Hugging Face layout, or a GGUF file, in a folder or by
+    itself.
 
-    tensors: where they would lie, of weights that are not there. Raises as `Checkpoint.open` and `open_gguf`.
+    tensors: where they would lie, of weights that are not there. Raises as `Checkpoint.open` and
+    `open_gguf`.
     """
     file = gguf_file(place)
     if file is None:
@@ -511,7 +627,9 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
 
 
 def describe_checkpoint(place: Path) -> Checkpoint:
-    """A checkpoint opened for its description: of a folder only config.json is read. Raises as `open_checkpoint`."""
+    """A checkpoint opened for its description: of a folder only config.json is read. Raises as
+    `open_checkpoint`.
+    """
     if gguf_file(place) is not None:
         return open_checkpoint(place)
     described = Checkpoint.describe(place, packed=True)
@@ -524,17 +642,21 @@ def describe_checkpoint(place: Path) -> Checkpoint:
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
-    """Raise, by config.json alone and before weights are fetched, for a model that attn cannot run. Raises as
-    `load`."""
+    """Raise, by config.json alone and before weights are fetched, for a model that attn cannot run.
+    Raises as `load`."""
     checkpoint = describe_checkpoint(folder)
     if foreign_family(checkpoint) is None:
         read_spec(checkpoint, ignore)
 
 
-def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spec, Family, tuple[str, ...]]:
-    """The Spec that a checkpoint's config describes, its family, and warnings about keys that play no part.
+def read_spec(
+    checkpoint: Checkpoint, ignore: Collection[str] = ()
+) -> tuple[Spec, Family, tuple[str, ...]]:
+    """The Spec that a checkpoint's config describes, its family, and warnings about keys that play
+    no part.
 
-    Raises UnsupportedError for a family or a setting that is not implemented, InputError for values that make no sense.
+    Raises UnsupportedError for a family or a setting that is not implemented, InputError for values
+    that make no sense.
     """
     if checkpoint.format == "gguf":
         from attncli.models.gguf import GgufCheckpoint
@@ -545,7 +667,9 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str):
         raise InputError(
-            "config.json does not say which family the model belongs to", where=where, expected="a model_type"
+            "config.json does not say which family the model belongs to",
+            where=where,
+            expected="a model_type",
         )
     model_family = family(kind)
     if model_family is None:
@@ -554,24 +678,37 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
     spec = seen_both_ways(config, model_family.spec(config))
     if not spec.attending():
         raise UnsupportedError(
-            "no layer of this {family} model attends", where=where, expected="layers with attention", family=repr(kind)
+            "no layer of this {family} model attends",
+            where=where,
+            expected="layers with attention",
+            family=repr(kind),
         )
-    warnings = tuple(message("config.json's {key} was ignored, as asked", key=key) for key in ignore)
+    warnings = tuple(
+        message("config.json's {key} was ignored, as asked", key=key) for key in ignore
+    )
     return spec, model_family, warnings + settle(config, model_family.fixed)
 
 
 def foreign_family(checkpoint: Checkpoint) -> str | None:
-    """The checkpoint's `model_type` if only the installed transformers can run it, not attn's own code; else None."""
+    """The checkpoint's `model_type` if only the installed transformers can run it, not attn's own
+    code; else None.
+    """
     kind = checkpoint.config.get("model_type")
-    return kind if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind) else None
+    return (
+        kind
+        if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind)
+        else None
+    )
 
 
 def _family_refusal(kind: str, where: str) -> UnsupportedError:
     """Return, not raise, the UnsupportedError for a family that attn's own code does not run."""
-    family_name, hint = repr(kind), ""
+    family_name = repr(kind)
+    hint = ""
     if library.knows_family(kind):
         what = message(
-            "models of the family {kind} run through transformers, which keeps what their layers do to itself",
+            "models of the family {kind} run through transformers, which keeps what their layers do"
+            " to itself",
             kind=family_name,
         )
         hint = message("attn run and attn heads run it")
@@ -606,7 +743,8 @@ def _seeded_model(
     dtype: str,
 ) -> Model:
     """The one-layer model, with weights from `weights`, a file, or seeded; arguments as of `load`."""
-    operations, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
+    operations = choose(backend, device=device, dtype=dtype)
+    cutter = tokenizer_named(tokenizer)
     if weights is not None:
         from attncli.models.layout import LayoutRequest
         from attncli.models.weight_file import model_of, read_weight_file
@@ -615,11 +753,14 @@ def _seeded_model(
         return model_of(weight_file, Path(weights).name, cutter, operations, seed=seed)
     from attncli.models.one_layer import Settings, seeded_model
 
-    settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)
+    settings = Settings(
+        d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads
+    )
     return seeded_model(settings, seed or 0, "seeded", cutter, operations)
 
 
-# Models of text and images, of which the text model is what reads text: its config and its tensors by themselves.
+# Models of text and images, of which the text model is what reads text: its config and its tensors
+# by themselves.
 
 UNDER = ("model.language_model.", "language_model.model.", "language_model.", "model.text_model.")
 """Where the text model's tensors stand, the longest first; its output head may stand outside."""
@@ -631,19 +772,24 @@ NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size
 
 
 def text_model(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint reduced to its text model, where that is one part of several (as with images); else the checkpoint
-    itself.
+    """A checkpoint reduced to its text model, where that is one part of several (as with images);
+    else the checkpoint itself.
 
-    Its tensors go by the names that they have in the text model alone. `notes` say what was left out. Nothing is read.
+    Its tensors go by the names that they have in the text model alone. `notes` say what was left
+    out. Nothing is read.
     """
     kind = checkpoint.config.get("model_type")
     if kind in MODEL_TYPES or "vision_config" not in checkpoint.config:
         return checkpoint
     every = checkpoint.names()
-    inside, beside = any(name.startswith(UNDER) for name in every), any(name.startswith(OTHERS) for name in every)
+    inside = any(name.startswith(UNDER) for name in every)
+    beside = any(name.startswith(OTHERS) for name in every)
     short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
     names = {name: short for name, short in short_names.items() if short is not None}
-    config = text_config(checkpoint.config) if names else None
+    if names:
+        config = text_config(checkpoint.config)
+    else:
+        config = None
     if config is None:
         return checkpoint
     part = checkpoint.part({short: name for name, short in names.items()}, config)
@@ -651,7 +797,8 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     part.notes = (
         *checkpoint.notes,
         message(
-            "this is the text model ({model_type}) of a {kind}; {unused_count:,} tensors of other parts are not used",
+            "this is the text model ({model_type}) of a {kind}; {unused_count:,} tensors of other"
+            " parts are not used",
             model_type=config["model_type"],
             kind=kind,
             unused_count=unused_count,
@@ -661,10 +808,13 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The config of the text model inside a multimodal model's config, with transformers' defaults filled in; None
-    where there is none."""
+    """The config of the text model inside a multimodal model's config, with transformers' defaults
+    filled in; None where there is none."""
     inner = config.get("text_config")
-    inner_config = dict(inner) if isinstance(inner, dict) else {}
+    if isinstance(inner, dict):
+        inner_config = dict(inner)
+    else:
+        inner_config = {}
     if inner_config.get("model_type") in MODEL_TYPES and all(key in inner_config for key in NEEDED):
         return _tie_embeddings(config, inner_config)
     kind = config.get("model_type")
@@ -676,44 +826,64 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
         whole: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
     except (AttnError, MemoryError):
         raise
-    except Exception:  # its Python raises anything on a config that it did not expect: told when the model is built
+    # its Python raises anything on a config that it did not expect: told when the model is built
+    except Exception:
         return None
-    return _tie_embeddings(config, whole) if isinstance(whole.get("model_type"), str) else None
+    if isinstance(whole.get("model_type"), str):
+        return _tie_embeddings(config, whole)
+    return None
 
 
 def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:
     """The text model's config with `tie_word_embeddings` true if either config sets it."""
-    flags = [part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part]
-    return {**text, "tie_word_embeddings": any(flags)} if flags else text
+    flags = [
+        part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part
+    ]
+    if flags:
+        return {**text, "tie_word_embeddings": any(flags)}
+    return text
 
 
 def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
     """A tensor's name in the text model alone; None for one of another part.
 
-    inside: whether any tensors stand under the text model's name. beside: whether any stand under another's.
+    inside: whether any tensors stand under the text model's name. beside: whether any stand under
+    another's.
     """
     under = next((prefix for prefix in UNDER if name.startswith(prefix)), None)
     if under is not None:
         return name.removeprefix(under)
     if name.startswith(HEAD):
         return name
-    return None if inside or not beside or name.startswith(OTHERS) else name.removeprefix("model.")
+    if inside or not beside or name.startswith(OTHERS):
+        return None
+    return name.removeprefix("model.")
 
 
 # The tokens at which a checkpoint's own texts end.
 
 
 def end_token_ids(checkpoint: Checkpoint) -> frozenset[int]:
-    """The `eos_token_id` of generation_config.json, or of config.json where that says nothing: one id, several or none.
+    """The `eos_token_id` of generation_config.json, or of config.json where that says nothing: one
+    id, several or none.
 
-    What is no token id is passed over. Raises InputError for a generation_config.json that is no JSON object.
+    What is no token id is passed over. Raises InputError for a generation_config.json that is no
+    JSON object.
     """
     path = guarded_path(checkpoint.folder, GENERATION)
-    generation = read_object(path, what="how a model continues texts", with_tags=True) if is_there(path) else {}
+    if is_there(path):
+        generation = read_object(path, what="how a model continues texts", with_tags=True)
+    else:
+        generation = {}
     for values in (generation, checkpoint.config):
         value = values.get("eos_token_id")
-        ids = value if isinstance(value, list) else [value]
-        end_ids = frozenset(token_id for token_id in ids if type(token_id) is int)  # true and false are none
+        if isinstance(value, list):
+            ids = value
+        else:
+            ids = [value]
+        end_ids = frozenset(
+            token_id for token_id in ids if type(token_id) is int
+        )  # true and false are none
         if end_ids:
             return end_ids
     return frozenset()

@@ -1,4 +1,6 @@
-"""`Model`: a Spec, its weights and a tokenizer; `trace` yields one layer at a time, of one text or of a batch."""
+"""`Model`: a Spec, its weights and a tokenizer; `trace` yields one layer at a time, of one text or
+of a batch.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ class Identity(Struct, frozen=True):
 
     source: "seeded", "random", "file", "checkpoint" or "tensors". digest: sha256 of the
     weights; None where computing it would mean reading weights the run does not need.
-    layout: how a weight file spells its tensors, in words; None for the others. quantization: the kinds of numbers
-    that weights are computed from as they are read, such as "Q4_K, Q6_K"; None for plain floats.
+    layout: how a weight file spells its tensors, in words; None for the others. quantization: the
+    kinds of numbers that weights are computed from as they are read, such as "Q4_K, Q6_K"; None for
+    plain floats.
     adapters: those that are merged into the weights, as they were asked for.
     """
 
@@ -51,7 +54,9 @@ class Identity(Struct, frozen=True):
 AT_ONCE = 2048
 """Tokens of texts whose traces are in memory together."""
 BATCH = 640
-"""Tokens of a batch, about: products of more rows are no faster, and what lies between them leaves the caches."""
+"""Tokens of a batch, about: products of more rows are no faster, and what lies between them leaves
+the caches.
+"""
 WASTE = 0.25
 """How much longer than its shortest text a batch may be."""
 
@@ -59,8 +64,8 @@ WASTE = 0.25
 class PaddedTexts(Struct, frozen=True, eq=False):
     """Texts of about one length that run together, shortest first.
 
-    places: the place of each among those that were waiting. texts: the tokens of each. layers: runs them; every array
-    has a leading batch axis, and rows past a text's end mean nothing.
+    places: the place of each among those that were waiting. texts: the tokens of each. layers: runs
+    them; every array has a leading batch axis, and rows past a text's end mean nothing.
     """
 
     places: tuple[int, ...]
@@ -73,9 +78,10 @@ class Model(Struct, frozen=True, eq=False):
 
     An encoder-decoder comes as its encoder; `decoder` gives the other side.
     warnings: what loading found odd, for every document made with it.
-    decoder_store: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width];
-    source: the tokens that it comes from, none for captured states. encoder: the model that made it of them; None for
-    captured states, and for a model that reads nothing.
+    decoder_store: the store of the decoder side. memory: what a decoder's cross-attention looks at,
+        [token, width];
+    source: the tokens that it comes from, none for captured states. encoder: the model that made it
+    of them; None for captured states, and for a model that reads nothing.
     ends: the ids at which a text that it continues ends; none where the checkpoint names none.
     """
 
@@ -100,9 +106,16 @@ class Model(Struct, frozen=True, eq=False):
         """In one line: where the weights come from, how many layers and heads, what computes them."""
         heads = sorted({self.spec.blocks[layer].attention.heads for layer in self.spec.attending()})
         places = {"blocks": len(self.spec.blocks), "heads": listing(map(str, heads), " or ")}
-        sizes = message("{blocks} layers of {heads} heads, d_model {d_model}", d_model=self.spec.d_model, **places)
+        sizes = message(
+            "{blocks} layers of {heads} heads, d_model {d_model}",
+            d_model=self.spec.d_model,
+            **places,
+        )
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
-        return f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name} {self.backend.dtype}>"
+        return (
+            f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name}"
+            f" {self.backend.dtype}>"
+        )
 
     def encode(self, text: str | Sequence[Token]) -> list[Token]:
         """The tokens of a text, if the model can take that many.
@@ -116,7 +129,10 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: If there are none or too many for the positions.
         """
-        tokens = self.tokenizer.encode(text) if isinstance(text, str) else list(text)
+        if isinstance(text, str):
+            tokens = self.tokenizer.encode(text)
+        else:
+            tokens = list(text)
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
@@ -127,25 +143,33 @@ class Model(Struct, frozen=True, eq=False):
             count: How many tokens it has.
 
         Returns:
-            The backend of the model's numbers, or a wider one. A checkpoint's float32 numbers come from float64,
-            rounded once, where that takes little time (`compute_dtype`): they are to be those of a reference. One
-            layer of other weights computes in the type of its numbers.
+            The backend of the model's numbers, or a wider one. A checkpoint's float32 numbers come
+            from float64, rounded once, where that takes little time (`compute_dtype`): they are to
+            be those of a reference. One layer of other weights computes in the type of its numbers.
         """
         checkpoint = self.identity.source == "checkpoint"
-        return self._backend_of(compute_dtype(self.spec, count, self.backend.dtype)) if checkpoint else self.backend
+        if checkpoint:
+            return self._backend_of(compute_dtype(self.spec, count, self.backend.dtype))
+        return self.backend
 
     def _backend_of(self, dtype: str) -> Backend:
-        """The model's backend with numbers of this type; unchanged on Apple's GPUs, which have no float64."""
+        """The model's backend with numbers of this type; unchanged on Apple's GPUs, which have no
+        float64.
+        """
         backend = self.backend
         if dtype == backend.dtype or backend.device.startswith("mps"):
             return backend
         return choose(backend.name, device=backend.device, dtype=dtype)
 
     def context(
-        self, tokens: Sequence[Token], backend: Backend, keep: Collection[str] = (), rows: int | None = None
+        self,
+        tokens: Sequence[Token],
+        backend: Backend,
+        keep: Collection[str] = (),
+        rows: int | None = None,
     ) -> Context:
-        """The Context (positions, stages to keep, encoder vectors for a decoder) with which every layer runs these
-        tokens in `backend`.
+        """The Context (positions, stages to keep, encoder vectors for a decoder) with which every
+        layer runs these tokens in `backend`.
 
         Args:
             tokens: Those of the text.
@@ -156,9 +180,14 @@ class Model(Struct, frozen=True, eq=False):
         Returns:
             The context, without past, interventions or anyone who looks on.
         """
-        memory = None if self.memory is None else backend.cast(self.memory, backend.dtype)
+        if self.memory is None:
+            memory = None
+        else:
+            memory = backend.cast(self.memory, backend.dtype)
         positions = np.asarray([token.index for token in tokens])
-        return Context(positions, tokens[-1].index + 1, memory=memory, keep=frozenset(keep), rows=rows)
+        return Context(
+            positions, tokens[-1].index + 1, memory=memory, keep=frozenset(keep), rows=rows
+        )
 
     def trace(
         self,
@@ -173,11 +202,11 @@ class Model(Struct, frozen=True, eq=False):
         interventions: Interventions = NO_INTERVENTIONS,
         idle: bool = False,
     ) -> TextTrace:
-        """A lazy trace of one text in this model: iterate over it for each layer's stages, in order, or take its
-        `weights`.
+        """A lazy trace of one text in this model: iterate over it for each layer's stages, in
+        order, or take its `weights`.
 
-        It runs when it is iterated over, with one layer in memory at a time. No gradient flows: arrays are cut off from
-        the weights that they come of.
+        It runs when it is iterated over, with one layer in memory at a time. No gradient flows:
+        arrays are cut off from the weights that they come of.
 
         Args:
             text: The text, or its tokens.
@@ -186,24 +215,31 @@ class Model(Struct, frozen=True, eq=False):
             keep: Which n × n stages to keep.
             rows: Query rows at a time, with `on_block`; see `Context`. None for all.
             on_block: Told each layer's number, the kind of attention and a block of rows.
-            past: Keys and values of the tokens before these, by layer, extended in place; start with {} and go on with
-                tokens whose `index` continues. They are of the type that the first tokens were computed in.
-            interventions: What is changed in which layer's attention: `attncli.Zero`, `Replace`, `KnockOut` by
-                (layer, "self" or "cross"); the traces hold what came of it.
-            idle: Whether layers that do not attend are yielded, too: their traces have vectors, and stages of no heads.
+            past: Keys and values of the tokens before these, by layer, extended in place; start
+                with {} and go on with tokens whose `index` continues. They are of the type that the
+                first tokens were computed in.
+            interventions: What is changed in which layer's attention: `attncli.Zero`, `Replace`,
+                `KnockOut` by (layer, "self" or "cross"); the traces hold what came of it.
+            idle: Whether layers that do not attend are yielded, too: their traces have vectors, and
+                stages of no heads.
 
         Returns:
-            The layers' traces, when it is iterated over. What was computed in a wider type (`computing`) comes rounded
-            to `backend.dtype`. Scores and weights of low precision are float32.
+            The layers' traces, when it is iterated over. What was computed in a wider type
+            (`computing`) comes rounded to `backend.dtype`. Scores and weights of low precision are
+            float32.
 
         Raises:
-            InputError: For a text without tokens or with too many, and for a layer or head that is not there.
+            InputError: For a text without tokens or with too many, and for a layer or head that is
+                not there.
             UsageError: For the decoder of a model of two sides that reads nothing.
         """
         self._check_memory()
         tokens = self.encode(text)
         layer_count = len(self.spec.blocks)
-        numbers = sorted(set(numbers_of(layers, layer_count))) if idle else self.spec.attending(layers)
+        if idle:
+            numbers = sorted(set(numbers_of(layers, layer_count)))
+        else:
+            numbers = self.spec.attending(layers)
         run.check_indices("layer", numbers, layer_count)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
@@ -211,18 +247,29 @@ class Model(Struct, frozen=True, eq=False):
             backend = self.compute_backend(len(tokens))
             if past:  # sums of low precision may be wider than their type: as the kept keys are
                 wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
-                backend = self._backend_of("float64") if wide else self.backend
-            blocks = on_block if on_block is None or backend is self.backend else round_blocks(self.backend, on_block)
+                if wide:
+                    backend = self._backend_of("float64")
+                else:
+                    backend = self.backend
+            if on_block is None or backend is self.backend:
+                blocks = on_block
+            else:
+                blocks = round_blocks(self.backend, on_block)
             context = self.context(tokens, backend, stage_names, rows)
             context = replace(context, past=past, on_block=blocks, interventions=interventions)
             return self._run_text(tokens, numbers, heads, backend, context)
 
-        counts, name = self._head_counts(numbers, heads), self.identity.name or self.identity.source
+        counts = self._head_counts(numbers, heads)
+        name = self.identity.name or self.identity.source
         once = past is not None
-        return TextTrace(tokens, counts, run_text, keep, dtype=self.backend.dtype, name=name, once=once)
+        return TextTrace(
+            tokens, counts, run_text, keep, dtype=self.backend.dtype, name=name, once=once
+        )
 
     def _head_counts(self, layers: Sequence[int], heads: Selection) -> list[tuple[int, int]]:
-        """The number of each of these layers, and how many of these heads it has. Raises InputError."""
+        """The number of each of these layers, and how many of these heads it has. Raises
+        InputError.
+        """
         counts = []
         for layer in layers:
             count = self.spec.blocks[layer].attention.heads
@@ -233,11 +280,18 @@ class Model(Struct, frozen=True, eq=False):
         return counts
 
     def _run_text(
-        self, tokens: list[Token], layers: Sequence[int], heads: Selection, backend: Backend, context: Context
+        self,
+        tokens: list[Token],
+        layers: Sequence[int],
+        heads: Selection,
+        backend: Backend,
+        context: Context,
     ) -> Iterator[LayerTrace]:
         """Run a text in `backend`, and yield the traces of these layers with these heads."""
         # nothing here holds the vectors that enter while layers run
-        traces = run_layers(self.spec, self.store, backend, self.store.embed(backend, tokens), context, layers)
+        traces = run_layers(
+            self.spec, self.store, backend, self.store.embed(backend, tokens), context, layers
+        )
         yield from map(partial(self._finish_trace, backend, heads, tuple(tokens)), traces)
 
     def trace_batch(
@@ -249,7 +303,8 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str] = EVERY_STAGE,
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
-        """Run several texts at once, padded to the longest, and yield the layers with a leading batch axis.
+        """Run several texts at once, padded to the longest, and yield the layers with a leading
+        batch axis.
 
         Args:
             texts: Texts, or their tokens.
@@ -259,16 +314,20 @@ class Model(Struct, frozen=True, eq=False):
             interventions: As of `trace`.
 
         Yields:
-            Each layer asked for, in order. Each text gets the numbers that it gets alone, computed in the type
-            that the longest is (`computing`); rows past its end mean nothing and `batch.take_text` takes them off.
+            Each layer asked for, in order. Each text gets the numbers that it gets alone, computed
+            in the type that the longest is (`computing`); rows past its end mean nothing and
+            `batch.take_text` takes them off.
 
         Raises:
-            InputError: For a text without tokens or with too many, and for a layer or head that is not there.
+            InputError: For a text without tokens or with too many, and for a layer or head that is
+                not there.
             UnsupportedError: Where padding would change a text's own numbers.
         """
         self._check_memory()
         if self.memory is not None:
-            raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
+            raise UnsupportedError(
+                "texts that read another one do not run in batches", expected="one text at a time"
+            )
         tokens = [self.encode(text) for text in texts]
         backend = self.compute_backend(max(map(len, tokens), default=0))
         yield from self._run_batch(tokens, backend, layers, heads, keep, interventions)
@@ -283,7 +342,8 @@ class Model(Struct, frozen=True, eq=False):
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
         """Run texts side by side in `backend`; arguments and what is yielded as of `trace_batch`."""
-        numbers, stages = self.spec.attending(layers), frozenset(keep)
+        numbers = self.spec.attending(layers)
+        stages = frozenset(keep)
         traces = run_batch(self.spec, self.store, backend, texts, numbers, stages, interventions)
         yield from map(partial(self._finish_trace, backend, heads, ()), traces)
 
@@ -297,10 +357,11 @@ class Model(Struct, frozen=True, eq=False):
     ) -> Iterator[TextTrace]:
         """Run many texts, batched by length, and yield the TextTrace of each, in the order given.
 
-        Some thousand tokens are in memory at a time. A model of `attncli.load(…, hold=True)` keeps its weights from one
-        to the next. Each text gets the numbers that it gets alone, but that many texts of a float32 checkpoint are
-        computed in float32, where few would be in float64: they differ by some 1e-6. `attncli.metrics.measure_texts`
-        measures texts without holding what it is done with.
+        Some thousand tokens are in memory at a time. A model of `attncli.load(…, hold=True)` keeps
+        its weights from one to the next. Each text gets the numbers that it gets alone, but that
+        many texts of a float32 checkpoint are computed in float32, where few would be in float64:
+        they differ by some 1e-6. `attncli.metrics.measure_texts` measures texts without holding
+        what it is done with.
 
         Args:
             texts: Texts, or their tokens.
@@ -314,12 +375,15 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
         """
-        counts, name = self._head_counts(self.spec.attending(layers), heads), self.identity.name or self.identity.source
+        counts = self._head_counts(self.spec.attending(layers), heads)
+        name = self.identity.name or self.identity.source
         for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
             for batch in group:
                 batch_layers = list(batch.layers)
-                for entry, (place, tokens) in enumerate(zip(batch.places, batch.texts, strict=True)):
+                for entry, (place, tokens) in enumerate(
+                    zip(batch.places, batch.texts, strict=True)
+                ):
                     layers_of_text = partial(_layers_of_text, batch_layers, entry, tokens)
                     results[place] = TextTrace(
                         tokens, counts, layers_of_text, keep, dtype=self.backend.dtype, name=name
@@ -336,8 +400,8 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str] = EVERY_STAGE,
         at_once: int = AT_ONCE,
     ) -> Iterator[Iterator[PaddedTexts]]:
-        """Take texts some `at_once` tokens at a time; yield for each take its texts in batches of about equal length,
-        shortest first. A batch runs when its layers are iterated over.
+        """Take texts some `at_once` tokens at a time; yield for each take its texts in batches of
+        about equal length, shortest first. A batch runs when its layers are iterated over.
 
         Args:
             texts: Texts, or their tokens.
@@ -362,26 +426,42 @@ class Model(Struct, frozen=True, eq=False):
             yield self._batches_of(waiting, layers, heads, keep)
 
     def _batches_of(
-        self, texts: Sequence[list[Token]], layers: Selection, heads: Selection, keep: Collection[str]
+        self,
+        texts: Sequence[list[Token]],
+        layers: Selection,
+        heads: Selection,
+        keep: Collection[str],
     ) -> Iterator[PaddedTexts]:
-        """These texts in batches of about equal length; one by one where padding would change a text's numbers."""
+        """These texts in batches of about equal length; one by one where padding would change a
+        text's numbers.
+        """
         self._check_memory()
         backend = self.compute_backend(sum(map(len, texts)))
-        kinds = {mask.depends_on for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
+        kinds = {
+            mask.depends_on
+            for block in self.spec.blocks
+            for mask in block.attention.mask.parts_of()
+        }
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
         waste = WASTE if "length" not in kinds else 0.0
         if not together:
             for place, tokens in enumerate(texts):
-                alone = map(_with_batch_axis, self.trace(tokens, layers=layers, heads=heads, keep=keep))
+                alone = map(
+                    _with_batch_axis, self.trace(tokens, layers=layers, heads=heads, keep=keep)
+                )
                 yield PaddedTexts((place,), (tokens,), alone)
             return
         for places in _batches_by_length([len(tokens) for tokens in texts], waste):
             batch = tuple(texts[place] for place in places)
-            yield PaddedTexts(tuple(places), batch, self._run_batch(batch, backend, layers, heads, keep))
+            yield PaddedTexts(
+                tuple(places), batch, self._run_batch(batch, backend, layers, heads, keep)
+            )
 
     def _check_memory(self) -> None:
-        """Raise UsageError for a model with cross-attention that has no encoder vectors to attend to."""
+        """Raise UsageError for a model with cross-attention that has no encoder vectors to attend
+        to.
+        """
         if self.memory is None and any(block.cross is not None for block in self.spec.blocks):
             raise UsageError(
                 "the decoder of a {family} model reads what its encoder made, and nothing is here",
@@ -400,7 +480,9 @@ class Model(Struct, frozen=True, eq=False):
             The normed vectors, of the same shape; they themselves if the model has no such norm.
         """
         backend = self.compute_backend(hidden.shape[-2])
-        outputs = run.finish(self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype))
+        outputs = run.finish(
+            self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype)
+        )
         return self.backend.cast(outputs, self.backend.dtype)
 
     def logits(self, hidden: Array) -> Array:
@@ -418,32 +500,49 @@ class Model(Struct, frozen=True, eq=False):
         return run.logits(self.spec, self.store.outer(self.backend), self.backend, hidden)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """The decoder of an encoder-decoder, as a Model that cross-attends to what the encoder makes of `source`.
+        """The decoder of an encoder-decoder, as a Model that cross-attends to what the encoder
+        makes of `source`.
 
         Args:
             source: What the encoder reads: a text, or its tokens.
 
         Returns:
-            A model whose traces have `cross`, attention over the source. Its texts begin with the start token and
-            leave out their last, as in training.
+            A model whose traces have `cross`, attention over the source. Its texts begin with the
+            start token and leave out their last, as in training.
 
         Raises:
             UnsupportedError: For a model of one side.
             InputError: For a source without tokens, or with too many.
         """
         if self.spec.decoder is None or self.decoder_store is None:
-            raise self._no_cross_attention(message("an encoder-decoder, such as t5, bart or marian"))
+            raise self._no_cross_attention(
+                message("an encoder-decoder, such as t5, bart or marian")
+            )
         tokens = self.encode(source)
-        rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
-        wide = replace(self, backend=self.compute_backend(len(tokens)))  # what is computed with goes on unrounded
-        (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True)
+        if len(tokens) > LONG:
+            rows = rows_for(self.spec, len(tokens))
+        else:
+            rows = None
+        wide = replace(
+            self, backend=self.compute_backend(len(tokens))
+        )  # what is computed with goes on unrounded
+        (last,) = wide.trace(
+            tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True
+        )
         memory = wide.finish(last.after)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
-        side = replace(self, spec=self.spec.decoder, store=self.decoder_store, tokenizer=tokenizer, decoder_store=None)
+        side = replace(
+            self,
+            spec=self.spec.decoder,
+            store=self.decoder_store,
+            tokenizer=tokenizer,
+            decoder_store=None,
+        )
         return replace(side, memory=memory, source=tuple(tokens), encoder=self)
 
     def decoder_over(self, states: np.ndarray[Any, Any]) -> Model:
-        """The decoder of an encoder-decoder, as a Model that cross-attends to `states`, recorded output of an encoder.
+        """The decoder of an encoder-decoder, as a Model that cross-attends to `states`, recorded
+        output of an encoder.
 
         Args:
             states: [token, width].
@@ -458,7 +557,9 @@ class Model(Struct, frozen=True, eq=False):
         spec = self.spec if self.spec.decoder is None else self.spec.decoder
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
         if cross is None:
-            raise self._no_cross_attention(message("an encoder-decoder, such as t5 or bart, or whisper"))
+            raise self._no_cross_attention(
+                message("an encoder-decoder, such as t5 or bart, or whisper")
+            )
         width = cross.source_width or spec.d_model
         if self.own_layers and states.shape[-1] != width:
             raise InputError(
@@ -467,23 +568,35 @@ class Model(Struct, frozen=True, eq=False):
                 shape=states.shape[-1],
                 width=width,
             )
-        memory = self._backend_of("float64").array(states) if self.own_layers else self.backend.array(states)
+        if self.own_layers:
+            memory = self._backend_of("float64").array(states)
+        else:
+            memory = self.backend.array(states)
         if self.spec.decoder is None:
             return replace(self, memory=memory)
-        store, tokenizer = self.decoder_store or self.store, ShiftedTokenizer(self.tokenizer, spec.start)
-        return replace(self, spec=spec, store=store, tokenizer=tokenizer, decoder_store=None, memory=memory)
+        store = self.decoder_store or self.store
+        tokenizer = ShiftedTokenizer(self.tokenizer, spec.start)
+        return replace(
+            self, spec=spec, store=store, tokenizer=tokenizer, decoder_store=None, memory=memory
+        )
 
     def _no_cross_attention(self, expected: str) -> UnsupportedError:
-        """Return, not raise, the UnsupportedError for a model without cross-attention. expected: models that have
-        it."""
-        return UnsupportedError("a {family} model has no cross-attention", expected=expected, family=self.spec.family)
+        """Return, not raise, the UnsupportedError for a model without cross-attention. expected:
+        models that have it."""
+        return UnsupportedError(
+            "a {family} model has no cross-attention", expected=expected, family=self.spec.family
+        )
 
     def _finish_trace(
         self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace
     ) -> LayerTrace:
-        """The trace with these heads alone and the text's tokens, rounded where it was computed in a wider type."""
+        """The trace with these heads alone and the text's tokens, rounded where it was computed in
+        a wider type.
+        """
         partial_trace = replace(self.only(trace, heads), tokens=tokens)
-        return partial_trace if computing is self.backend else round_trace(self.backend, partial_trace)
+        if computing is self.backend:
+            return partial_trace
+        return round_trace(self.backend, partial_trace)
 
     def only(self, trace: LayerTrace, heads: Selection) -> LayerTrace:
         """The trace of a layer with only some heads.
@@ -509,8 +622,11 @@ class Model(Struct, frozen=True, eq=False):
 
 
 def choose_heads(trace: LayerTrace, heads: Sequence[int], attention: Attention) -> LayerTrace:
-    """The trace of an attention with only these heads in its per-head stages; k and v by the kv head each one uses."""
-    stages, group_size = {}, attention.heads // attention.kv_heads
+    """The trace of an attention with only these heads in its per-head stages; k and v by the kv
+    head each one uses.
+    """
+    stages = {}
+    group_size = attention.heads // attention.kv_heads
     for name, array in trace.stages.items():
         if name in ("k", "v"):
             stages[name] = array[..., [head // group_size for head in heads], :, :]
@@ -535,8 +651,8 @@ def run_batch(
 ) -> Iterator[LayerTrace]:
     """Yield the traces of these layers, every array with a leading batch axis, one entry per text.
 
-    Texts are padded at their end; no query sees the padding. Raises UsageError without texts, UnsupportedError
-    where a text's own numbers would change with the length of the longest.
+    Texts are padded at their end; no query sees the padding. Raises UsageError without texts,
+    UnsupportedError where a text's own numbers would change with the length of the longest.
     """
     if not texts:
         raise UsageError("a batch holds no texts", expected="at least one")
@@ -548,23 +664,31 @@ def run_batch(
     for entry, stop in enumerate(accumulate(lengths)):
         hidden[entry, : lengths[entry]] = vectors[stop - lengths[entry] : stop]
     ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
-    context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions)
+    context = Context(
+        np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions
+    )
     yield from run_layers(spec, store, backend, hidden, context, layers)
 
 
 def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
-    """One text's part of a batch's trace, without batch axis and padding. length: how many tokens the text has."""
-    longest, leaving = trace.before.shape[-2], trace.leaving
+    """One text's part of a batch's trace, without batch axis and padding. length: how many tokens
+    the text has.
+    """
+    longest = trace.before.shape[-2]
+    leaving = trace.leaving
     stages = {
-        name: _drop_padding(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()
+        name: _drop_padding(array[entry], STAGES[name].axes, length, longest)
+        for name, array in trace.stages.items()
     }
-    empty_rows, before = trace.empty_rows[entry][..., :length], trace.before[entry][:length]
+    empty_rows = trace.empty_rows[entry][..., :length]
+    before = trace.before[entry][:length]
     after = Later(lambda: leaving()[entry][:length])
     return replace(trace, stages=stages, empty_rows=empty_rows, before=before, leaving=after)
 
 
 def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[int]]:
-    """The places of texts in batches of about one length, shortest first, each of `BATCH` tokens or one text.
+    """The places of texts in batches of about one length, shortest first, each of `BATCH` tokens or
+    one text.
 
     waste: how much longer the longest may be than the shortest.
     """
@@ -582,8 +706,8 @@ def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[in
 def _layers_of_text(
     batch: Sequence[LayerTrace], entry: int, tokens: Sequence[Token], keep: Collection[str]
 ) -> Iterator[LayerTrace]:
-    """The traces of one text, `entry`, cut out of a batch that has run, layer by layer. keep: ignored; the batch
-    decided."""
+    """The traces of one text, `entry`, cut out of a batch that has run, layer by layer. keep:
+    ignored; the batch decided."""
     del keep
     for trace in batch:
         yield replace(take_text(trace, entry, len(tokens)), tokens=tuple(tokens))
@@ -591,13 +715,23 @@ def _layers_of_text(
 
 def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
     """A text's trace as that of a batch of one: its arrays have a leading axis more."""
-    leaving, stages = trace.leaving, {name: array[None] for name, array in trace.stages.items()}
-    empty_rows, before = trace.empty_rows[None], trace.before[None]
-    return replace(trace, stages=stages, empty_rows=empty_rows, before=before, leaving=Later(lambda: leaving()[None]))
+    leaving = trace.leaving
+    stages = {name: array[None] for name, array in trace.stages.items()}
+    empty_rows = trace.empty_rows[None]
+    before = trace.before[None]
+    return replace(
+        trace,
+        stages=stages,
+        empty_rows=empty_rows,
+        before=before,
+        leaving=Later(lambda: leaving()[None]),
+    )
 
 
 def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
-    """A stage without its padding, between a text's end and `longest`; learned keys come after that and stay."""
+    """A stage without its padding, between a text's end and `longest`; learned keys come after that
+    and stay.
+    """
     for place, axis in enumerate(axes):
         if axis in ("token", "query", "key"):
             indices = [*range(length), *range(longest, array.shape[place])]
@@ -606,13 +740,16 @@ def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) 
 
 
 def _check_masks(spec: Spec, differ: bool) -> None:
-    """Raise UnsupportedError for masks that cannot run in a batch because they differ by text. differ: whether the
-    texts differ in length."""
+    """Raise UnsupportedError for masks that cannot run in a batch because they differ by text.
+    differ: whether the texts differ in length."""
     for block in spec.blocks:
         for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text
             if mask.depends_on == "vectors" or (differ and mask.depends_on == "length"):
-                what = message("a mask of the kind {type} depends on the text it is for", type=type(mask).__name__)
+                what = message(
+                    "a mask of the kind {type} depends on the text it is for",
+                    type=type(mask).__name__,
+                )
                 raise UnsupportedError(what, expected="these texts one at a time")
 
 
@@ -655,17 +792,24 @@ def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
     def round_block(layer: int, kind: str, block: RowBlock) -> None:
         """`on_block` for a block whose arrays are rounded first."""
         stages = {name: _round_stage(backend, name, array) for name, array in block.stages.items()}
-        on_block(layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse)))
+        on_block(
+            layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse))
+        )
 
     return round_block
 
 
 def _round_stage(backend: Backend, name: str, array: Array) -> Array:
-    """A stage rounded to `backend.dtype`; a finite score that would overflow becomes the largest finite number, since
-    −∞ marks masked keys."""
+    """A stage rounded to `backend.dtype`; a finite score that would overflow becomes the largest
+    finite number, since −∞ marks masked keys."""
     result = backend.cast(array, backend.dtype)
-    overflowed = backend.isfinite(array) & ~backend.isfinite(result) if name in SQUARE else None
+    if name in SQUARE:
+        overflowed = backend.isfinite(array) & ~backend.isfinite(result)
+    else:
+        overflowed = None
     if overflowed is None or not bool(overflowed.any()):
         return result
     largest = float(np.finfo(backend.dtype).max)
-    return backend.where(overflowed, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result)
+    return backend.where(
+        overflowed, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result
+    )

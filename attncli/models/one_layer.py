@@ -22,7 +22,17 @@ from attncli.inputs.token import Token, Tokenizer
 from attncli.language import message
 from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
-from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
+from attncli.mechanism.spec import (
+    Alibi,
+    Attention,
+    Block,
+    Embedding,
+    Norm,
+    Place,
+    Position,
+    Rope,
+    Spec,
+)
 from attncli.models.model import Identity, Model, Source
 from attncli.models.run import EmbeddingVectors, with_positions
 
@@ -35,15 +45,16 @@ MOST = 2**24
 
 
 class Vocabulary(Struct, frozen=True, eq=False):
-    """The embeddings of a weight file. rows: [entry, d_model]. places: the row of each token text, None where rows go
-    by token id."""
+    """The embeddings of a weight file. rows: [entry, d_model]. places: the row of each token text,
+    None where rows go by token id."""
 
     rows: np.ndarray[Any, Any]
     places: Mapping[str, int] | None
 
     def vector(self, token: Token) -> np.ndarray[Any, Any]:
         """The embedding of a token. Raises InputError for one that has none."""
-        count, text = len(self.rows), repr(token.text)
+        count = len(self.rows)
+        text = repr(token.text)
         if self.places is not None:
             if token.text not in self.places:
                 raise InputError(
@@ -56,9 +67,16 @@ class Vocabulary(Struct, frozen=True, eq=False):
                 )
             return self.rows[self.places[token.text]]
         if token.id is None:
-            what = message("the weight file has embeddings by token id, and the token {token} has none", token=text)
-            expected = message("a tokenizer with ids, or token texts in the file's metadata `tokens`")
-            raise InputError(what, where=TABLE, expected=expected, hint="--tokenizer tokenizer.json")
+            what = message(
+                "the weight file has embeddings by token id, and the token {token} has none",
+                token=text,
+            )
+            expected = message(
+                "a tokenizer with ids, or token texts in the file's metadata `tokens`"
+            )
+            raise InputError(
+                what, where=TABLE, expected=expected, hint="--tokenizer tokenizer.json"
+            )
         if not 0 <= token.id < count:
             raise InputError(
                 "the token {token} has the id {id}",
@@ -72,37 +90,54 @@ class Vocabulary(Struct, frozen=True, eq=False):
         return self.rows[token.id]
 
 
-def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where: str) -> Vocabulary:
-    """The embeddings [entry, d_model] of a file, with the token texts that its metadata entry `tokens` holds as a JSON
-    list.
+def vocabulary_of(
+    rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where: str
+) -> Vocabulary:
+    """The embeddings [entry, d_model] of a file, with the token texts that its metadata entry
+    `tokens` holds as a JSON list.
 
     Raises InputError for a list that is malformed, repeats a text or is not as long as the table.
     """
     if TOKENS not in metadata:
         return Vocabulary(rows, None)
     try:
-        texts = json.loads(metadata[TOKENS]) if len(metadata[TOKENS]) <= MOST else None
+        if len(metadata[TOKENS]) <= MOST:
+            texts = json.loads(metadata[TOKENS])
+        else:
+            texts = None
     except (ValueError, RecursionError):
         texts = None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError("the metadata `tokens` are no JSON list of texts", where=where, expected='["the", "animal"]')
+        raise InputError(
+            "the metadata `tokens` are no JSON list of texts",
+            where=where,
+            expected='["the", "animal"]',
+        )
     refuse_half_characters(texts, f"{where}: {TOKENS}")
     if len(texts) != len(rows):
         what = message(
-            "the metadata name {texts} tokens, {table} has {rows} rows", texts=len(texts), table=TABLE, rows=len(rows)
+            "the metadata name {texts} tokens, {table} has {rows} rows",
+            texts=len(texts),
+            table=TABLE,
+            rows=len(rows),
         )
         raise InputError(what, where=where, expected="one token per row")
     places = {text: place for place, text in enumerate(texts)}
     if len(places) != len(texts):
         twice = next(text for place, text in enumerate(texts) if places[text] != place)
         raise InputError(
-            "the metadata name the token {twice} twice", where=where, expected="each token once", twice=repr(twice)
+            "the metadata name the token {twice} twice",
+            where=where,
+            expected="each token once",
+            twice=repr(twice),
         )
     return Vocabulary(rows, places)
 
 
 def tokens_text(texts: Sequence[str]) -> str:
-    """Token texts as the metadata entry holds them; lone surrogates are escaped, so any text survives."""
+    """Token texts as the metadata entry holds them; lone surrogates are escaped, so any text
+    survives.
+    """
     return json.dumps(list(texts))
 
 
@@ -122,9 +157,10 @@ SCALE = "sqrt-dk"
 class Settings(Struct, frozen=True):
     """What the options say about the one-layer model, whose weights are seeded or a file's.
 
-    d_k, d_v: per head; None for d_model / heads. bias: None for none, or a file's own. output_projection: None for
-    "where there are several heads", or a file's own. position: "none", "sinusoidal", "learned", "alibi", "rope" or
-    "rope:THETA". scale: "sqrt-dk", "sqrt-dmodel", "none" or a number; None for `SCALE`, or what a file's class uses.
+    d_k, d_v: per head; None for d_model / heads. bias: None for none, or a file's own.
+    output_projection: None for "where there are several heads", or a file's own. position: "none",
+    "sinusoidal", "learned", "alibi", "rope" or "rope:THETA". scale: "sqrt-dk", "sqrt-dmodel",
+    "none" or a number; None for `SCALE`, or what a file's class uses.
     """
 
     d_model: int = 64
@@ -144,25 +180,39 @@ class Settings(Struct, frozen=True):
     @property
     def head_dim(self) -> int:
         """The width of a head's queries and keys."""
-        return self.d_model // self.heads if self.d_k is None else self.d_k
+        if self.d_k is None:
+            return self.d_model // self.heads
+        return self.d_k
 
     @property
     def v_dim(self) -> int:
         """The width of a head's values."""
-        return self.d_model // self.heads if self.d_v is None else self.d_v
+        if self.d_v is None:
+            return self.d_model // self.heads
+        return self.d_v
 
     @property
     def projects(self) -> bool:
         """Whether there is an output projection."""
-        return self.heads > 1 if self.output_projection is None else self.output_projection
+        if self.output_projection is None:
+            return self.heads > 1
+        return self.output_projection
 
 
 def spec_of(settings: Settings) -> Spec:
     """The Spec of the one-layer model. Raises UsageError for sizes that do not fit together."""
-    d_model, heads = settings.d_model, settings.heads
-    for name, value in {"d_model": d_model, "num_heads": heads, "d_k": settings.d_k, "d_v": settings.d_v}.items():
+    d_model = settings.d_model
+    heads = settings.heads
+    for name, value in {
+        "d_model": d_model,
+        "num_heads": heads,
+        "d_k": settings.d_k,
+        "d_v": settings.d_v,
+    }.items():
         if value is not None and value < 1:
-            raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
+            raise UsageError(
+                "{name} is {value}", expected="a whole number, at least 1", name=name, value=value
+            )
     if d_model % heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
             "d_model {d_model} is not divisible by {heads} heads",
@@ -184,8 +234,14 @@ def spec_of(settings: Settings) -> Spec:
         position=_position_encoding(settings.position, settings.head_dim),
         softcap=settings.softcap,
     )
-    norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)} if settings.layer_norm else {}
-    added: dict[str, Literal["learned", "sinusoidal"]] = {"learned": "learned", "sinusoidal": "sinusoidal"}
+    if settings.layer_norm:
+        norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)}
+    else:
+        norms = {}
+    added: dict[str, Literal["learned", "sinusoidal"]] = {
+        "learned": "learned",
+        "sinusoidal": "sinusoidal",
+    }
     return Spec(
         family="one-layer",
         d_model=d_model,
@@ -196,15 +252,19 @@ def spec_of(settings: Settings) -> Spec:
 
 
 def check_width(settings: Settings, width: int, hint: str) -> None:
-    """Raise UsageError where `settings` ask for a residual connection or a norm and the output's width is not
-    d_model."""
+    """Raise UsageError where `settings` ask for a residual connection or a norm and the output's
+    width is not d_model."""
     d_model = settings.d_model
     if width != d_model and (settings.residual or settings.layer_norm):
-        subject, option = message("a normalization of width {d_model} follows", d_model=d_model), "--layer-norm"
+        subject = message("a normalization of width {d_model} follows", d_model=d_model)
+        option = "--layer-norm"
         if settings.residual:
-            subject, option = message("a residual adds X (width {d_model}) to", d_model=d_model), "--residual"
+            subject = message("a residual adds X (width {d_model}) to", d_model=d_model)
+            option = "--residual"
         what = message("{subject} an output of width {width}", subject=subject, width=width)
-        raise UsageError(what, expected=message("equal widths, or no {option}", option=option), hint=hint)
+        raise UsageError(
+            what, expected=message("equal widths, or no {option}", option=option), hint=hint
+        )
 
 
 def _nearest_divisor(d_model: int, heads: int) -> int:
@@ -230,7 +290,9 @@ def scale_number(scale: str, d_k: int, d_model: int) -> float:
             if math.isfinite(number):
                 return number
             what = message("scale is {scale}", scale=repr(scale))
-            raise UsageError(what, expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k")
+            raise UsageError(
+                what, expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k"
+            )
 
 
 LARGEST_BASE = 1e12
@@ -250,13 +312,19 @@ def _position_encoding(name: str, d_k: int) -> Position:
                     d_k=d_k,
                 )
             try:
-                base = float(theta) if colon else 10000.0
+                if colon:
+                    base = float(theta)
+                else:
+                    base = 10000.0
             except ValueError:
                 base = math.nan
             if not 1 <= base <= LARGEST_BASE:
                 expected = message("1 to {largest_base:,.0f}", largest_base=LARGEST_BASE)
                 raise UsageError(
-                    "rope's base is {theta}", expected=expected, hint="--position rope:10000", theta=repr(theta)
+                    "rope's base is {theta}",
+                    expected=expected,
+                    hint="--position rope:10000",
+                    theta=repr(theta),
                 )
             return Rope(d_k, base)
         case "alibi" if not colon:
@@ -270,7 +338,11 @@ def _position_encoding(name: str, d_k: int) -> Position:
 
 def drawing_bytes(settings: Settings) -> int:
     """About how much memory it takes to draw the weights: as integers first, then as float64."""
-    entries = settings.d_model * settings.heads * (2 * settings.head_dim + settings.v_dim * (1 + settings.projects))
+    entries = (
+        settings.d_model
+        * settings.heads
+        * (2 * settings.head_dim + settings.v_dim * (1 + settings.projects))
+    )
     return entries * 12
 
 
@@ -280,7 +352,8 @@ def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, A
     Uniform with variance 1/fan-in, so that queries, keys and scaled scores have variance
     near 1 whatever the sizes are; layer normalization starts at weight 1 and bias 0.
     """
-    heads, d_model = settings.heads, settings.d_model
+    heads = settings.heads
+    d_model = settings.d_model
     kv_heads = settings.kv_heads or heads
     sizes = {
         "q": (heads * settings.head_dim, d_model),
@@ -295,8 +368,14 @@ def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, A
         if settings.bias:
             weights[f"{name}.bias"] = uniform(seed, f"{name}.bias", (out,), BIAS_DEVIATION)
     if settings.layer_norm:
-        width = d_model if settings.projects else heads * settings.v_dim
-        weights |= {"norm.weight": np.ones(width, np.float32), "norm.bias": np.zeros(width, np.float32)}
+        if settings.projects:
+            width = d_model
+        else:
+            width = heads * settings.v_dim
+        weights |= {
+            "norm.weight": np.ones(width, np.float32),
+            "norm.bias": np.zeros(width, np.float32),
+        }
     return weights
 
 
@@ -320,7 +399,8 @@ class OneLayerStore(Struct, frozen=True, eq=False):
     """`Store` of the one-layer model: canonical weights, and embeddings by seed and token text.
 
     embedding: given vectors [token, d_model] for exactly this text (`--embeddings`), or None.
-    vocabulary: vectors by token text or id, from a weight file, or None; a token without one is an error.
+    vocabulary: vectors by token text or id, from a weight file, or None; a token without one is an
+    error.
     """
 
     spec: Spec
@@ -337,11 +417,18 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         return backend.array(self._with_positions(exact, exact.array(self._token_vectors(tokens))))
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The tokens' vectors, and their position vectors where positions are added to the embedding."""
-        x, exact = self._token_vectors(tokens), numpy_backend("float64")
+        """The tokens' vectors, and their position vectors where positions are added to the
+        embedding.
+        """
+        x = self._token_vectors(tokens)
+        exact = numpy_backend("float64")
         parts = [EmbeddingVectors("token", backend.array(x))]
         if self.spec.embedding.positions is not None:
-            parts.append(EmbeddingVectors("position", backend.array(self._with_positions(exact, exact.array(x * 0.0)))))
+            parts.append(
+                EmbeddingVectors(
+                    "position", backend.array(self._with_positions(exact, exact.array(x * 0.0)))
+                )
+            )
         return parts
 
     def _token_vectors(self, tokens: Sequence[Token]) -> np.ndarray[Any, Any]:
@@ -350,7 +437,8 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         if self.embedding is not None:
             if self.embedding.shape != (len(tokens), width):
                 raise InputError(
-                    "the embeddings have shape {shape}, the text has {tokens} tokens and d_model is {width}",
+                    "the embeddings have shape {shape}, the text has {tokens} tokens and d_model is"
+                    " {width}",
                     where="--embeddings",
                     expected="[{tokens}, {width}], one row per token",
                     shape=list(self.embedding.shape),
@@ -361,7 +449,9 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         if self.vocabulary is not None:
             return np.stack([self.vocabulary.vector(token) for token in tokens]).astype(np.float64)
         names = [f"embedding\0{token.text}" for token in tokens]
-        return np.stack([_seeded_vector(self.seed, name, width) for name in names]).astype(np.float64)
+        return np.stack([_seeded_vector(self.seed, name, width) for name in names]).astype(
+            np.float64
+        )
 
     def _with_positions(self, exact: Backend, x: Array) -> Array:
         """Vectors [token, d_model] with their places added."""
@@ -370,7 +460,9 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         def learned_rows() -> Array:
             """A seeded vector for each position, [token, d_model]."""
             names = [f"position\0{place}" for place in places]
-            return exact.array(np.stack([_seeded_vector(self.seed, name, self.spec.d_model) for name in names]))
+            return exact.array(
+                np.stack([_seeded_vector(self.seed, name, self.spec.d_model) for name in names])
+            )
 
         return with_positions(exact, self.spec.embedding, x, places, learned_rows)
 
@@ -383,7 +475,9 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         def weights(role: str) -> Array | None:
             """The matrix or the bias that plays a role, None where the layer has none."""
             name = role.replace("attn.sum.", "norm.").removeprefix("attn.")
-            return backend.array(self.weights[name]) if name in self.weights else None
+            if name in self.weights:
+                return backend.array(self.weights[name])
+            return None
 
         return weights
 
@@ -405,20 +499,28 @@ def seeded_model(
     *,
     embedding: np.ndarray[Any, Any] | None = None,
 ) -> Model:
-    """The one-layer model with seeded weights. source: "seeded", or "random" for a seed that was drawn; embedding: see
-    `OneLayerStore`."""
-    spec, weights = spec_of(settings), seeded_weights(settings, seed)
+    """The one-layer model with seeded weights. source: "seeded", or "random" for a seed that was
+    drawn; embedding: see `OneLayerStore`."""
+    spec = spec_of(settings)
+    weights = seeded_weights(settings, seed)
     identity = Identity(source, seed=seed, digest=digest(weights))
     return Model(spec, OneLayerStore(spec, weights, seed, embedding), tokenizer, backend, identity)
 
 
-def split_embedding(model: Model, tokens: Sequence[Token]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
-    """Token embeddings and position vectors, both [token, d_model] in float64, of the one-layer model; None for a
-    checkpoint, whose embeddings may be scaled and normed besides, or without added positions."""
+def split_embedding(
+    model: Model, tokens: Sequence[Token]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
+    """Token embeddings and position vectors, both [token, d_model] in float64, of the one-layer
+    model; None for a checkpoint, whose embeddings may be scaled and normed besides, or without
+    added positions."""
     embedding = model.spec.embedding
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
         return None
-    bare = replace(model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None)))
+    bare = replace(
+        model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None))
+    )
     exact = numpy_backend("float64")
-    vectors, sums = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
+    vectors, sums = (
+        np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store)
+    )
     return vectors, sums - vectors

@@ -1,9 +1,9 @@
 """The residual stream as a sum of parts, read by linear maps on its way through the layers.
 
-What enters an attention is a norm of a sum: of the embeddings and of what each earlier head and feed-forward part
-wrote. With the mean and the deviation that a norm had in this run it is linear, so that any linear map of what enters
-is the sum of what it makes of each part. Parts are mapped as they arise: of a part only what a map makes of it is
-kept, [token, dim], never its vectors.
+What enters an attention is a norm of a sum: of the embeddings and of what each earlier head and
+feed-forward part wrote. With the mean and the deviation that a norm had in this run it is linear,
+so that any linear map of what enters is the sum of what it makes of each part. Parts are mapped as
+they arise: of a part only what a map makes of it is kept, [token, dim], never its vectors.
 Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
 """
 
@@ -30,18 +30,30 @@ from attncli.models.run import LONG, HeldOutput, rows_for
 Floats = np.ndarray[Any, np.dtype[Any]]
 
 PartKind: TypeAlias = Literal[
-    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "mixer", "norm"
+    "token",
+    "position",
+    "type",
+    "states",
+    "head",
+    "heads",
+    "bias",
+    "feed_forward",
+    "convolution",
+    "mixer",
+    "norm",
 ]
-"""What wrote a part: the embeddings of a token, its position and its type; captured states that a decoder reads; one
-head, or all heads of a layer; a bias; a feed-forward or expert part; a convolution beside the layer; what a layer has
-beside its heads or in their place; a norm's shift."""
+"""What wrote a part: the embeddings of a token, its position and its type; captured states that a
+decoder reads; one head, or all heads of a layer; a bias; a feed-forward or expert part; a
+convolution beside the layer; what a layer has beside its heads or in their place; a norm's
+shift."""
 
 
 class StreamPart(Struct, frozen=True):
-    """A term of the residual stream, which is a sum of what embeddings, heads and feed-forward parts write. layer: that
-    wrote it; None for embeddings. attention, head: for a head's term.
+    """A term of the residual stream, which is a sum of what embeddings, heads and feed-forward
+    parts write. layer: that wrote it; None for embeddings. attention, head: for a head's term.
 
-    place: of a norm, where it sits. source: the token whose values a head carried; None for all of them.
+    place: of a norm, where it sits. source: the token whose values a head carried; None for all of
+    them.
     """
 
     kind: PartKind
@@ -53,9 +65,11 @@ class StreamPart(Struct, frozen=True):
 
 
 class Receiver(Struct, frozen=True, eq=False):
-    """A linear map that reads the residual stream where it enters an attention, after that attention's norm.
+    """A linear map that reads the residual stream where it enters an attention, after that
+    attention's norm.
 
-    layer, kind: which attention; a layer beyond the last stands for what the final norm gives. matrix: [dim, width].
+    layer, kind: which attention; a layer beyond the last stands for what the final norm gives.
+        matrix: [dim, width].
     rows: the tokens that are read.
     """
 
@@ -66,11 +80,12 @@ class Receiver(Struct, frozen=True, eq=False):
 
 
 class Reading(Struct, frozen=True, eq=False):
-    """What a receiver's map makes of each term of the stream, [part, token, dim]; summed over parts, what it makes of
-    the whole stream.
+    """What a receiver's map makes of each term of the stream, [part, token, dim]; summed over
+    parts, what it makes of the whole stream.
 
-    entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of the stream came
-    before a part, what it is multiplied with in the end, [norm, token]. room: where the values lie, and some more room
+    entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of
+    the stream came before a part, what it is multiplied with in the end, [norm, token]. room: where
+    the values lie, and some more room
     after them: who needs no values any more writes there, in place of a second array of that size.
     """
 
@@ -84,8 +99,9 @@ class Reading(Struct, frozen=True, eq=False):
 class HeadEvent(Struct, frozen=True, eq=False):
     """What `on_heads` is called with when the heads of an attention write to the residual stream.
 
-    trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim, dim]. norm_count:
-    how many norms of the stream came before, for `Reading.tails`. factors: of each token that is read, [token, 1].
+    trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim,
+    dim]. norm_count: how many norms of the stream came before, for `Reading.tails`. factors: of
+    each token that is read, [token, 1].
     apart: tokens whose values come from a projection to themselves.
     """
 
@@ -100,11 +116,15 @@ class HeadEvent(Struct, frozen=True, eq=False):
 OnHeads: TypeAlias = Callable[[int, HeadEvent], None]
 """Handed the number of a receiver and the heads of each attention before it, in order."""
 HeadSplit: TypeAlias = Literal["head", "layer", "none"]
-"""Whether each head is a part of its own, or all heads of an attention together, or none of them is."""
+"""Whether each head is a part of its own, or all heads of an attention together, or none of them
+is.
+"""
 
 
 class Follower(Protocol):
-    """Callbacks that `read_stream` calls through all layers, those after the last receiver included."""
+    """Callbacks that `read_stream` calls through all layers, those after the last receiver
+    included.
+    """
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Called with each activation, as `Context.on_activation` is."""
@@ -124,15 +144,21 @@ class _StreamNorm(Struct, frozen=True, eq=False):
 
 
 def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str, Norm]]:
-    """The norms applied to the whole stream before an attention reads it, its own included, in order: (layer, place,
-    norm). A layer beyond the last stands for the final norm."""
+    """The norms applied to the whole stream before an attention reads it, its own included, in
+    order: (layer, place, norm). A layer beyond the last stands for the final norm."""
     for index, block in enumerate(spec.blocks[: layer + 1]):
         if index == layer:
-            places = ["attn.in"] if kind == "self" else ["attn.sum", "cross.in"]
+            if kind == "self":
+                places = ["attn.in"]
+            else:
+                places = ["attn.sum", "cross.in"]
         elif block.parallel and block.mlp is not None:
             places = []
         else:
-            places = ["attn.in"] if block.normed else []
+            if block.normed:
+                places = ["attn.in"]
+            else:
+                places = []
             places += ["attn.sum", "cross.sum", "mlp.sum"]
         yield from ((index, place, block.norms[place]) for place in places if place in block.norms)  # type: ignore[index]
         if index < layer and block.convolution is not None:
@@ -145,15 +171,20 @@ def numbers(backend: Backend, array: Array | None) -> Floats | None:
     """An array in NumPy, float64 where the backend computes in it, else float32; None for None."""
     if array is None:
         return None
-    return np.asarray(backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32)
+    return np.asarray(
+        backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32
+    )
 
 
 class _Tap:
-    """A receiver during the run: its linear map moved back through each norm of the stream, and the values of the parts
-    so far."""
+    """A receiver during the run: its linear map moved back through each norm of the stream, and the
+    values of the parts so far."""
 
-    def __init__(self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any) -> None:
-        self.number, self.receiver = number, receiver
+    def __init__(
+        self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any
+    ) -> None:
+        self.number = number
+        self.receiver = receiver
         maps = [receiver.matrix]
         for stream_norm in reversed(norms):
             maps.append(through_norm(stream_norm.norm, maps[-1], stream_norm.weight))
@@ -172,8 +203,8 @@ class _Tap:
 
     @property
     def map(self) -> Floats:
-        """The receiver's linear map of the stream at this point of the run, [dim, width], without the divisions of
-        later norms."""
+        """The receiver's linear map of the stream at this point of the run, [dim, width], without
+        the divisions of later norms."""
         return self._maps[self.norm_count]
 
     def forget(self) -> None:
@@ -188,16 +219,23 @@ class _Tap:
         self._norm_counts += [len(self._passed)] * len(parts)
         return self._values[first : first + len(parts)]
 
-    def add(self, part: StreamPart, vectors: Floats, matrix: Floats, factors: Floats | float = 1.0) -> None:
-        """Add a part: its vectors, [token, width], or one for all tokens, [width], mapped by `matrix` and times a
-        factor for each token, [token, 1]."""
+    def add(
+        self, part: StreamPart, vectors: Floats, matrix: Floats, factors: Floats | float = 1.0
+    ) -> None:
+        """Add a part: its vectors, [token, width], or one for all tokens, [width], mapped by
+        `matrix` and times a factor for each token, [token, 1]."""
         rows = self.receiver.rows
-        chosen = vectors[rows] if vectors.ndim == 2 else vectors
-        column = factors if isinstance(factors, float) else factors[rows]
+        if vectors.ndim == 2:
+            chosen = vectors[rows]
+        else:
+            chosen = vectors
+        column = (factors) if (isinstance(factors, float)) else (factors[rows])
         self.note(part)[0] = (chosen @ matrix.T) * column
 
     def divide(self, deviations: Floats) -> None:
-        """Pass a norm of the stream: note what it divides each token's vector by, [token, 1], for all parts so far."""
+        """Pass a norm of the stream: note what it divides each token's vector by, [token, 1], for
+        all parts so far.
+        """
         self._passed.append(deviations[self.receiver.rows])
 
     def close(self, entering: Array) -> Reading:
@@ -213,8 +251,8 @@ class _Tap:
 
 
 def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
-    """An upper bound on the number of parts of the stream before an attention of this layer. by_layer: the heads of a
-    layer count as one part."""
+    """An upper bound on the number of parts of the stream before an attention of this layer.
+    by_layer: the heads of a layer count as one part."""
     count = 8
     for block in spec.blocks[: layer + 1]:
         heads = block.attention.heads + (block.cross.heads if block.cross is not None else 0)
@@ -236,31 +274,48 @@ def read_stream(
 ) -> list[Reading]:
     """Run a text and read its residual stream, part by part.
 
-    receivers: what reads; layers after the last of them are not run unless someone follows. split: which parts heads
-    are. on_heads: is handed each layer's heads. keep: the n × n stages that traces hold. progress: told the share done.
-    The norms on the way have the statistics of this run. Returns a reading for each receiver, in their order.
+    receivers: what reads; layers after the last of them are not run unless someone follows. split:
+        which parts heads
+    are. on_heads: is handed each layer's heads. keep: the n × n stages that traces hold. progress:
+    told the share done. The norms on the way have the statistics of this run. Returns a reading for
+    each receiver, in their order.
     """
-    spec, store = model.spec, model.store
+    spec = model.spec
+    store = model.store
     last = max(receiver.layer for receiver in receivers)
     taps = _taps(model, backend, receivers, split)
     # the n × n stages of long texts are held only where they are kept
-    rows = None if keep or len(tokens) <= LONG else rows_for(spec, len(tokens))
+    if keep or len(tokens) <= LONG:
+        rows = None
+    else:
+        rows = rows_for(spec, len(tokens))
     context = model.context(tokens, backend, keep, rows)
     reads_cross = any(receiver.layer == last and receiver.kind == "cross" for receiver in receivers)
-    stop = len(spec.blocks) if follower is not None else min(last + reads_cross, len(spec.blocks))
+    if follower is not None:
+        stop = len(spec.blocks)
+    else:
+        stop = min(last + reads_cross, len(spec.blocks))
     store.expect(range(stop))
     hidden = store.embed(backend, tokens)
     for kind, vectors in store.embed_parts(backend, tokens):
         array = numbers(backend, vectors)
         assert array is not None
         for tap in taps:
-            tap.add(StreamPart(kind, place="embed.norm" if kind == "norm" else None), array, tap.map)
+            tap.add(
+                StreamPart(kind, place="embed.norm" if kind == "norm" else None), array, tap.map
+            )
     readings: dict[int, Reading] = {}
     waiting = list(taps)
 
-    def enter(layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array) -> None:
-        """Finish the taps that read this attention of this layer. x: what enters its norm, [token, width]."""
-        for tap in [tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)]:
+    def enter(
+        layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array
+    ) -> None:
+        """Finish the taps that read this attention of this layer. x: what enters its norm, [token,
+        width].
+        """
+        for tap in [
+            tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)
+        ]:
             readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
             waiting.remove(tap)
 
@@ -270,12 +325,16 @@ def read_stream(
         enter(index, "self", block.norms.get("attn.in"), "attn.in", weights, hidden)
         if not waiting and follower is None:
             break
-        writer = _LayerWriter(backend, block, index, len(tokens), waiting, split, on_heads, follower)
+        writer = _LayerWriter(
+            backend, block, index, len(tokens), waiting, split, on_heads, follower
+        )
         watched = replace(context, on_activation=writer.on_activation)
         trace = run_block(backend, block, weights, hidden, watched, index)
         writer.attend("self", trace, weights)
         if block.cross is not None and trace.cross is not None:
-            enter(index, "cross", block.norms.get("cross.in"), "cross.in", weights, trace.cross.before)
+            enter(
+                index, "cross", block.norms.get("cross.in"), "cross.in", weights, trace.cross.before
+            )
             writer.attend("cross", trace.cross, weights)
         writer.feed_forward(weights)
         if follower is not None:
@@ -291,8 +350,8 @@ def read_stream(
 def mix_again(
     model: Model, tokens: Sequence[Token], backend: Backend, layer: int, kind: Kind, entering: Array
 ) -> dict[str, Array]:
-    """The stages of one attention, computed again from what entered it, [token, width], after the run has passed it;
-    reads only the weights of its queries, keys and values."""
+    """The stages of one attention, computed again from what entered it, [token, width], after the
+    run has passed it; reads only the weights of its queries, keys and values."""
     block = model.spec.blocks[layer]
     attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
     assert attention is not None
@@ -302,18 +361,27 @@ def mix_again(
     return mix_heads(part, entering, memory, context, layer)[0]
 
 
-def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit) -> list[_Tap]:
-    """A tap for each receiver: its map, taken through every norm of the stream, whose weights are read before the
-    run."""
-    spec, store = model.spec, model.store
+def _taps(
+    model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit
+) -> list[_Tap]:
+    """A tap for each receiver: its map, taken through every norm of the stream, whose weights are
+    read before the run."""
+    spec = model.spec
+    store = model.store
     dtype = np.float64 if backend.dtype == "float64" else np.float32
     known: dict[tuple[int, str], _StreamNorm] = {}
 
     def read(layer: int, place: str, norm: Norm) -> _StreamNorm:
         """The norm at a place with its weight, which is read once."""
         if (layer, place) not in known:
-            weights = store.outer(backend) if place == "final" else store.layer(backend, layer)
-            weight = numbers(backend, weights(f"{place}.weight")) if norm.affine else None
+            if place == "final":
+                weights = store.outer(backend)
+            else:
+                weights = store.layer(backend, layer)
+            if norm.affine:
+                weight = numbers(backend, weights(f"{place}.weight"))
+            else:
+                weight = None
             known[layer, place] = _StreamNorm(norm, weight)
         return known[layer, place]
 
@@ -325,16 +393,26 @@ def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: 
     return taps
 
 
-def _enter(backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array) -> Reading:
-    """A tap's Reading at its attention. x: what enters the attention's norm, [token, width]. place: of the norm, such
-    as "attn.in"."""
+def _enter(
+    backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array
+) -> Reading:
+    """A tap's Reading at its attention. x: what enters the attention's norm, [token, width]. place:
+    of the norm, such as "attn.in"."""
     if norm is None:
         return tap.close(x)
-    weight, bias = weights(f"{place}.weight"), weights(f"{place}.bias")
+    weight = weights(f"{place}.weight")
+    bias = weights(f"{place}.bias")
     tap.divide(deviation(norm, known_numbers(backend, x)))
-    shift = numbers(backend, bias) if norm.affine else None
+    if norm.affine:
+        shift = numbers(backend, bias)
+    else:
+        shift = None
     if shift is not None:
-        tap.add(StreamPart("norm", None if place == "final" else tap.receiver.layer, place=place), shift, tap.map)
+        tap.add(
+            StreamPart("norm", None if place == "final" else tap.receiver.layer, place=place),
+            shift,
+            tap.map,
+        )
     return tap.close(normalise(backend, norm, x, weight, bias))
 
 
@@ -346,10 +424,11 @@ def known_numbers(backend: Backend, array: Array) -> Floats:
 
 
 class _LayerWriter(Struct, frozen=True, eq=False):
-    """Hands each tap the parts that one layer writes to the stream, in the order in which `run_block` adds its
-    branches.
+    """Hands each tap the parts that one layer writes to the stream, in the order in which
+    `run_block` adds its branches.
 
-    count: tokens of the text. deviations, branch_outputs: what norms divide by and branches give, by place.
+    count: tokens of the text. deviations, branch_outputs: what norms divide by and branches give,
+    by place.
     """
 
     backend: Backend
@@ -364,11 +443,13 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     branch_outputs: dict[str, Floats] = field(default_factory=dict)
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep what the terms of this layer need from an activation (of a norm only its divisor), and pass it to the
-        follower."""
+        """Keep what the terms of this layer need from an activation (of a norm only its divisor),
+        and pass it to the follower."""
         if what in ("mlp", "conv", "mixer"):
             self.branch_outputs[what] = known_numbers(self.backend, array)
-        elif not what.endswith(".in") or self._passes(what):  # on the way of the stream or of a branch
+        elif not what.endswith(".in") or self._passes(
+            what
+        ):  # on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
             self.deviations[what] = deviation(norm, known_numbers(self.backend, array))
@@ -376,11 +457,12 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self.follower.on_activation(layer, what, array)
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
-        """Add to the taps what an attention writes to the stream: a part for each head and one for the bias; and a
-        mixer's part."""
+        """Add to the taps what an attention writes to the stream: a part for each head and one for
+        the bias; and a mixer's part."""
         if not self.taps:
             return
-        backend, block = self.backend, self.block
+        backend = self.backend
+        block = self.block
         if kind == "self" and self._passes("attn.in"):
             self._pass_norm("attn.in", weights)
         if kind == "self" and block.mixer is not None:
@@ -394,24 +476,32 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         attention = block.attention if kind == "self" else block.cross
         assert attention is not None
         mixed = known_numbers(backend, head_outputs(trace.stages))
-        matrix, bias = (numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias"))
+        matrix, bias = (
+            numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias")
+        )
         if matrix is None:  # the heads' outputs side by side
             matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)
         for tap in self.taps:
             if not block.residual:
                 tap.forget()
             branch, factors = self._branch(tap, f"{prefix}.out", weights, residual=block.residual)
-            by_head = (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
+            by_head = (
+                (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
+            )
             rows = tap.receiver.rows
             if self.on_heads is not None:
-                event = HeadEvent(kind, trace, by_head, tap.norm_count, factors[rows], attention.own_global or ())
+                event = HeadEvent(
+                    kind, trace, by_head, tap.norm_count, factors[rows], attention.own_global or ()
+                )
                 self.on_heads(tap.number, event)
             if self.split == "layer":
                 joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
                 part = StreamPart("heads", self.layer, kind)
                 tap.note(part)[0] = joined @ (branch @ matrix).T * factors[rows]
             elif self.split == "head":
-                heads = [StreamPart("head", self.layer, kind, head) for head in range(attention.heads)]
+                heads = [
+                    StreamPart("head", self.layer, kind, head) for head in range(attention.heads)
+                ]
                 values = tap.note(*heads)
                 np.matmul(mixed[:, rows], by_head, out=values)
                 values *= factors[rows]
@@ -421,11 +511,18 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self._pass_norm(f"{prefix}.sum", weights)
 
     def feed_forward(self, weights: Weights) -> None:
-        """Add to the taps what the feed-forward part, and a convolution if any, write to the stream."""
+        """Add to the taps what the feed-forward part, and a convolution if any, write to the
+        stream.
+        """
         if self.block.mlp is not None:
             for tap in self.taps:
                 branch, factors = self._branch(tap, "mlp.out", weights)
-                tap.add(StreamPart("feed_forward", self.layer), self.branch_outputs["mlp"], branch, factors)
+                tap.add(
+                    StreamPart("feed_forward", self.layer),
+                    self.branch_outputs["mlp"],
+                    branch,
+                    factors,
+                )
             if not self._is_parallel:
                 self._pass_norm("mlp.sum", weights)
         if self.block.convolution is not None:
@@ -434,8 +531,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self._pass_norm("conv.norm", weights)
 
     def _passes(self, place: str) -> bool:
-        """Whether the norm at `place` is applied to the stream itself (its result carries on as the stream), not to a
-        copy that a branch reads."""
+        """Whether the norm at `place` is applied to the stream itself (its result carries on as the
+        stream), not to a copy that a branch reads."""
         return self.block.normed and place == "attn.in"
 
     @property
@@ -444,31 +541,44 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         return self.block.parallel and self.block.mlp is not None
 
     def _norm(self, place: str) -> Norm | None:
-        """The layer's norm at a place, that of its convolution at "conv.norm"; None where there is none."""
+        """The layer's norm at a place, that of its convolution at "conv.norm"; None where there is
+        none.
+        """
         if place == "conv.norm":
             return None if self.block.convolution is None else self.block.convolution.norm
         return self.block.norms.get(place)  # type: ignore[call-overload]
 
-    def _branch(self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True) -> tuple[Floats, Floats]:
-        """A tap's map of what a branch writes, [dim, width], taken through the norm on the branch's result if any, and
-        that norm's factor for each token, [token, 1]; adds the norm's shift as a part."""
+    def _branch(
+        self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True
+    ) -> tuple[Floats, Floats]:
+        """A tap's map of what a branch writes, [dim, width], taken through the norm on the branch's
+        result if any, and that norm's factor for each token, [token, 1]; adds the norm's shift as a
+        part."""
         # no norm follows a feed-forward part that runs beside the attention
-        norm = None if self._is_parallel and place == "mlp.out" else self._norm(place)
+        if self._is_parallel and place == "mlp.out":
+            norm = None
+        else:
+            norm = self._norm(place)
         scale = self.block.branch_scale if residual else 1.0
         if norm is None:
             return tap.map * scale, np.ones((self.count, 1))
-        weight, bias = (numbers(self.backend, weights(f"{place}.{name}")) for name in ("weight", "bias"))
+        weight, bias = (
+            numbers(self.backend, weights(f"{place}.{name}")) for name in ("weight", "bias")
+        )
         if norm.affine and bias is not None:
             tap.add(StreamPart("norm", self.layer, place=place), bias, tap.map * scale)
         return through_norm(norm, tap.map * scale, weight), 1.0 / self.deviations[place]
 
     def _pass_norm(self, place: str, weights: Weights) -> None:
-        """Take all taps through the norm of the stream at `place`, if there is one: a division, and its shift as a
-        part."""
+        """Take all taps through the norm of the stream at `place`, if there is one: a division, and
+        its shift as a part."""
         norm = self._norm(place)
         if norm is None:
             return
-        bias = numbers(self.backend, weights(f"{place}.bias")) if norm.affine else None
+        if norm.affine:
+            bias = numbers(self.backend, weights(f"{place}.bias"))
+        else:
+            bias = None
         for tap in self.taps:
             tap.divide(self.deviations[place])
             if bias is not None:

@@ -1,8 +1,10 @@
-"""Running a model: embeddings, then layer after layer with the weights fetched when each is reached, then the head.
+"""Running a model: embeddings, then layer after layer with the weights fetched when each is
+reached, then the head.
 
-Branches are runs of one text that differ from its own from some layer's attention on. They share what lies below their
-change, and each layer's weights. Where a text is read from left to right, tokens before the first changed one are not
-computed again: their keys and values are those of the text's own run.
+Branches are runs of one text that differ from its own from some layer's attention on. They share
+what lies below their change, and each layer's weights. Where a text is read from left to right,
+tokens before the first changed one are not computed again: their keys and values are those of the
+text's own run.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Context, Interventions, Kind, Past, ReadWeights, Replace, Weights
+from attncli.mechanism.context import (
+    Context,
+    Interventions,
+    Kind,
+    Past,
+    ReadWeights,
+    Replace,
+    Weights,
+)
 from attncli.mechanism.feed_forward import LayerPart, linear_if_any, normalise
 from attncli.mechanism.projection import sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
@@ -28,8 +38,8 @@ from attncli.mechanism.trace import LayerTrace
 
 
 class EmbeddingVectors(NamedTuple):
-    """A part of what enters layer 0: vectors [token, width], or one for all tokens, [width]. "norm" is the shift of the
-    embeddings' norm, "bias" that of their projection."""
+    """A part of what enters layer 0: vectors [token, width], or one for all tokens, [width]. "norm"
+    is the shift of the embeddings' norm, "bias" that of their projection."""
 
     kind: Literal["token", "position", "type", "bias", "norm"]
     vectors: Array
@@ -40,18 +50,22 @@ class Store(Protocol):
 
     @property
     def row_by_row(self) -> bool:
-        """Whether a token's embedding depends on that token and its `index` alone, so that `embed` can take several
-        texts in one call."""
+        """Whether a token's embedding depends on that token and its `index` alone, so that `embed`
+        can take several texts in one call."""
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
+        """The vectors that enter layer 0, [token, width], each token at the position `index`; reads
+        the rows needed.
+        """
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The parts that `embed` adds up; where the embedding is normed, each is divided by the deviation of their
-        sum."""
+        """The parts that `embed` adds up; where the embedding is normed, each is divided by the
+        deviation of their sum."""
 
     def expect(self, layers: range) -> None:
-        """Announce the layers that will be asked for next, in order, so that they can be read ahead."""
+        """Announce the layers that will be asked for next, in order, so that they can be read
+        ahead.
+        """
 
     def layer(self, backend: Backend, index: int) -> Weights:
         """The weights of one layer by role."""
@@ -64,17 +78,27 @@ class Store(Protocol):
 
 
 def run_layers(
-    spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]
+    spec: Spec,
+    store: Store,
+    backend: Backend,
+    hidden: Array,
+    context: Context,
+    layers: Collection[int],
 ) -> Iterator[LayerTrace]:
-    """Yield the traces of these layers, in order, from the vectors that enter layer 0, [..., token, width].
+    """Yield the traces of these layers, in order, from the vectors that enter layer 0, [..., token,
+    width].
 
-    What comes after the last of them is not read. Raises InputError for a layer that does not exist.
+    What comes after the last of them is not read. Raises InputError for a layer that does not
+    exist.
     """
     layer_numbers = sorted(set(layers))
     check_indices("layer", layer_numbers, len(spec.blocks))
     store.expect(range(layer_numbers[-1] + 1))
     for index, block in enumerate(spec.blocks[: layer_numbers[-1] + 1]):
-        quiet = context if index in layer_numbers else replace(context, keep=frozenset(), on_block=None)
+        if index in layer_numbers:
+            quiet = context
+        else:
+            quiet = replace(context, keep=frozenset(), on_block=None)
         traces = [run_block(backend, block, store.layer(backend, index), hidden, quiet, index)]
         if index != layer_numbers[-1]:
             hidden = traces[0].after
@@ -89,7 +113,11 @@ def check_indices(what: Literal["layer", "head"], indices: Sequence[int], count:
         if not 0 <= index < count:
             raise InputError(
                 "there is no layer {number}" if what == "layer" else "there is no head {number}",
-                expected="0 to {last} ({count} layers)" if what == "layer" else "0 to {last} ({count} heads)",
+                expected=(
+                    "0 to {last} ({count} layers)"
+                    if what == "layer"
+                    else "0 to {last} ({count} heads)"
+                ),
                 number=index,
                 last=count - 1,
                 count=count,
@@ -97,41 +125,58 @@ def check_indices(what: Literal["layer", "head"], indices: Sequence[int], count:
 
 
 def check_length(spec: Spec, count: int) -> None:
-    """Raise InputError unless a text of `count` tokens has some, and no more than there are positions."""
+    """Raise InputError unless a text of `count` tokens has some, and no more than there are
+    positions.
+    """
     limit = spec.max_positions
     if count == 0:
         raise InputError("the text has no tokens", expected="at least one word")
     if limit is not None and count > limit:
-        what = message("the text has {count} tokens, the model has {limit} positions", count=count, limit=limit)
+        what = message(
+            "the text has {count} tokens, the model has {limit} positions", count=count, limit=limit
+        )
         raise InputError(what, expected=message("at most {limit} tokens", limit=limit))
 
 
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
-    """The final norm applied to vectors that leave the last layer, [..., token, width]; without one they are returned
-    unchanged."""
+    """The final norm applied to vectors that leave the last layer, [..., token, width]; without one
+    they are returned unchanged."""
     if spec.final_norm is None:
         return hidden
-    return normalise(backend, spec.final_norm, hidden, weights("final.weight"), weights("final.bias"))
+    return normalise(
+        backend, spec.final_norm, hidden, weights("final.weight"), weights("final.bias")
+    )
 
 
 def unembedding(head: Head, weights: Weights) -> Array | None:
-    """The head's matrix, [vocabulary, width]: its own where there is one, else the token table if it is tied."""
+    """The head's matrix, [vocabulary, width]: its own where there is one, else the token table if
+    it is tied.
+    """
     matrix = weights("head.weight")
-    return weights("tokens.weight") if matrix is None and head.tied else matrix
+    if matrix is None and head.tied:
+        return weights("tokens.weight")
+    return matrix
 
 
 def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
-    """Return, not raise, the UnsupportedError for next-token predictions of a model without an output head. hint: what
-    needs none."""
-    what = message("this {family} model predicts no next token: it has no output head", family=spec.family)
-    return UnsupportedError(what, expected="a decoder checkpoint saved with its language-model head", hint=hint)
+    """Return, not raise, the UnsupportedError for next-token predictions of a model without an
+    output head. hint: what needs none."""
+    what = message(
+        "this {family} model predicts no next token: it has no output head", family=spec.family
+    )
+    return UnsupportedError(
+        what, expected="a decoder checkpoint saved with its language-model head", hint=hint
+    )
 
 
-def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Array:
-    """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer, [..., token, width].
+def logits(
+    spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)
+) -> Array:
+    """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer,
+    [..., token, width].
 
-    entries: which of the vocabulary; all by default. Raises UnsupportedError for a model, or a file of one, without an
-    output head.
+    entries: which of the vocabulary; all by default. Raises UnsupportedError for a model, or a file
+    of one, without an output head.
     """
     head = spec.head
     if head is None:
@@ -145,35 +190,50 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
     scores = backend.matmul(outputs, backend.transpose(matrix[entries])) * head.scale
     for role in ("head.bias", "head.offsets"):
         bias = weights(role)
-        scores = scores if bias is None else scores + bias[..., entries]
-    return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap
+        if bias is None:
+            scores = scores
+        else:
+            scores = scores + bias[..., entries]
+    if head.softcap is None:
+        return scores
+    return backend.tanh(scores / head.softcap) * head.softcap
 
 
 # Long texts: how long they are, and by how many query rows at a time attention then runs.
 
 LONG = 2048
-"""Tokens above which attention runs by blocks of query rows, and a screen shows pooled maps in place of tables."""
+"""Tokens above which attention runs by blocks of query rows, and a screen shows pooled maps in
+place of tables.
+"""
 
 
 def rows_for(spec: Spec, count: int) -> int:
-    """How many query rows a model should compute at a time on `count` tokens, all heads of a layer together."""
+    """How many query rows a model should compute at a time on `count` tokens, all heads of a layer
+    together.
+    """
     heads = max(block.attention.heads for block in spec.blocks)
     return rows_within(heads, count, count)
 
 
-# `ProgressStore`: a checkpoint's weights, and someone who is told how far through its layers a run has come.
+# `ProgressStore`: a checkpoint's weights, and someone who is told how far through its layers a run
+# has come.
 
 
 class ProgressStore:
-    """A `Store` around another that calls `progress` with the share of the layers read, 1 at the last."""
+    """A `Store` around another that calls `progress` with the share of the layers read, 1 at the
+    last.
+    """
 
     def __init__(self, store: Store, progress: Callable[[float], None]) -> None:
-        self._store, self._progress = store, progress
+        self._store = store
+        self._progress = progress
         self._stop = 0
 
     @property
     def row_by_row(self) -> bool:
-        """Whether a token's embedding depends on that token and its index alone, as the wrapped store says."""
+        """Whether a token's embedding depends on that token and its index alone, as the wrapped
+        store says.
+        """
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -217,20 +277,26 @@ def embed_texts(store: Store, backend: Backend, texts: Sequence[Sequence[Token]]
 def parts_through_norm(
     backend: Backend, norm: Norm, parts: Sequence[EmbeddingVectors], weights: Weights
 ) -> list[EmbeddingVectors]:
-    """The terms of the embedding after its norm, which divides each by the deviation of their sum; the norm's shift
-    becomes a term of its own."""
-    weight, bias = (weights(f"embed.norm.{name}") if norm.affine else None for name in ("weight", "bias"))
+    """The terms of the embedding after its norm, which divides each by the deviation of their sum;
+    the norm's shift becomes a term of its own."""
+    weight, bias = (
+        weights(f"embed.norm.{name}") if norm.affine else None for name in ("weight", "bias")
+    )
     total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
 
     def centre(x: Array) -> Array:
         """Vectors less their mean where the norm takes it away (LayerNorm), else as they are."""
-        return x - backend.sum(x, -1) / x.shape[-1] if norm.kind == "layer" else x
+        if norm.kind == "layer":
+            return x - backend.sum(x, -1) / x.shape[-1]
+        return x
 
     centred = centre(total)
     divisor = backend.sqrt(backend.sum(centred * centred, -1) / total.shape[-1] + norm.eps)
-    gain = 1.0 if weight is None else weight + 1.0 if norm.unit_offset else weight
+    gain = (1.0) if (weight is None) else ((weight + 1.0) if (norm.unit_offset) else (weight))
     normed = [EmbeddingVectors(part.kind, centre(part.vectors) / divisor * gain) for part in parts]
-    return normed if bias is None else [*normed, EmbeddingVectors("norm", bias)]
+    if bias is None:
+        return normed
+    return [*normed, EmbeddingVectors("norm", bias)]
 
 
 def with_positions(
@@ -242,11 +308,12 @@ def with_positions(
     *,
     stored: bool = False,
 ) -> Array:
-    """Token vectors, [token, width], with position vectors added as the embedding says; unchanged where it adds none.
+    """Token vectors, [token, width], with position vectors added as the embedding says; unchanged
+    where it adds none.
 
     positions: the row of each token in a table of positions, in which `padding` is that of padding.
-    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table
-    of what could be computed, which then counts: it was perhaps rounded.
+    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored:
+    whether it has a table of what could be computed, which then counts: it was perhaps rounded.
     """
     match embedding.positions:
         case "learned":
@@ -258,7 +325,9 @@ def with_positions(
         case "halves":
             vectors = sinusoidal(np.asarray(positions), x.shape[-1])
             # float32, as the models that use it hold their table
-            return x + backend.array(np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1).astype(np.float32))
+            return x + backend.array(
+                np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1).astype(np.float32)
+            )
         case "timescales":
             vectors = timescales(np.asarray(positions), x.shape[-1])
             if embedding.padding is not None:
@@ -271,20 +340,21 @@ def with_positions(
 
 
 class LeavingBranches(Struct, frozen=True, eq=False):
-    """Changed runs ("branches") that part from a text's own run at one attention. values: replace that attention's
-    mixed values in each branch, [branch, head, token, v_dim]."""
+    """Changed runs ("branches") that part from a text's own run at one attention. values: replace
+    that attention's mixed values in each branch, [branch, head, token, v_dim]."""
 
     kind: Kind
     values: Array
 
 
 class Trunk(Struct, frozen=True, eq=False):
-    """A text's own run, from which changed runs ("branches") part at some attention, and which tokens of them are
-    computed.
+    """A text's own run, from which changed runs ("branches") part at some attention, and which
+    tokens of them are computed.
 
-    first: the layer to begin with. start: the first token that a branch computes; those before it are as they were.
-    asking: the tokens whose last vectors are wanted, None where none are singled out. at_once: how many branches run
-    together.
+    first: the layer to begin with. start: the first token that a branch computes; those before it
+        are as they were.
+    asking: the tokens whose last vectors are wanted, None where none are singled out. at_once: how
+    many branches run together.
     """
 
     spec: Spec
@@ -299,8 +369,9 @@ class Trunk(Struct, frozen=True, eq=False):
 
 
 class BranchResult(Struct, frozen=True, eq=False):
-    """Vectors that leave the last layer, before the final norm: of the unchanged run [token, width], of each branch in
-    order, in pieces [branch, token, width], and of the run with every change at once."""
+    """Vectors that leave the last layer, before the final norm: of the unchanged run [token,
+    width], of each branch in order, in pieces [branch, token, width], and of the run with every
+    change at once."""
 
     hidden: Array
     branches: Sequence[Array]
@@ -313,23 +384,30 @@ def run_branches(
     leave: Callable[[LayerTrace, Weights], Iterator[LeavingBranches]],
     on_layer: Callable[[int, Array], None] = lambda layer, hidden: None,
 ) -> BranchResult:
-    """Run a text from the vectors that enter `trunk.first`, [token, width], and every changed run ("branch") that
-    `leave` yields at a layer.
+    """Run a text from the vectors that enter `trunk.first`, [token, width], and every changed run
+    ("branch") that `leave` yields at a layer.
 
-    leave: given a layer's own trace and its weights, the branches that leave there, in parts of at most `at_once`.
-    joint: of the trunk, given that trace too, what is changed in the one run that has all changes; None for no such
+    leave: given a layer's own trace and its weights, the branches that leave there, in parts of at
+        most `at_once`.
+    joint: of the trunk, given that trace too, what is changed in the one run that has all changes;
+        None for no such
     run. on_layer: handed each layer's number and the vectors that enter it.
     """
-    spec, backend, whole = trunk.spec, trunk.backend, trunk.context
+    spec = trunk.spec
+    backend = trunk.backend
+    whole = trunk.context
     last = len(spec.blocks) - 1
     trunk.store.expect(range(trunk.first, last + 1))
     branches: list[Array] = []
     together: Array | None = hidden if trunk.joint is not None else None
     for index in range(trunk.first, last + 1):
         on_layer(index, hidden)
-        block, weights = spec.blocks[index], cache_weights(trunk.store.layer(backend, index))
+        block = spec.blocks[index]
+        weights = cache_weights(trunk.store.layer(backend, index))
         trace = run_block(backend, block, weights, hidden, whole, index)
-        branch_layer = _BranchLayer(trunk, block, weights, trace, index, trunk.asking if index == last else None)
+        branch_layer = _BranchLayer(
+            trunk, block, weights, trace, index, trunk.asking if index == last else None
+        )
         branches = [branch_layer.run(part) for part in branches]
         for leaving in leave(trace, weights):
             new_branches = branch_layer.run(hidden[trunk.start :], leaving)
@@ -337,7 +415,9 @@ def run_branches(
                 branches[-1] = backend.concat([branches[-1], new_branches], 0)
             else:
                 branches.append(new_branches)
-        layer_context = replace(whole, keep=frozenset(), asking=trunk.asking if index == last else None)
+        layer_context = replace(
+            whole, keep=frozenset(), asking=trunk.asking if index == last else None
+        )
         if trunk.joint is not None and together is not None:
             changes = replace(layer_context, interventions=trunk.joint(trace))
             together = run_block(backend, block, weights, together, changes, index).after
@@ -359,16 +439,22 @@ class _BranchLayer(Struct, frozen=True, eq=False):
     asking: slice | None
 
     def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
-        """What leaves the layer, [branch, token, width]. hidden: what enters it, the same axes; no branch axis at the
-        layer where branches begin."""
-        trunk, start = self.trunk, self.trunk.start
+        """What leaves the layer, [branch, token, width]. hidden: what enters it, the same axes; no
+        branch axis at the layer where branches begin."""
+        trunk = self.trunk
+        start = self.trunk.start
         changes: Interventions = {}
         if leaving is not None:
             attention = self.block.attention if leaving.kind == "self" else self.block.cross
             assert attention is not None
-            rows = slice(start if self.asking is None else self.asking.start, self.asking and self.asking.stop)
+            rows = slice(
+                start if self.asking is None else self.asking.start,
+                self.asking and self.asking.stop,
+            )
             changes = {
-                (self.layer, leaving.kind): (Replace(tuple(range(attention.heads)), leaving.values[..., rows, :]),)
+                (self.layer, leaving.kind): (
+                    Replace(tuple(range(attention.heads)), leaving.values[..., rows, :]),
+                )
             }
         context = replace(
             trunk.context,
@@ -376,34 +462,44 @@ class _BranchLayer(Struct, frozen=True, eq=False):
             keep=frozenset(),
             interventions=changes,
             past=self._past(hidden) if start else None,
-            asking=None if self.asking is None else slice(self.asking.start - start, self.asking.stop - start),
+            asking=(
+                None
+                if self.asking is None
+                else slice(self.asking.start - start, self.asking.stop - start)
+            ),
         )
         return run_block(trunk.backend, self.block, self.weights, hidden, context, self.layer).after
 
     def _past(self, hidden: Array) -> Past:
-        """Keys and values (or a mixer's state) of the tokens before `trunk.start`, which no branch computes, repeated
-        for each branch of `hidden`."""
-        backend, lead = self.trunk.backend, tuple(hidden.shape[:-2])
+        """Keys and values (or a mixer's state) of the tokens before `trunk.start`, which no branch
+        computes, repeated for each branch of `hidden`."""
+        backend = self.trunk.backend
+        lead = tuple(hidden.shape[:-2])
 
         def trunk_stages(*names: str) -> tuple[Array, ...]:
             """These stages of the tokens before `trunk.start`, repeated for each branch."""
             parts = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
             return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
 
-        past: Past = {} if self.block.instead else {self.layer: trunk_stages("k", "v")}
+        if self.block.instead:
+            past: Past = {}
+        else:
+            past = {self.layer: trunk_stages("k", "v")}
         if self.block.mixer is not None:
             from attncli.mechanism.mixer import Carry, mix  # few models have one
 
             carry = Carry()
             part = LayerPart(backend, self.weights, "mixer")
             mix(part, self.block.mixer, self.trace.stages["hidden"][: self.trunk.start], carry)
-            past[self.layer, "mixer"] = tuple(backend.broadcast(kept, (*lead, *kept.shape)) for kept in carry.after)
+            past[self.layer, "mixer"] = tuple(
+                backend.broadcast(kept, (*lead, *kept.shape)) for kept in carry.after
+            )
         return past
 
 
 class HeldOutput(ReadWeights):
-    """A layer's weights by role, of which the attentions' output matrices are kept once read, because they are used
-    twice."""
+    """A layer's weights by role, of which the attentions' output matrices are kept once read,
+    because they are used twice."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -417,7 +513,9 @@ class HeldOutput(ReadWeights):
         return self._matrices[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """`x` by a linear layer as the weights multiply it; None for the output matrix, which is kept as an array."""
+        """`x` by a linear layer as the weights multiply it; None for the output matrix, which is
+        kept as an array.
+        """
         if f"{name}.weight" in OUTPUT_ROLES or not isinstance(self._weights, ReadWeights):
             return None
         return self._weights.product(name, x, backend)
@@ -427,7 +525,9 @@ OUTPUT_ROLES = ("attn.o.weight", "cross.o.weight")
 
 
 def cache_weights(weights: Weights) -> Weights:
-    """A layer's weights as a function that reads each role once and keeps it; freed with the function."""
+    """A layer's weights as a function that reads each role once and keeps it; freed with the
+    function.
+    """
     arrays: dict[str, Array | None] = {}
 
     def role(name: str) -> Array | None:

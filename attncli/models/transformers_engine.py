@@ -1,9 +1,11 @@
-"""Families without a file here, run by transformers: its model, our attention; short runs show how the model attends.
+"""Families without a file here, run by transformers: its model, our attention; short runs show how
+the model attends.
 
 The model computes everything but attention itself. In its place stands a function registered with
 transformers' attention interface: it takes the queries, keys, mask and scale that the model made,
-computes every stage with `attend`, and hands the result back to the model. Layers that do not attend
-keep their number and are named; an encoder-decoder comes as its encoder, `decoder` gives the other side.
+computes every stage with `attend`, and hands the result back to the model. Layers that do not
+attend keep their number and are named; an encoder-decoder comes as its encoder, `decoder` gives the
+other side.
 """
 
 from __future__ import annotations
@@ -54,56 +56,77 @@ from attncli.models.transformers_model import (
     register_engine,
 )
 
-# Where a model of transformers' own takes positions from, measured on a text of one token said several times.
+# Where a model of transformers' own takes positions from, measured on a text of one token said
+# several times.
 #
-# Whatever differs from token to token in such a text is position: in the vectors that enter the first layer, in queries
-# and keys where the values do not differ, in what is added to the scores.
+# Whatever differs from token to token in such a text is position: in the vectors that enter the
+# first layer, in queries and keys where the values do not differ, in what is added to the scores.
 
 Floats = np.ndarray[Any, Any]
 
 SAME = 1e-4
-"""Vectors whose largest difference is below this share of their largest number are the same, but for rounding."""
+"""Vectors whose largest difference is below this share of their largest number are the same, but
+for rounding.
+"""
 
 
 def varies(rows: Floats) -> bool:
     """Whether vectors [..., token, width] differ from token to token."""
-    return bool(np.abs(rows - rows[..., :1, :]).max(initial=0) > SAME * max(np.abs(rows).max(initial=0), 1e-30))
+    return bool(
+        np.abs(rows - rows[..., :1, :]).max(initial=0)
+        > SAME * max(np.abs(rows).max(initial=0), 1e-30)
+    )
 
 
 def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
-    """ "learned" or "sinusoidal", for how positions are added to the embedding; None where equal tokens enter the first
+    """ "learned" or "sinusoidal", for how positions are added to the embedding; None where equal
+    tokens enter the first
     layer with equal vectors. entering: these, [token, width]."""
     if not varies(entering):
         return None
-    modules = [(name.rsplit(".", 1)[-1].lower(), module) for name, module in hf_model.named_modules()]
+    modules = [
+        (name.rsplit(".", 1)[-1].lower(), module) for name, module in hf_model.named_modules()
+    ]
     tables = [module for name, module in modules if "pos" in name or name == "wpe"]
-    learned_tables = [module for module in tables if "sinusoid" not in type(module).__name__.lower()]
+    learned_tables = [
+        module for module in tables if "sinusoid" not in type(module).__name__.lower()
+    ]
     return (
-        "learned" if any(True for module in learned_tables for _ in module.parameters(recurse=False)) else "sinusoidal"
+        "learned"
+        if any(True for module in learned_tables for _ in module.parameters(recurse=False))
+        else "sinusoidal"
     )
 
 
 def position_encoding(
     config: Any, layer: int, q: Floats, v: Floats, bias: Floats | None, *, rotating: bool
 ) -> Position:
-    """The position encoding of one attention: q, v [head, token, dim]; bias [head, query, key] or None.
+    """The position encoding of one attention: q, v [head, token, dim]; bias [head, query, key] or
+    None.
 
-    rotating: whether the module was handed angles; counts where the values differ by token, as after a recurrence.
+    rotating: whether the module was handed angles; counts where the values differ by token, as
+    after a recurrence.
     """
     if bias is not None:
         finite_bias = np.where(np.isfinite(bias), bias, 0.0)
         if np.abs(finite_bias).max(initial=0) > 0:
-            return Alibi() if _grows_evenly(bias) else RelativeBuckets(0, 0, bidirectional=False)
+            if _grows_evenly(bias):
+                return Alibi()
+            return RelativeBuckets(0, 0, bidirectional=False)
     if rotating if varies(v) else varies(q):
         return Rope(q.shape[-1], _rope_base(config, layer))
     return None
 
 
 def _grows_evenly(bias: Floats) -> bool:
-    """Whether a bias on scores, [head, query, key], is linear in the distance wherever it is finite, as ALiBi's is."""
+    """Whether a bias on scores, [head, query, key], is linear in the distance wherever it is
+    finite, as ALiBi's is.
+    """
     last = bias[..., -1, :]
     steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
-    return steps.shape[-1] > 1 and bool(np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30))
+    return steps.shape[-1] > 1 and bool(
+        np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30)
+    )
 
 
 def _rope_base(config: Any, layer: int) -> float:
@@ -113,7 +136,9 @@ def _rope_base(config: Any, layer: int) -> float:
     if layer < len(kinds) and isinstance(rope_parameters.get(kinds[layer]), dict):
         rope_parameters = rope_parameters[kinds[layer]]
     base = rope_parameters.get("rope_theta")
-    return float(base) if isinstance(base, (int, float)) else 10000.0
+    if isinstance(base, (int, float)):
+        return float(base)
+    return 10000.0
 
 
 PROBE = 7
@@ -121,18 +146,21 @@ PROBE = 7
 
 
 COMPARED = (24, 256)
-"""Tokens of the text that is compared with the library's own attention; up to so many where a model has windows."""
+"""Tokens of the text that is compared with the library's own attention; up to so many where a model
+has windows.
+"""
 REACHES = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
 """How configs call the width of windows."""
 APART = {"float64": 1e-4, "float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
-"""How far apart, relative to the largest number, what is computed here and by the library may be; it computes softmax
-in float32 also in a model of float64."""
+"""How far apart, relative to the largest number, what is computed here and by the library may be;
+it computes softmax in float32 also in a model of float64."""
 
 
 class ProbeResult(Struct, frozen=True):
-    """What a short test run of one side of a transformers model showed: its layers and how they attend, its modules,
-    and the vectors that it gave, [token, width]. streams: how many vectors a token has between layers. before_sinks:
-    whether transformers shows weights before sinks take their share."""
+    """What a short test run of one side of a transformers model showed: its layers and how they
+    attend, its modules, and the vectors that it gave, [token, width]. streams: how many vectors a
+    token has between layers. before_sinks: whether transformers shows weights before sinks take
+    their share."""
 
     spec: Spec
     side: HostedSide
@@ -149,11 +177,14 @@ def has_token_table(hf_model: Any) -> bool:
         return False
 
 
-def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> ProbeResult:
-    """Run a few equal tokens through a transformers model and describe its layers. memory: encoder output for a
-    decoder's cross-attention, [token, width].
+def probe_model(
+    hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None
+) -> ProbeResult:
+    """Run a few equal tokens through a transformers model and describe its layers. memory: encoder
+    output for a decoder's cross-attention, [token, width].
 
-    Raises UnsupportedError where attention does not go through transformers' interface, once a layer.
+    Raises UnsupportedError where attention does not go through transformers' interface, once a
+    layer.
     """
     calls: list[Call] = []
 
@@ -168,46 +199,76 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
     ran, output = forward(side, probe, note)
     if not calls:
-        what = message("no attention of this {family} model goes through transformers' interface", family=repr(family))
+        what = message(
+            "no attention of this {family} model goes through transformers' interface",
+            family=repr(family),
+        )
         expected = message("layers that attend, whose attention the library lets others compute")
         raise UnsupportedError(what, where=where, expected=expected)
     by_layer = [
-        (passage, [call for call in calls if call.layer == layer]) for layer, passage in enumerate(ran.passages)
+        (passage, [call for call in calls if call.layer == layer])
+        for layer, passage in enumerate(ran.passages)
     ]
-    modules = list_members(hf_model, beside=[passage.module for passage, own_calls in by_layer if own_calls])
-    layer_calls = [(passage, own_calls) for passage, own_calls in by_layer if passage.module in modules]
-    odd = [len(own_calls) for _, own_calls in layer_calls if len(own_calls) not in (0, 1 if memory is None else 2)]
+    modules = list_members(
+        hf_model, beside=[passage.module for passage, own_calls in by_layer if own_calls]
+    )
+    layer_calls = [
+        (passage, own_calls) for passage, own_calls in by_layer if passage.module in modules
+    ]
+    odd = [
+        len(own_calls)
+        for _, own_calls in layer_calls
+        if len(own_calls) not in (0, 1 if memory is None else 2)
+    ]
     if odd:
         raise UnsupportedError(
             "{family} calls transformers' attention {odd} times in one layer",
             where=where,
-            expected="once a layer" if memory is None else "once for the text, once for what it reads",
+            expected=(
+                "once a layer" if memory is None else "once for the text, once for what it reads"
+            ),
             family=repr(family),
             odd=odd[0],
         )
     side = replace(side, layers=modules, attending=tuple(ran.attending))
     before_sinks = compare_attention(side, backend, where)
     entering = layer_calls[0][0].entering
-    positions = None if entering is None else added_positions(hf_model, backend.numpy(entering))
+    if entering is None:
+        positions = None
+    else:
+        positions = added_positions(hf_model, backend.numpy(entering))
     attending = next(own_calls for _, own_calls in layer_calls if own_calls)
     blocks = tuple(
-        _block(own_calls or attending, config, layer, backend, instead="" if own_calls else _mixer(hf_model, passage))
+        _block(
+            own_calls or attending,
+            config,
+            layer,
+            backend,
+            instead="" if own_calls else _mixer(hf_model, passage),
+        )
         for layer, (passage, own_calls) in enumerate(layer_calls)
     )
-    inner = width if entering is None else int(entering.shape[-1])
+    if entering is None:
+        inner = width
+    else:
+        inner = int(entering.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
-    spec = Spec(family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding)
+    spec = Spec(
+        family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding
+    )
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
 
 
 def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
-    """Check attn's attention against transformers' on a test text, every layer; returns whether transformers shows
-    weights before sinks take their share.
+    """Check attn's attention against transformers' on a test text, every layer; returns whether
+    transformers shows weights before sinks take their share.
 
-    Each attention is given the library's own queries, keys, values and mask. The text is longer than the model's
-    windows, if they are short. Raises UnsupportedError for another mask, other values or other weights.
+    Each attention is given the library's own queries, keys, values and mask. The text is longer
+    than the model's windows, if they are short. Raises UnsupportedError for another mask, other
+    values or other weights.
     """
-    tokens, family = _different_tokens(side.hf_model), repr(side.family)
+    tokens = _different_tokens(side.hf_model)
+    family = repr(side.family)
     visible: list[Array | None] = []
     before_sinks = False
 
@@ -217,12 +278,15 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
         return _attention_of(backend, call).mixed
 
     def compare(call: Call, mixed: Array, weights: Array | None) -> None:
-        """Raise UnsupportedError where transformers' mask, mixed values or weights of a call differ from attn's."""
+        """Raise UnsupportedError where transformers' mask, mixed values or weights of a call differ
+        from attn's.
+        """
         nonlocal before_sinks
         number = next(calls)
         if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
             raise UnsupportedError(
-                "transformers masks layer {layer} of this {family} model in a way that attn does not know",
+                "transformers masks layer {layer} of this {family} model in a way that attn does"
+                " not know",
                 where=where,
                 layer=call.layer,
                 family=family,
@@ -231,12 +295,17 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
         apart = _relative_difference(backend, block.mixed, mixed)
         if weights is not None:
             own_weights = block.stages["weights"]
-            if call.sinks is not None and _relative_difference(backend, own_weights, weights) > limit:
-                own_weights, before_sinks = own_weights / backend.sum(own_weights, -1), True
+            if (
+                call.sinks is not None
+                and _relative_difference(backend, own_weights, weights) > limit
+            ):
+                own_weights = own_weights / backend.sum(own_weights, -1)
+                before_sinks = True
             apart = max(apart, _relative_difference(backend, own_weights, weights))
         if not apart <= limit:
             raise UnsupportedError(
-                "the attention of layer {layer} of this {family} model differs from transformers' own by {apart:.1g}",
+                "the attention of layer {layer} of this {family} model differs from transformers'"
+                " own by {apart:.1g}",
                 where=where,
                 expected="at most {limit:g}, relative to the largest number",
                 layer=call.layer,
@@ -245,16 +314,23 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 limit=limit,
             )
 
-    calls, limit = count(), APART[backend.dtype]
+    calls = count()
+    limit = APART[backend.dtype]
     forward(side, tokens, note)
     own_attention(side, tokens, compare)
     return before_sinks
 
 
 def _attention_of(backend: Backend, call: Call) -> RowBlock:
-    """attn's attention on the queries, keys, values and mask of a call, all query rows at once, with the weights
-    kept."""
-    rule = Rule(scale=call.scale, softcap=call.softcap, visibility=call.visibility, bias=call.bias, sinks=call.sinks)
+    """attn's attention on the queries, keys, values and mask of a call, all query rows at once,
+    with the weights kept."""
+    rule = Rule(
+        scale=call.scale,
+        softcap=call.softcap,
+        visibility=call.visibility,
+        bias=call.bias,
+        sinks=call.sinks,
+    )
     return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
 
 
@@ -262,18 +338,26 @@ def _token_ids(hf_model: Any) -> list[int]:
     """The last ids of a model's vocabulary, falling, without the padding id; at most 99."""
     vocabulary = int(hf_model.get_input_embeddings().weight.shape[0])
     padding = getattr(hf_model.config.get_text_config(), "pad_token_id", None)
-    return [code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding] or [0]
+    return [
+        code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding
+    ] or [0]
 
 
 def _different_tokens(hf_model: Any) -> list[Token]:
     """A text of various tokens, longer than the model's windows where these are short."""
-    config, codes = hf_model.config.get_text_config(), _token_ids(hf_model)
+    config = hf_model.config.get_text_config()
+    codes = _token_ids(hf_model)
     sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
     longest = getattr(config, "max_position_embeddings", None)
     reach = max((size for size in sizes if size < COMPARED[1]), default=0)
     length = max(COMPARED[0], reach + PROBE)
-    length = min(length, longest - PROBE) if isinstance(longest, int) and longest > 2 * PROBE else length
-    return [Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)]
+    if isinstance(longest, int) and longest > 2 * PROBE:
+        length = min(length, longest - PROBE)
+    else:
+        length = length
+    return [
+        Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)
+    ]
 
 
 def _same_mask(first: Array | None, second: Array | None) -> bool:
@@ -284,14 +368,20 @@ def _same_mask(first: Array | None, second: Array | None) -> bool:
 
 
 def _relative_difference(backend: Backend, array: Array, library_array: Array) -> float:
-    """The largest difference of two arrays of one shape, relative to the largest of the library's numbers."""
+    """The largest difference of two arrays of one shape, relative to the largest of the library's
+    numbers.
+    """
     reference = backend.numpy(library_array)
-    return float(np.abs(backend.numpy(array) - reference).max() / max(np.abs(reference).max(), 1e-30))
+    return float(
+        np.abs(backend.numpy(array) - reference).max() / max(np.abs(reference).max(), 1e-30)
+    )
 
 
-def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
-    """A layer's Block by its recorded attention calls. instead: what a layer without attention does; its calls are then
-    those of another layer, for the sizes."""
+def _block(
+    calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str
+) -> Block:
+    """A layer's Block by its recorded attention calls. instead: what a layer without attention
+    does; its calls are then those of another layer, for the sizes."""
     attentions = [_attention(call, config, layer, backend) for call in calls]
     if instead:
         return Block(without_heads(attentions[0]), instead=instead)
@@ -299,20 +389,30 @@ def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, 
 
 
 def _mixer(hf_model: Any, passage: Passage) -> str:
-    """What a layer without attention does, as words for people: the class name of its mixing part, such as "gated delta
-    net"."""
+    """What a layer without attention does, as words for people: the class name of its mixing part,
+    such as "gated delta net"."""
     model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
-    parts = [name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)]
+    parts = [
+        name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)
+    ]
     mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
     class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
-    short_name = class_name if class_name == f"{model}Mixer" else class_name.removeprefix(model)
+    if class_name == f"{model}Mixer":
+        short_name = class_name
+    else:
+        short_name = class_name.removeprefix(model)
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", short_name).lower()
 
 
 def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
     """The Attention of a layer, inferred from one recorded call of the test run."""
-    bias = None if call.bias is None else backend.numpy(call.bias)
-    q, v, rotating = backend.numpy(call.q), backend.numpy(call.v), call.rotating and call.nth == 0
+    if call.bias is None:
+        bias = None
+    else:
+        bias = backend.numpy(call.bias)
+    q = backend.numpy(call.q)
+    v = backend.numpy(call.v)
+    rotating = call.rotating and call.nth == 0
     return Attention(
         heads=int(call.q.shape[0]),
         kv_heads=int(call.k.shape[0]),
@@ -327,12 +427,14 @@ def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attenti
 
 
 def _visibility_mask(call: Call, backend: Backend) -> Mask:
-    """The mask of an attention by its call in the test run: Causal if no query sees later keys, else Everywhere, as the
-    model's own mask is applied in any case."""
+    """The mask of an attention by its call in the test run: Causal if no query sees later keys,
+    else Everywhere, as the model's own mask is applied in any case."""
     if call.visibility is None:
         return Everywhere()
     visibility = backend.numpy(call.visibility)[0]
-    return Causal() if len(visibility) > 1 and not np.triu(visibility, 1).any() else Everywhere()
+    if len(visibility) > 1 and not np.triu(visibility, 1).any():
+        return Causal()
+    return Everywhere()
 
 
 WARNING = message(
@@ -340,17 +442,21 @@ WARNING = message(
     "positions apply, also where only a part of them, or none, is named here"
 )
 SINKS_WARNING = message(
-    "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
+    "sinks have taken their share of these weights; transformers shows them before, with rows that"
+    " sum to 1"
 )
 
 
 class TransformersStore:
-    """`Store` of a model that transformers runs and holds whole; it raises UnsupportedError for weights by role."""
+    """`Store` of a model that transformers runs and holds whole; it raises UnsupportedError for
+    weights by role.
+    """
 
     row_by_row: ClassVar[bool] = False
 
     def __init__(self, family: str, size: int) -> None:
-        self.family, self.size = family, size
+        self.family = family
+        self.size = size
         self._read = 0
 
     def expect(self, layers: range) -> None:
@@ -364,7 +470,8 @@ class TransformersStore:
     def _refuse(self, *arguments: object) -> NoReturn:
         """Stands for the methods that give weights: always raises UnsupportedError."""
         raise UnsupportedError(
-            "models of the family {family} run through transformers, which keeps their weights to itself",
+            "models of the family {family} run through transformers, which keeps their weights to"
+            " itself",
             family=repr(self.family),
         )
 
@@ -372,8 +479,8 @@ class TransformersStore:
 
 
 class ForeignModel(Model, frozen=True, eq=False):
-    """A `Model` that transformers runs, with attention computed by attn. Changes to the mask, scale or soft cap in its
-    Spec take effect in every layer.
+    """A `Model` that transformers runs, with attention computed by attn. Changes to the mask, scale
+    or soft cap in its Spec take effect in every layer.
 
     layers: the modules that are its layers. attending: those that attend.
     """
@@ -392,18 +499,29 @@ class ForeignModel(Model, frozen=True, eq=False):
         return self.backend
 
     def _run_text(
-        self, tokens: list[Token], layers: Sequence[int], heads: Selection, backend: Backend, context: Context
+        self,
+        tokens: list[Token],
+        layers: Sequence[int],
+        heads: Selection,
+        backend: Backend,
+        context: Context,
     ) -> Iterator[LayerTrace]:
-        """Run the whole model and yield the traces of these layers, as `Model._run_text`; without `past`."""
+        """Run the whole model and yield the traces of these layers, as `Model._run_text`; without
+        `past`.
+        """
         if context.past is not None:
-            raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
+            raise UnsupportedError(
+                "a model that runs through transformers cannot go on from kept keys"
+            )
         layer_numbers = self.spec.attending(layers)  # of the others there is no trace
         traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
         unwatched = replace(context, keep=frozenset(), on_block=None)
 
         def answer(call: Call) -> Array:
-            """attn's mixed values for a call of attention; keeps the trace if its layer was asked for."""
+            """attn's mixed values for a call of attention; keeps the trace if its layer was asked
+            for.
+            """
             is_yielded = call.layer in layer_numbers
             trace = self._trace_call(call, context if is_yielded else unwatched)
             if is_yielded:
@@ -412,31 +530,40 @@ class ForeignModel(Model, frozen=True, eq=False):
 
         passages = self._forward(tokens, answer)[0].passages
         for layer in layer_numbers:
-            passage, trace = passages[layer], self._complete_trace(passages[layer], traces[layer, 0], 0)
+            passage = passages[layer]
+            trace = self._complete_trace(passages[layer], traces[layer, 0], 0)
             if (layer, 1) in traces:
                 trace = replace(trace, cross=self._complete_trace(passage, traces[layer, 1], 1))
             yield self.only(trace, heads)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """The decoder as a Model that cross-attends to what the encoder makes of `source`, as `Model.decoder`."""
+        """The decoder as a Model that cross-attends to what the encoder makes of `source`, as
+        `Model.decoder`.
+        """
         if self.spec.decoder is None:
             return super().decoder(source)
         tokens = self.encode(source)
         context = self.context(tokens, self.backend)
-        _, memory = self._forward(tokens, lambda call: self._trace_call(call, context).stages["mixed"])
+        _, memory = self._forward(
+            tokens, lambda call: self._trace_call(call, context).stages["mixed"]
+        )
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 
-    def _forward(self, tokens: Sequence[Token], answer: Callable[[Call], Array]) -> tuple[Passages, Array]:
-        """Run the transformers model with `answer` called in place of attention; returns the layers it passed through
-        and the last vectors, as `forward`."""
-        family, device = self.spec.family, self.backend.device
+    def _forward(
+        self, tokens: Sequence[Token], answer: Callable[[Call], Array]
+    ) -> tuple[Passages, Array]:
+        """Run the transformers model with `answer` called in place of attention; returns the layers
+        it passed through and the last vectors, as `forward`."""
+        family = self.spec.family
+        device = self.backend.device
         side = HostedSide(self.hf_model, family, device, self.layers, self.attending, self.memory)
         return forward(side, tokens, answer)
 
     @staticmethod
     def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
-        """A trace completed with what is known only after its layer has run: its output projection and the vectors that
+        """A trace completed with what is known only after its layer has run: its output projection
+        and the vectors that
         enter and leave. nth: the layer's attention, from 0."""
         output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
@@ -444,18 +571,29 @@ class ForeignModel(Model, frozen=True, eq=False):
             stages["concat"] = trace.stages["out"]
         stages["out"] = trace.stages["out"] if output is None else output
         hidden = passage.attention_inputs[nth]
-        if hidden is not None and hidden.shape[-1] == stages["out"].shape[-1]:  # else it is not the vectors alone
+        if (
+            hidden is not None and hidden.shape[-1] == stages["out"].shape[-1]
+        ):  # else it is not the vectors alone
             stages["hidden"] = hidden
-        before, after = passage.entering, passage.leaving
-        return replace(trace, stages=stages, before=trace.before if before is None else before,
-                       leaving=trace.leaving if after is None else lambda: after)  # fmt: skip
+        before = passage.entering
+        after = passage.leaving
+        return replace(
+            trace,
+            stages=stages,
+            before=trace.before if before is None else before,
+            leaving=trace.leaving if after is None else lambda: after,
+        )
 
     def _trace_call(self, call: Call, context: Context) -> LayerTrace:
         """The trace of one attention, as far as it is known before its layer ends."""
         kind: Kind = "self" if call.nth == 0 else "cross"
-        block, changes = self.spec.blocks[call.layer], context.interventions.get((call.layer, kind), ())
-        backend, spec = self.backend, block.attention if call.nth == 0 or block.cross is None else block.cross
-        links = visible_links(backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2])
+        block = self.spec.blocks[call.layer]
+        changes = context.interventions.get((call.layer, kind), ())
+        backend = self.backend
+        spec = block.attention if call.nth == 0 or block.cross is None else block.cross
+        links = visible_links(
+            backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2]
+        )
         if links is not None and call.visibility is not None:
             links = links & call.visibility
         rule = Rule(
@@ -463,12 +601,24 @@ class ForeignModel(Model, frozen=True, eq=False):
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k, spec.scale, spec.softcap),
             bias=call.bias,
-            sinks=None if call.sinks is None else backend.keep(call.sinks),  # no gradients in other threads either
+            sinks=(
+                None if call.sinks is None else backend.keep(call.sinks)
+            ),  # no gradients in other threads either
             visibility=call.visibility if links is None else links,
         )
-        on_block = ignore_block if context.on_block is None else partial(context.on_block, call.layer, kind)
+        if context.on_block is None:
+            on_block = ignore_block
+        else:
+            on_block = partial(context.on_block, call.layer, kind)
         square_stages, mixed, empty = compute_attention(
-            backend, call.q, call.k, call.v, rule, rows=context.rows, keep=context.keep, on_block=on_block
+            backend,
+            call.q,
+            call.k,
+            call.v,
+            rule,
+            rows=context.rows,
+            keep=context.keep,
+            on_block=on_block,
         )
         mixed = apply_interventions(backend, changes, mixed)
         stages = {"q": call.q, "k": call.k, "v": call.v, **square_stages}
@@ -478,42 +628,58 @@ class ForeignModel(Model, frozen=True, eq=False):
 
 
 def load_foreign(
-    checkpoint: Checkpoint, family: str, name: str, tokenizer: Tokenizer, *, device: str | None, dtype: str
+    checkpoint: Checkpoint,
+    family: str,
+    name: str,
+    tokenizer: Tokenizer,
+    *,
+    device: str | None,
+    dtype: str,
 ) -> Model:
     """A model of any family that transformers knows and whose attention goes through its interface.
 
-    Raises as `transformers_model.build`, InputError for missing tensors, and UnsupportedError for attention of the
-    library's own making.
+    Raises as `transformers_model.build`, InputError for missing tensors, and UnsupportedError for
+    attention of the library's own making.
     """
-    backend, where = choose("torch", device=device, dtype=dtype), str(checkpoint.folder)
+    backend = choose("torch", device=device, dtype=dtype)
+    where = str(checkpoint.folder)
     register_engine()
     hf_model, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
     # transformers would fill these with random numbers; a pooler comes after all attention
     missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
     if missing:
         what = message("tensor {missing} is missing", missing=repr(missing[0]))
-        raise InputError(what, where=where, expected=message("every tensor of a {family} model", family=family))
+        raise InputError(
+            what, where=where, expected=message("every tensor of a {family} model", family=family)
+        )
     hf_model = hf_model.to(backend.device)
     if not has_token_table(hf_model):
         raise UnsupportedError(
-            "a model of the family {family} has no table of tokens: it reads characters by their code",
+            "a model of the family {family} has no table of tokens: it reads characters by their"
+            " code",
             where=where,
             expected="a model with a vocabulary",
             family=repr(family),
         )
     first = probe_model(hf_model, family, backend, where)
-    spec, layers, attending = first.spec, first.side.layers, first.side.attending
+    spec = first.spec
+    layers = first.side.layers
+    attending = first.side.attending
     if hf_model.config.is_encoder_decoder:
         second = probe_model(hf_model, family, backend, where, memory=first.output)
         config = checkpoint.config
         start = config.get("decoder_start_token_id", config.get("pad_token_id"))
-        spec = replace(spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None))
-        layers, attending = (*layers, *second.side.layers), (*attending, *second.side.attending)
+        spec = replace(
+            spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None)
+        )
+        layers = (*layers, *second.side.layers)
+        attending = (*attending, *second.side.attending)
     warnings = [*checkpoint.notes, WARNING, *spec.layer_notes()]
     if first.streams > 1:
         warnings.append(
             message(
-                "between layers each token has {streams} vectors; what enters and leaves a layer is their mean",
+                "between layers each token has {streams} vectors; what enters and leaves a layer is"
+                " their mean",
                 streams=first.streams,
             )
         )

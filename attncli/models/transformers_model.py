@@ -1,9 +1,11 @@
-"""A model of transformers' own: the library, building it from a checkpoint, and what stands in place of its attention.
+"""A model of transformers' own: the library, building it from a checkpoint, and what stands in
+place of its attention.
 
-The library is given a config without what could lead it elsewhere, and tensors that were read here: it opens no file,
-runs no code and fetches nothing that the checkpoint names. What its Python does with absurd numbers is bounded by the
-checkpoint. A function registered with the library's attention interface takes the queries, keys, values, mask and
-scale that the model made, and hands back what it is answered.
+The library is given a config without what could lead it elsewhere, and tensors that were read here:
+it opens no file, runs no code and fetches nothing that the checkpoint names. What its Python does
+with absurd numbers is bounded by the checkpoint. A function registered with the library's attention
+interface takes the queries, keys, values, mask and scale that the model made, and hands back what
+it is answered.
 """
 
 from __future__ import annotations
@@ -43,40 +45,55 @@ LEADS_ELSEWHERE = re.compile(
 DEPTH = re.compile(r"(.*_)?(layers?|depth|blocks)")
 """Keys that are numbers of layers."""
 AS_OFTEN = 4
-"""How many parameters may come of one stored tensor, and numbers of one stored number: of tied tables, of projections
-kept as one."""
+"""How many parameters may come of one stored tensor, and numbers of one stored number: of tied
+tables, of projections kept as one."""
 BESIDES = (1000, 2**20)
 """Parameters and numbers that need not be stored: of a pooler, which comes after all attention."""
 
 
-def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) -> tuple[Any, list[str]]:
-    """A transformers model on the CPU with the checkpoint's weights, and the names of parameters that the checkpoint
-    lacks, which hold arbitrary numbers.
+def build(
+    checkpoint: Checkpoint, family: str, *, attention: str, dtype: str
+) -> tuple[Any, list[str]]:
+    """A transformers model on the CPU with the checkpoint's weights, and the names of parameters
+    that the checkpoint lacks, which hold arbitrary numbers.
 
-    attention: the name under which transformers knows what computes it. Raises UnsupportedError for a family that
-    transformers does not know or cannot build from this config, InputError for a config of more than the checkpoint
-    holds or for tensors that are damaged, LimitError for a model larger than the free memory.
+    attention: the name under which transformers knows what computes it. Raises UnsupportedError for
+    a family that transformers does not know or cannot build from this config, InputError for a
+    config of more than the checkpoint holds or for tensors that are damaged, LimitError for a model
+    larger than the free memory.
     """
-    torch, transformers, where = import_torch(), import_transformers(), str(checkpoint.folder)
+    torch = import_torch()
+    transformers = import_transformers()
+    where = str(checkpoint.folder)
     with library_errors(family, where):
-        configs, models = transformers.CONFIG_MAPPING, transformers.MODEL_MAPPING
+        configs = transformers.CONFIG_MAPPING
+        models = transformers.MODEL_MAPPING
         if family not in configs or configs[family] not in models:
             raise UnsupportedError(
                 "transformers knows no model of the family {family}",
                 where=where,
                 expected=message(
-                    "a family that it knows, or one that runs natively: {model_types}", model_types=listing(MODEL_TYPES)
+                    "a family that it knows, or one that runs natively: {model_types}",
+                    model_types=listing(MODEL_TYPES),
                 ),
                 family=repr(family),
             )
         config = configs[family].from_dict(_harmless_keys(checkpoint.config, where))
         classes = models[configs[family]]
-        kind = classes[0] if isinstance(classes, tuple) else classes
+        if isinstance(classes, tuple):
+            kind = classes[0]
+        else:
+            kind = classes
         modalities = kind.input_modalities
-        reads = [modalities] if isinstance(modalities, str) else list(modalities)
+        if isinstance(modalities, str):
+            reads = [modalities]
+        else:
+            reads = list(modalities)
         if reads != ["text"]:
             what = message(
-                "a {family} model reads {reads}, not text alone", family=repr(family), reads=listing(reads, " and ")
+                "a {family} model reads {reads}, not text alone",
+                family=repr(family),
+                reads=listing(reads, " and "),
             )
             raise UnsupportedError(what, where=where, expected="a model of text")
         with checkpoint, _bounded_model(torch, checkpoint):
@@ -94,34 +111,42 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
 
 @contextmanager
 def library_errors(family: str, where: str) -> Iterator[None]:
-    """Context manager: any exception of transformers' becomes an UnsupportedError; attn's own errors and MemoryError
-    pass."""
+    """Context manager: any exception of transformers' becomes an UnsupportedError; attn's own
+    errors and MemoryError pass."""
     try:
         yield
     except (AttnError, MemoryError):
         raise
     except Exception as error:  # its Python raises anything on a config that it did not expect
         what = message(
-            "transformers cannot run this {family} model: {error}", family=repr(family), error=first_sentence(error)
+            "transformers cannot run this {family} model: {error}",
+            family=repr(family),
+            error=first_sentence(error),
         )
         raise UnsupportedError(what, where=where) from error
 
 
 def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The config without keys that name other code, files or ways to compute. Raises InputError for an absurd number of
-    layers."""
+    """The config without keys that name other code, files or ways to compute. Raises InputError for
+    an absurd number of layers."""
     harmless: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, int) and value > MOST_LAYERS and DEPTH.fullmatch(key):
             what = message("config.json sets {key} to {value:,}", key=key, value=value)
-            raise InputError(what, where=where, expected=message("at most {most_layers:,}", most_layers=MOST_LAYERS))
+            raise InputError(
+                what,
+                where=where,
+                expected=message("at most {most_layers:,}", most_layers=MOST_LAYERS),
+            )
         if not LEADS_ELSEWHERE.fullmatch(key):
             harmless[key] = _harmless_keys(value, where) if isinstance(value, dict) else value
     return harmless
 
 
 def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
-    """Every tensor as torch has it. Wide types are read as the model will hold them, others as they are stored."""
+    """Every tensor as torch has it. Wide types are read as the model will hold them, others as they
+    are stored.
+    """
     keeper = choose("torch", device="cpu", dtype=dtype)
     checkpoint.ahead(list(checkpoint.names()))
     wide_dtype = dtype if dtype in ("float32", "float64") else None
@@ -133,26 +158,35 @@ def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
 
 @contextmanager
 def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
-    """Context manager: raise where a model that is built has more parameters than the checkpoint can fill or more bytes
-    than memory is free."""
+    """Context manager: raise where a model that is built has more parameters than the checkpoint
+    can fill or more bytes than memory is free."""
     shapes = [info.shape for info in checkpoint.names().values()]
     stored_numbers = sum(map(prod, shapes))
-    most, most_numbers = AS_OFTEN * len(shapes) + BESIDES[0], AS_OFTEN * stored_numbers + BESIDES[1]
+    most = AS_OFTEN * len(shapes) + BESIDES[0]
+    most_numbers = AS_OFTEN * stored_numbers + BESIDES[1]
     free = free_memory()
     registered_names: set[tuple[int, str]] = set()
     numbers = size = 0
 
     def parameter(module: Any, name: str, tensor: Any) -> None:
-        """Count a parameter that is registered. Raises InputError for more than the weights can fill."""
+        """Count a parameter that is registered. Raises InputError for more than the weights can
+        fill.
+        """
         nonlocal numbers
-        if tensor is None or (id(module), name) in registered_names:  # filling a parameter registers it again
+        if (
+            tensor is None or (id(module), name) in registered_names
+        ):  # filling a parameter registers it again
             return
         numbers += tensor.numel()
         if len(registered_names) >= most or numbers > most_numbers:
             raise InputError(
-                "config.json describes a model of more than {registered_names:,} tensors and {numbers:,} numbers",
+                "config.json describes a model of more than {registered_names:,} tensors and"
+                " {numbers:,} numbers",
                 where=str(checkpoint.folder),
-                expected="what its weights can fill: {tensor_infos:,} tensors, {tensor_infos_2:,} numbers",
+                expected=(
+                    "what its weights can fill: {tensor_infos:,} tensors, {tensor_infos_2:,}"
+                    " numbers"
+                ),
                 registered_names=len(registered_names),
                 numbers=numbers,
                 tensor_infos=len(shapes),
@@ -161,14 +195,19 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
         buffer(module, name, tensor)
 
     def buffer(module: Any, name: str, tensor: Any) -> None:
-        """Count the bytes of a tensor that is registered. Raises LimitError beyond what memory is free."""
+        """Count the bytes of a tensor that is registered. Raises LimitError beyond what memory is
+        free.
+        """
         nonlocal size
         if tensor is None or (id(module), name) in registered_names:
             return
         registered_names.add((id(module), name))
         size += tensor.numel() * tensor.element_size()
         if size > free.bytes:
-            what = message("the model that config.json describes takes more than {size:,} bytes of memory", size=size)
+            what = message(
+                "the model that config.json describes takes more than {size:,} bytes of memory",
+                size=size,
+            )
             expected = message("at most {bytes:,} ({source})", bytes=free.bytes, source=free.source)
             raise LimitError(what, where=str(checkpoint.folder), expected=expected)
 
@@ -178,24 +217,33 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
         yield
 
 
-# The layers of a model of transformers' own while it runs: what enters and leaves each, and what its attention adds.
+# The layers of a model of transformers' own while it runs: what enters and leaves each, and what
+# its attention adds.
 #
-# A layer is a member of the outermost list of modules that holds a module which attends; the members that attend to
-# nothing (recurrences, convolutions, feed-forward parts) count as layers, too. Layers are numbered as they run.
+# A layer is a member of the outermost list of modules that holds a module which attends; the
+# members that attend to nothing (recurrences, convolutions, feed-forward parts) count as layers,
+# too. Layers are numbered as they run.
 
 
 class Passage:
-    """The record of one layer while transformers runs it: vectors in and out, and what its attention was given and
-    gave.
+    """The record of one layer while transformers runs it: vectors in and out, and what its
+    attention was given and gave.
 
-    entering, leaving: [token, width]. streams: how many vectors a token has between layers; of several, both are the
-    mean. rotating: whether it was handed the angles of a rotary embedding. out: what the output projection made of
-    its attention's heads, by call, None where no projection was seen. attention_inputs: what each attention was given,
+    entering, leaving: [token, width]. streams: how many vectors a token has between layers; of
+        several, both are the
+    mean. rotating: whether it was handed the angles of a rotary embedding. out: what the output
+    projection made of its attention's heads, by call, None where no projection was seen.
+    attention_inputs: what each attention was given,
     [token, width]. awaited_count: how many numbers the next projection is to take.
     """
 
-    def __init__(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
-        self.module, self.entering, self.streams, self.rotating = module, entering, streams, rotating
+    def __init__(
+        self, module: Any, entering: Array | None, *, streams: int, rotating: bool
+    ) -> None:
+        self.module = module
+        self.entering = entering
+        self.streams = streams
+        self.rotating = rotating
         self.leaving: Array | None = None
         self.out: list[Array | None] = []
         self.attention_inputs: list[Array | None] = []
@@ -203,8 +251,9 @@ class Passage:
 
 
 class Passages:
-    """The records of all layers of one run by transformers, in order, and the modules that attended. attention_input:
-    vectors that entered the attention module that ran last, [token, width]."""
+    """The records of all layers of one run by transformers, in order, and the modules that
+    attended. attention_input: vectors that entered the attention module that ran last, [token,
+    width]."""
 
     def __init__(self) -> None:
         self.passages: list[Passage] = []
@@ -213,13 +262,17 @@ class Passages:
         self._depth = 0
 
     def enter(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
-        """Record that a layer begins, or a module of a list nested in it, which gets no record of its own."""
+        """Record that a layer begins, or a module of a list nested in it, which gets no record of
+        its own.
+        """
         if self._depth == 0:
             self.passages.append(Passage(module, entering, streams=streams, rotating=rotating))
         self._depth += 1
 
     def leave(self, leaving: Array | None) -> None:
-        """Record that the layer, or the nested module, that began last has ended. leaving: what it returned."""
+        """Record that the layer, or the nested module, that began last has ended. leaving: what it
+        returned.
+        """
         self._depth -= 1
         if self._depth == 0:
             self.passages[-1].leaving = leaving
@@ -227,11 +280,13 @@ class Passages:
     @property
     def current(self) -> Passage | None:
         """The record of the layer that is running; None outside all layers."""
-        return self.passages[-1] if self._depth else None
+        if self._depth:
+            return self.passages[-1]
+        return None
 
     def note_attention(self, numbers: int, module: Any) -> None:
-        """Record that the current layer's attention gave mixed values, `numbers` in all; the next linear map of that
-        input size is its output projection."""
+        """Record that the current layer's attention gave mixed values, `numbers` in all; the next
+        linear map of that input size is its output projection."""
         self.attending[module] = None
         if self.current is not None:
             self.current.out.append(None)
@@ -239,16 +294,16 @@ class Passages:
             self.current.awaited_count = numbers
 
     def note_projection(self, input_count: int, output: Array) -> None:
-        """Keep the output of a linear map as the attention's output projection if it took as many numbers as the mixed
-        values have."""
+        """Keep the output of a linear map as the attention's output projection if it took as many
+        numbers as the mixed values have."""
         passage = self.current
         if passage is not None and passage.awaited_count == input_count:
             passage.out[-1], passage.awaited_count = output.reshape((-1, output.shape[-1])), None
 
 
 def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[Any, ...]:
-    """Every module that is an item of a ModuleList, and so may be a layer. beside: only of lists that hold one of these
-    modules."""
+    """Every module that is an item of a ModuleList, and so may be a layer. beside: only of lists
+    that hold one of these modules."""
     torch: Any = import_module("torch")
     lists = [module for module in hf_model.modules() if isinstance(module, torch.nn.ModuleList)]
     if beside is not None:
@@ -258,24 +313,30 @@ def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[An
 
 @contextmanager
 def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passages]:
-    """Context manager: hooks that record what these layers take and give, and what enters the modules in
-    `attending`."""
+    """Context manager: hooks that record what these layers take and give, and what enters the
+    modules in `attending`."""
     torch: Any = import_module("torch")
     passages = Passages()
 
     def note_entering(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Note what a layer takes: the token vectors, its streams, and whether positions rotate."""
         rotating = kwargs.get("position_embeddings") is not None
-        entering, streams = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
+        entering, streams = _token_vectors(
+            torch, (*args, kwargs.get("hidden_states")), kwargs.values()
+        )
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def note_attention_input(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Note the vectors that a module that attends takes."""
-        passages.attention_input = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0]
+        passages.attention_input = _token_vectors(
+            torch, (*args, kwargs.get("hidden_states")), kwargs.values()
+        )[0]
 
     def note_leaving(module: Any, args: Any, output: Any) -> None:
         """Note the vectors that leave a layer."""
-        passages.leave(_token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
+        passages.leave(
+            _token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0]
+        )
 
     def note_linear(module: Any, args: Any, output: Any) -> None:
         """Note the output of a linear layer: any module whose weight is a matrix, but a table."""
@@ -288,27 +349,38 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
     with ExitStack() as hooks:
         hooks.enter_context(torch.nn.modules.module.register_module_forward_hook(note_linear))
         for module in attending:
-            hooks.enter_context(module.register_forward_pre_hook(note_attention_input, with_kwargs=True))
+            hooks.enter_context(
+                module.register_forward_pre_hook(note_attention_input, with_kwargs=True)
+            )
         for layer in layers:
             hooks.enter_context(layer.register_forward_pre_hook(note_entering, with_kwargs=True))
             hooks.enter_context(layer.register_forward_hook(note_leaving))
         yield passages
 
 
-def _token_vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tuple[Array | None, int]:
-    """The first float tensor among these values as token vectors, [token, width], and how many vectors a token has (of
-    several, the mean); None where there is none.
+def _token_vectors(
+    torch: Any, first: Iterable[Any], then: Iterable[Any] = ()
+) -> tuple[Array | None, int]:
+    """The first float tensor among these values as token vectors, [token, width], and how many
+    vectors a token has (of several, the mean); None where there is none.
 
-    Stored with a batch of one before; several for each token, [batch, token, stream, width] or [stream, batch, token,
+    Stored with a batch of one before; several for each token, [batch, token, stream, width] or
+    [stream, batch, token,
     width], as their mean. then: looked through where the first hold none, for one vector per token.
     """
     for values, most_axes in ((first, 4), (then, 3)):
         for value in values:
-            if torch.is_tensor(value) and value.is_floating_point() and 2 <= value.ndim <= most_axes:
+            if (
+                torch.is_tensor(value)
+                and value.is_floating_point()
+                and 2 <= value.ndim <= most_axes
+            ):
                 if value.ndim < 4:
                     return (value[0] if value.ndim == 3 else value), 1
                 streams_last = value.shape[0] == 1
-                return (value[0].mean(1), value.shape[2]) if streams_last else (value[:, 0].mean(0), value.shape[0])
+                if streams_last:
+                    return (value[0].mean(1), value.shape[2])
+                return (value[:, 0].mean(0), value.shape[0])
     return None, 1
 
 
@@ -319,7 +391,9 @@ LEAST = (5, 23)
 
 
 def import_torch() -> Any:
-    """The imported module, with which transformers computes. Raises UnsupportedError where it is missing."""
+    """The imported module, with which transformers computes. Raises UnsupportedError where it is
+    missing.
+    """
     if not torch_is_installed():
         raise UnsupportedError("torch is not installed", hint=install_command("torch"))
     return import_module("torch")
@@ -332,7 +406,9 @@ def import_transformers() -> Any:
     try:
         version_text = version("transformers")
     except PackageNotFoundError as error:
-        raise UnsupportedError("transformers is not installed", hint=install_command("transformers")) from error
+        raise UnsupportedError(
+            "transformers is not installed", hint=install_command("transformers")
+        ) from error
     if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
         least = ".".join(map(str, LEAST))
         what = message("transformers {version_text} is installed", version_text=version_text)
@@ -345,7 +421,8 @@ def import_transformers() -> Any:
 
 
 def knows_family(family: str) -> bool:
-    """Whether the installed library's own lists name this `model_type`; False where it is not installed.
+    """Whether the installed library's own lists name this `model_type`; False where it is not
+    installed.
 
     Reads their text and imports nothing, which would take seconds.
     """
@@ -360,15 +437,18 @@ def knows_family(family: str) -> bool:
 ENGINE = "attn_stages"
 
 HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position", "indices")
-"""The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
+"""The tensors beside queries, keys, values and mask that are used, or that change nothing in
+attention itself.
+"""
 
 
 class Call(Struct, frozen=True):
     """What the model hands to one attention: q [head, query, dim], k and v [kv, key, dim].
 
-    visibility: booleans that broadcast to [head, query, key], None where all is visible. bias: what is added to the
-    scores, floats that broadcast likewise, None where nothing is.
-    layer: the number of the layer that calls; nth: of its calls, from 0. rotating: whether angles were handed along.
+    visibility: booleans that broadcast to [head, query, key], None where all is visible. bias: what
+    is added to the scores, floats that broadcast likewise, None where nothing is.
+    layer: the number of the layer that calls; nth: of its calls, from 0. rotating: whether angles
+    were handed along.
     """
 
     q: Array
@@ -388,8 +468,8 @@ Answer = Callable[[Call], Array]
 """What stands for attention: a call to the mixed values [head, query, v_dim]."""
 
 Watch = Callable[[Call, Array, Array | None], None]
-"""What is told of each call that the library answers itself: the call, its mixed values [head, query, v_dim], and its
-weights [head, query, key] where it gives them."""
+"""What is told of each call that the library answers itself: the call, its mixed values [head,
+query, v_dim], and its weights [head, query, key] where it gives them."""
 
 
 def register_engine() -> None:
@@ -401,10 +481,11 @@ def register_engine() -> None:
 
 
 class HostedSide(Struct, frozen=True, eq=False):
-    """One side of a model that transformers runs, encoder, decoder or whole model, with what a run of it needs.
+    """One side of a model that transformers runs, encoder, decoder or whole model, with what a run
+    of it needs.
 
-    layers: the modules that are its layers. attending: those that attend. memory: what a decoder looks back at, [token,
-    width]; None for an encoder or a decoder alone.
+    layers: the modules that are its layers. attending: those that attend. memory: what a decoder
+    looks back at, [token, width]; None for an encoder or a decoder alone.
     """
 
     hf_model: Any
@@ -416,17 +497,18 @@ class HostedSide(Struct, frozen=True, eq=False):
 
 
 def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[Passages, Array]:
-    """Run one side of a model with `answer` called in place of attention; returns the layers' records and the last
-    vectors, [token, width].
+    """Run one side of a model with `answer` called in place of attention; returns the layers'
+    records and the last vectors, [token, width].
 
-    Raises InputError for a token outside the embedding, UnsupportedError for whatever the library raises.
+    Raises InputError for a token outside the embedding, UnsupportedError for whatever the library
+    raises.
     """
     return _run_side(side, tokens, partial(_in_place_of_attention, answer))
 
 
 def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> None:
-    """Run one side of a model with transformers' own eager attention; `watch` is called with the call, result and
-    weights of each. Raises as `forward`."""
+    """Run one side of a model with transformers' own eager attention; `watch` is called with the
+    call, result and weights of each. Raises as `forward`."""
     side.hf_model.set_attn_implementation("eager")
     try:
         _run_side(side, tokens, partial(_beside_attention, watch))
@@ -435,14 +517,23 @@ def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> No
 
 
 def _run_side(
-    side: HostedSide, tokens: Sequence[Token], attending: Callable[[Passages], AbstractContextManager[None]]
+    side: HostedSide,
+    tokens: Sequence[Token],
+    attending: Callable[[Passages], AbstractContextManager[None]],
 ) -> tuple[Passages, Array]:
-    """Run one side of a model within `attending`, which replaces or observes its attention; returns the layers' records
-    and the last vectors, [token, width]."""
+    """Run one side of a model within `attending`, which replaces or observes its attention; returns
+    the layers' records and the last vectors, [token, width]."""
     torch: Any = import_module("torch")
-    hf_model, ids = side.hf_model, [token.id for token in tokens]
-    if any(code is None or not 0 <= code < hf_model.get_input_embeddings().weight.shape[0] for code in ids):
-        raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
+    hf_model = side.hf_model
+    ids = [token.id for token in tokens]
+    if any(
+        code is None or not 0 <= code < hf_model.get_input_embeddings().weight.shape[0]
+        for code in ids
+    ):
+        raise InputError(
+            "a token is outside the embedding",
+            expected="a tokenizer that belongs to this checkpoint",
+        )
     id_tensor = torch.tensor([ids], device=side.device)
     _reset_dynamic_rotary(hf_model)
     watched = note_passages(side.layers, side.attending)
@@ -451,7 +542,9 @@ def _run_side(
             outputs: Any = import_module("transformers.modeling_outputs")
             # of some, what a router said is asked for
             encoder_output = outputs.MoEModelOutput(last_hidden_state=side.memory[None])
-            out = hf_model(encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False)
+            out = hf_model(
+                encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False
+            )
         elif hf_model.config.is_encoder_decoder:
             out = hf_model.get_encoder()(input_ids=id_tensor)
         else:
@@ -460,8 +553,8 @@ def _run_side(
 
 
 def _reset_dynamic_rotary(hf_model: Any) -> None:
-    """Set dynamic rotary embeddings (NTK) back to their first frequencies; transformers keeps those of the longest text
-    so far, which would change later texts."""
+    """Set dynamic rotary embeddings (NTK) back to their first frequencies; transformers keeps those
+    of the longest text so far, which would change later texts."""
     for module in hf_model.modules():
         trained = getattr(module, "original_max_seq_len", None)
         if trained is not None:
@@ -488,25 +581,30 @@ def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]
 
 @contextmanager
 def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
-    """Context manager: each call of transformers' eager attention is reported to `watch`, by a patch of the method with
-    which models look attention up."""
+    """Context manager: each call of transformers' eager attention is reported to `watch`, by a
+    patch of the method with which models look attention up."""
     torch: Any = import_module("torch")
     interface: Any = type(import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS)
-    usual, running = interface.get_interface, get_ident()
+    usual = interface.get_interface
+    running = get_ident()
 
     def get_interface(functions: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
-        """The attention function that transformers would use; in this thread, one that also reports to `watch`."""
+        """The attention function that transformers would use; in this thread, one that also reports
+        to `watch`.
+        """
         eager = usual(functions, name, default)
         if get_ident() != running:  # another thread's model
             return eager
 
         def observe(module: Any, *args: Any, **extras: Any) -> Any:
-            """Call transformers' attention, report its call, mixed values and weights to `watch`, and return its
-            result."""
+            """Call transformers' attention, report its call, mixed values and weights to `watch`,
+            and return its result."""
             out = eager(module, *args, **extras)
             call = _call_of(passages, *args, **extras)
             mixed: Tensor = out[0][0].permute(1, 0, 2)
-            weights = [tensor[0] for tensor in out[1:2] if torch.is_tensor(tensor) and tensor.ndim == 4]
+            weights = [
+                tensor[0] for tensor in out[1:2] if torch.is_tensor(tensor) and tensor.ndim == 4
+            ]
             watch(call, mixed, weights[0] if weights else None)
             passages.note_attention(mixed.numel(), module)
             return out
@@ -529,8 +627,8 @@ def _outside(
     scaling: float | None = None,
     **extras: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers, which hands its call to `answer`: tensors [batch, head,
-    token, dim] of one text."""
+    """The attention function registered with transformers, which hands its call to `answer`:
+    tensors [batch, head, token, dim] of one text."""
     answer, passages = _answering.get()
     mixed: Tensor = answer(_call_of(passages, query, key, value, attention_mask, scaling, **extras))
     passages.note_attention(mixed.numel(), module)
@@ -547,29 +645,50 @@ def _call_of(
     *_: Any,
     **extras: Any,
 ) -> Call:
-    """The arguments of an attention call of transformers as a Call. Raises UnsupportedError for a tensor argument that
-    attn does not know."""
+    """The arguments of an attention call of transformers as a Call. Raises UnsupportedError for a
+    tensor argument that attn does not know."""
     torch: Any = import_module("torch")
-    visibility, bias = None, None
-    others = [name for name, value in extras.items() if torch.is_tensor(value) and name not in HARMLESS]
+    visibility = None
+    bias = None
+    others = [
+        name for name, value in extras.items() if torch.is_tensor(value) and name not in HARMLESS
+    ]
     if others:
         raise UnsupportedError(
-            "this model's attention makes use of {second}, which attn does not know", second=repr(others[0])
+            "this model's attention makes use of {second}, which attn does not know",
+            second=repr(others[0]),
         )
     if attention_mask is not None:
         whole = attention_mask[0, :, :, : key.shape[-2]]
-        visibility = whole > torch.finfo(whole.dtype).min / 2  # the library hides with the lowest number there is
+        visibility = (
+            whole > torch.finfo(whole.dtype).min / 2
+        )  # the library hides with the lowest number there is
         rest = whole.masked_fill(~visibility, 0.0)
         bias = rest if bool(rest.any()) else None
         visibility = None if bool(visibility.all()) else visibility
     if extras.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
-        among = torch.zeros((1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device)
+        among = torch.zeros(
+            (1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device
+        )
         among = among.scatter(-1, extras["indices"][:1].long(), True)
-        visibility = among if visibility is None else visibility & among
+        if visibility is None:
+            visibility = among
+        else:
+            visibility = visibility & among
     if extras.get("position_bias") is not None:
-        bias = extras["position_bias"][0] if bias is None else bias + extras["position_bias"][0]
-    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    passage, layer = passages.current, len(passages.passages) - 1
+        if bias is None:
+            bias = extras["position_bias"][0]
+        else:
+            bias = bias + extras["position_bias"][0]
+    if scaling is None:
+        scale = query.shape[-1] ** -0.5
+    else:
+        scale = float(scaling)
+    passage = passages.current
+    layer = len(passages.passages) - 1
     nth, rotating = (0, False) if passage is None else (len(passage.out), passage.rotating)
-    softcap, sinks = extras.get("softcap"), extras.get("s_aux")
-    return Call(query[0], key[0], value[0], visibility, bias, scale, softcap, sinks, layer, nth, rotating)
+    softcap = extras.get("softcap")
+    sinks = extras.get("s_aux")
+    return Call(
+        query[0], key[0], value[0], visibility, bias, scale, softcap, sinks, layer, nth, rotating
+    )

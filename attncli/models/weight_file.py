@@ -1,4 +1,6 @@
-"""Weight files: recognised by their tensors' names, run as a one-layer model, and written in any layout."""
+"""Weight files: recognised by their tensors' names, run as a one-layer model, and written in any
+layout.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ ORIENTATION = "orientation"
 """The metadata entry that says how matrices are stored, where their names leave it open."""
 
 COMPARED = 40
-"""Names of a file that are looked at for a likely slip; one with more is no attention with a slip in it."""
+"""Names of a file that are looked at for a likely slip; one with more is no attention with a slip
+in it.
+"""
 
 DIGITS = 18
 """The longest seed that is believed."""
@@ -67,9 +71,11 @@ DIGITS = 18
 class WeightFile(Struct, frozen=True, eq=False):
     """A weight file that was understood.
 
-    layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the sizes.
+    layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the
+        sizes.
     scale: the class's own, None for the usual one. notes: what to tell the user.
-    vocabulary: the embeddings that stand in the file, or None. seed: of embeddings the file does not hold.
+    vocabulary: the embeddings that stand in the file, or None. seed: of embeddings the file does
+        not hold.
     roles: what each tensor of the file is used as, by its name there; "" for one that is not used.
     """
 
@@ -89,103 +95,144 @@ class WeightFile(Struct, frozen=True, eq=False):
 
 
 def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightFile:
-    """The weights in a .safetensors, .npz, .pt or .pth file, in any layout that `recognise` knows. Raises also as
-    `read_tensors`."""
+    """The weights in a .safetensors, .npz, .pt or .pth file, in any layout that `recognise` knows.
+    Raises also as `read_tensors`."""
     file = tensor_file(path)
     return recognise(file.tensors(), file.metadata, str(path), request)
 
 
 def recognise(
-    arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, request: LayoutRequest = EMPTY_REQUEST
+    arrays: Mapping[str, Array],
+    metadata: Mapping[str, str],
+    where: str,
+    request: LayoutRequest = EMPTY_REQUEST,
 ) -> WeightFile:
-    """Recognise tensors by name as the weights of one attention, in whatever layout. where: the file, for messages.
+    """Recognise tensors by name as the weights of one attention, in whatever layout. where: the
+    file, for messages.
 
-    Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
-    and what was expected; UsageError where the asker contradicts the file.
+    Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was
+    found and what was expected; UsageError where the asker contradicts the file.
     """
     tensors = bare_names(arrays, where, request.prefix)
-    layout, stored_orientation = _fitting_layout(tensors), metadata.get(ORIENTATION)
+    layout = _fitting_layout(tensors)
+    stored_orientation = metadata.get(ORIENTATION)
     if request.orientation is None and stored_orientation in ("in-out", "out-in"):
         layout_weights = layout.read(tensors, replace(request, orientation=stored_orientation))
     else:
         layout_weights = layout.read(tensors, request)
     if request.orientation is not None and not layout_weights.either_way:
-        what = message("how these matrices are stored is certain: {description}", description=layout.description)
+        what = message(
+            "how these matrices are stored is certain: {description}",
+            description=layout.description,
+        )
         raise UsageError(what, where=where, expected="no --orientation")
     weights = layout_weights.weights | {
         name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors
     }
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
     file_names = {
-        role: tensors.file_names[name] for name, role in reversed(layout.knows.items()) if name in tensors and role
+        role: tensors.file_names[name]
+        for name, role in reversed(layout.knows.items())
+        if name in tensors and role
     }
     facts, notes = sizes_of(weights, file_names, metadata, where, layout_weights.heads, request)
-    vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where) if TABLE in tensors else None
+    if TABLE in tensors:
+        vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where)
+    else:
+        vocabulary = None
     seed = metadata.get("seed", "")[:DIGITS]
     roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
     return WeightFile(
-        layout.description, weights, facts, layout_weights.scale or _stored_scale(metadata, where),
-        layout_weights.notes + notes, vocabulary,
-        int(seed) if seed.isdecimal() else None, roles,
-    )  # fmt: skip
+        layout.description,
+        weights,
+        facts,
+        layout_weights.scale or _stored_scale(metadata, where),
+        layout_weights.notes + notes,
+        vocabulary,
+        int(seed) if seed.isdecimal() else None,
+        roles,
+    )
 
 
 def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
-    """The scale of q·k that the file's metadata state, as `attn weights convert` writes it for classes that do not use
-    1/√d_k; None for 1/√d_k."""
+    """The scale of q·k that the file's metadata state, as `attn weights convert` writes it for
+    classes that do not use 1/√d_k; None for 1/√d_k."""
     spelling = metadata.get(SCALE, "sqrt-dk")
     if spelling not in ("sqrt-dk", "sqrt-dmodel"):
-        what = message("the file's metadata give the scale {spelling}", spelling=repr(spelling[:40]))
+        what = message(
+            "the file's metadata give the scale {spelling}", spelling=repr(spelling[:40])
+        )
         raise InputError(what, where=where, expected="sqrt-dk or sqrt-dmodel")
     if spelling == "sqrt-dk":
         return None
-    return OwnScale(spelling, message("the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k"))
+    return OwnScale(
+        spelling, message("the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
+    )
 
 
 def _fitting_layout(tensors: Tensors) -> Layout:
-    """The layout that names every tensor and lacks none it needs. Raises InputError, with a hint from the nearest
-    layout, where none fits."""
+    """The layout that names every tensor and lacks none it needs. Raises InputError, with a hint
+    from the nearest layout, where none fits."""
     present = set(tensors.arrays)
     layouts = [*separate_layouts(), *fused_layouts(), *class_layouts(present)]
     for layout in layouts:
         if layout.needs.keys() <= present <= layout.knows.keys():
             return layout
     nearest = max(
-        layouts, key=lambda layout: (len(_distinctive_names(layout) & present), -len(layout.needs.keys() - present))
+        layouts,
+        key=lambda layout: (
+            len(_distinctive_names(layout) & present),
+            -len(layout.needs.keys() - present),
+        ),
     )
     if not _distinctive_names(nearest) & present:
         raise InputError(
             "these tensors are no attention that attn knows: {file_names}",
             where=tensors.where,
-            expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
-            "c_attn, …",
+            expected=(
+                "q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q"
+                " W_K W_V, c_attn, …"
+            ),
             hint=_spelling_hint(present, {name for layout in layouts for name in layout.knows}),
             file_names=names_text(tensors.file_names.values()),
         )
     missing = [name for name in nearest.needs if name not in present]
     unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
-    faults = [message("lacks {missing}", missing=names_text(missing))] if missing else []
+    if missing:
+        faults = [message("lacks {missing}", missing=names_text(missing))]
+    else:
+        faults = []
     if unknown_names:
         names = names_text(tensors.file_names[name] for name in unknown_names)
         faults.append(message("has the unknown {unknown_names}", unknown_names=names))
-    optional, expected = [name for name, role in nearest.may.items() if role], names_text(nearest.needs)
+    optional = [name for name, role in nearest.may.items() if role]
+    expected = names_text(nearest.needs)
     if optional:
-        expected = message("{needed}, and optionally {optional}", needed=expected, optional=names_text(optional))
+        expected = message(
+            "{needed}, and optionally {optional}", needed=expected, optional=names_text(optional)
+        )
     raise InputError(
         "this file {faults}; it holds {file_names}",
         where=tensors.where,
         expected=expected,
-        hint=_spelling_hint(unknown_names, missing or optional) or _prefix_hint(tensors, nearest, unknown_names),
+        hint=_spelling_hint(unknown_names, missing or optional)
+        or _prefix_hint(tensors, nearest, unknown_names),
         faults=listing(faults, " and "),
         file_names=names_text(tensors.file_names.values()),
     )
 
 
 def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
-    """A hint for a file that holds more than one attention: the attn command that extracts the one under a prefix; ""
-    where no prefix would do."""
-    stems = {tensors.file_names[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
-    stem = stems.pop() if len(stems) == 1 else ""
+    """A hint for a file that holds more than one attention: the attn command that extracts the one
+    under a prefix; "" where no prefix would do."""
+    stems = {
+        tensors.file_names[name].removesuffix(name) if name in tensors else ""
+        for name in layout.needs
+    }
+    if len(stems) == 1:
+        stem = stems.pop()
+    else:
+        stem = ""
     if not stem or any(tensors.file_names[name].startswith(stem) for name in unknown_names):
         return ""
     return f"attn weights convert --prefix {stem} FILE one.safetensors"
@@ -204,7 +251,9 @@ def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
     for name in islice(names, COMPARED):
         close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
         if close:
-            return message("did you mean {close} where the file has {name}?", close=close[0], name=name[:80])
+            return message(
+                "did you mean {close} where the file has {name}?", close=close[0], name=name[:80]
+            )
     return ""
 
 
@@ -219,10 +268,13 @@ LAYOUTS = {
 """The layouts that can be written, with what they hold."""
 
 
-def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str) -> dict[str, Array]:
+def layout_tensors(
+    weights: Mapping[str, Array], facts: LayoutSizes, layout: str
+) -> dict[str, Array]:
     """Canonical weights by the names of another layout. Norms and embeddings keep their names.
 
-    layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit it.
+    layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit
+    it.
     """
     beside = {name: array for name, array in weights.items() if name in COMMON}
     projections = {name: array for name, array in weights.items() if name not in COMMON}
@@ -234,7 +286,9 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
             return _as_torch_module(projections) | beside
         case "single":
             _check_sizes(facts, layout, heads=1)
-            return {f"W{name[0].upper()}{name[1:]}": array for name, array in projections.items()} | beside
+            return {
+                f"W{name[0].upper()}{name[1:]}": array for name, array in projections.items()
+            } | beside
         case "heads":
             _check_sizes(facts, layout)
             return _as_list_of_heads(projections, facts) | beside
@@ -242,7 +296,9 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
             tensors = {}
             for name, array in projections.items():
                 role, _, kind = name.partition(".")
-                tensors[f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"] = np.ascontiguousarray(array.T)
+                tensors[f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"] = (
+                    np.ascontiguousarray(array.T)
+                )
             return tensors | beside
         case "fused":
             _check_sizes(facts, layout, square=True)
@@ -251,15 +307,28 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
             from difflib import get_close_matches
 
             close = get_close_matches(layout, LAYOUTS, 1)
-            hint = f"--layout {close[0]}" if close else ""
-            raise UsageError("no layout is called {layout}", expected=listing(LAYOUTS), hint=hint, layout=repr(layout))
+            if close:
+                hint = f"--layout {close[0]}"
+            else:
+                hint = ""
+            raise UsageError(
+                "no layout is called {layout}",
+                expected=listing(LAYOUTS),
+                hint=hint,
+                layout=repr(layout),
+            )
 
 
 def _check_sizes(
-    facts: LayoutSizes, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False
+    facts: LayoutSizes,
+    layout: str,
+    *,
+    heads: int | None = None,
+    square: bool = False,
+    output: bool = False,
 ) -> None:
-    """Raise UsageError for sizes that a layout cannot hold. heads: the only number it holds; square: only square
-    projections; output: only with an output projection."""
+    """Raise UsageError for sizes that a layout cannot hold. heads: the only number it holds;
+    square: only square projections; output: only with an output projection."""
     if facts.kv_heads != facts.heads:
         raise UsageError(
             "layout {layout} has no shared heads, these are {heads} on {kv_heads}",
@@ -269,12 +338,15 @@ def _check_sizes(
             kv_heads=facts.kv_heads,
         )
     if heads is not None and facts.heads != heads:
-        what = message("layout {layout} holds one head, there are {heads}", layout=layout, heads=facts.heads)
+        what = message(
+            "layout {layout} holds one head, there are {heads}", layout=layout, heads=facts.heads
+        )
         raise UsageError(what, expected="--layout heads or canonical")
     widths = (facts.heads * facts.d_k, facts.heads * facts.d_v)
     if square and widths != (facts.d_model, facts.d_model):
         raise UsageError(
-            "layout {layout} has projections from d_model to d_model ({d_model}), these lead to {width} and {width_2}",
+            "layout {layout} has projections from d_model to d_model ({d_model}), these lead to"
+            " {width} and {width_2}",
             expected="heads × d_k = heads × d_v = d_model, or --layout canonical",
             layout=layout,
             d_model=facts.d_model,
@@ -291,34 +363,51 @@ def _check_sizes(
 
 
 def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
-    """q, k and v stacked along axis 0; a bias that is missing beside others counts as 0. None where all three are
+    """q, k and v stacked along axis 0; a bias that is missing beside others counts as 0. None where
+    all three are
     missing. kind: "weight" or "bias"."""
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
         return None
-    zeros = [np.zeros(len(weight), weight.dtype) for weight in (weights[f"{role}.weight"] for role in "qkv")]
-    return np.concatenate([zero if part is None else part for part, zero in zip(parts, zeros, strict=True)])
+    zeros = [
+        np.zeros(len(weight), weight.dtype)
+        for weight in (weights[f"{role}.weight"] for role in "qkv")
+    ]
+    return np.concatenate(
+        [zero if part is None else part for part, zero in zip(parts, zeros, strict=True)]
+    )
 
 
 def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections by the names of `torch.nn.MultiheadAttention`."""
     bias = _joined_qkv(weights, "bias")
     output = weights["o.weight"]
-    tensors = {"in_proj_weight": _joined_qkv(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
+    tensors = {
+        "in_proj_weight": _joined_qkv(weights, "weight"),
+        "in_proj_bias": bias,
+        "out_proj.weight": output,
+    }
     if bias is not None or "o.bias" in weights:  # the module has both biases or neither
         zeros = np.zeros(output.shape[0], output.dtype)
-        tensors["in_proj_bias"] = np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
+        tensors["in_proj_bias"] = (
+            np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
+        )
         tensors["out_proj.bias"] = weights.get("o.bias", zeros)
     return {name: array for name, array in tensors.items() if array is not None}
 
 
 def _as_fused(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections in the layout of GPT-2, `c_attn` and `c_proj`, [in, out], by tensor name."""
-    weight, bias = _joined_qkv(weights, "weight"), _joined_qkv(weights, "bias")
+    weight = _joined_qkv(weights, "weight")
+    bias = _joined_qkv(weights, "bias")
     assert weight is not None
     tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
     tensors |= {} if bias is None else {"c_attn.bias": bias}
-    tensors |= {"c_proj.weight": np.ascontiguousarray(weights["o.weight"].T)} if "o.weight" in weights else {}
+    tensors |= (
+        {"c_proj.weight": np.ascontiguousarray(weights["o.weight"].T)}
+        if "o.weight" in weights
+        else {}
+    )
     return tensors | ({"c_proj.bias": weights["o.bias"]} if "o.bias" in weights else {})
 
 
@@ -350,10 +439,11 @@ def model_of(
 ) -> Model:
     """The model of weights that were recognised. name: the file's, for the documents.
 
-    settings: what stands around the weights; its sizes are the file's, a file that holds a norm switches layer_norm on,
-    and bias and output_projection are what the file is required to hold. seed: of embeddings that the file does not
-    hold; None for the file's own, or 0. embedding: vectors [token, d_model] of exactly the text that will run, or None.
-    Raises UsageError for options that contradict the file.
+    settings: what stands around the weights; its sizes are the file's, a file that holds a norm
+    switches layer_norm on, and bias and output_projection are what the file is required to hold.
+    seed: of embeddings that the file does not hold; None for the file's own, or 0. embedding:
+    vectors [token, d_model] of exactly the text that will run, or None. Raises UsageError for
+    options that contradict the file.
     """
     facts = weight_file.facts
     for option, option_value, fact in (
@@ -373,12 +463,18 @@ def model_of(
     scale = settings.scale or (weight_file.scale.spelling if weight_file.scale else None)
     around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
     file_settings = replace(settings, **asdict(facts) | around)
-    spec, notes = spec_of(file_settings), weight_file.notes
+    spec = spec_of(file_settings)
+    notes = weight_file.notes
     if weight_file.scale and settings.scale is None:
         notes = (weight_file.scale.description, *notes)
-    seed = seed if seed is not None else weight_file.seed or 0
+    if seed is not None:
+        seed = seed
+    else:
+        seed = weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)
-    draws_embeddings = (embedding is None and weight_file.vocabulary is None) or settings.position == "learned"
+    draws_embeddings = (
+        embedding is None and weight_file.vocabulary is None
+    ) or settings.position == "learned"
     identity = Identity(
         "file",
         name=name,
@@ -394,7 +490,9 @@ def model_of(
 
 
 def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFile:
-    """Seeded weights, ready to be written. words: token texts whose seeded embeddings go along, each once."""
+    """Seeded weights, ready to be written. words: token texts whose seeded embeddings go along,
+    each once.
+    """
     facts = LayoutSizes(
         d_model=settings.d_model,
         heads=settings.heads,
@@ -408,17 +506,23 @@ def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFi
     vocabulary = None
     if words:
         vocabulary = Vocabulary(
-            embedding(seed, words, settings.d_model), {word: place for place, word in enumerate(words)}
+            embedding(seed, words, settings.d_model),
+            {word: place for place, word in enumerate(words)},
         )
-    return WeightFile(LAYOUTS["canonical"], seeded_weights(settings, seed), facts, None, (), vocabulary, seed, {})
+    return WeightFile(
+        LAYOUTS["canonical"], seeded_weights(settings, seed), facts, None, (), vocabulary, seed, {}
+    )
 
 
 def write_weight_file(path: Path, weight_file: WeightFile, *, layout: str) -> None:
-    """Write weights as .safetensors or .npz in a layout, a key of `LAYOUTS`; the same content gives the same bytes.
+    """Write weights as .safetensors or .npz in a layout, a key of `LAYOUTS`; the same content gives
+    the same bytes.
 
-    Raises UsageError for weights that do not fit the layout, AttnError for a place that cannot be written.
+    Raises UsageError for weights that do not fit the layout, AttnError for a place that cannot be
+    written.
     """
-    weights, metadata = dict(weight_file.weights), {"num_heads": str(weight_file.facts.heads)}
+    weights = dict(weight_file.weights)
+    metadata = {"num_heads": str(weight_file.facts.heads)}
     if weight_file.seed is not None:
         metadata["seed"] = str(weight_file.seed)
     if weight_file.scale is not None:

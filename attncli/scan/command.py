@@ -1,4 +1,6 @@
-"""`attn scan`: what every head does over a corpus; `show`, `compare` and `verify` look at what was scanned."""
+"""`attn scan`: what every head does over a corpus; `show`, `compare` and `verify` look at what was
+scanned.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,18 @@ if TYPE_CHECKING:
 # The options of `attn scan`: which texts, what is measured, and how shards are computed.
 
 CORPUS, MEASURE, RUNNING = "Corpus", message("What is measured"), "Running"
-corpus_option, corpus_number = partial(option, panel=CORPUS, about=RUN), partial(number, panel=CORPUS, about=RUN)
-measure_option, measure_number = partial(option, panel=MEASURE, about=RUN), partial(number, panel=MEASURE, about=RUN)
-running_option, running_number = partial(option, panel=RUNNING, about=RUN), partial(number, panel=RUNNING, about=RUN)
+corpus_option, corpus_number = (
+    partial(option, panel=CORPUS, about=RUN),
+    partial(number, panel=CORPUS, about=RUN),
+)
+measure_option, measure_number = (
+    partial(option, panel=MEASURE, about=RUN),
+    partial(number, panel=MEASURE, about=RUN),
+)
+running_option, running_number = (
+    partial(option, panel=RUNNING, about=RUN),
+    partial(number, panel=RUNNING, about=RUN),
+)
 
 
 @dataclass(frozen=True)
@@ -59,19 +70,31 @@ class CorpusOptions:
     """Which texts are scanned."""
 
     format: Annotated[
-        str | None, corpus_option(help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", metavar="KIND")
+        str | None,
+        corpus_option(
+            help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", metavar="KIND"
+        ),
     ] = None
-    sample: Annotated[int, corpus_number(help="Only so many texts, drawn by a hash of each; 0 for all.", least=0)] = 0
+    sample: Annotated[
+        int, corpus_number(help="Only so many texts, drawn by a hash of each; 0 for all.", least=0)
+    ] = 0
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
     dedupe: Annotated[bool, corpus_option(help="Count texts that occur again once.")] = False
     cluster: Annotated[
-        str, corpus_option(help="Field that tells what belongs together, for intervals.", metavar="FIELD")
+        str,
+        corpus_option(
+            help="Field that tells what belongs together, for intervals.", metavar="FIELD"
+        ),
     ] = ""
-    max_tokens: Annotated[int, corpus_number(help="Longest text; 0 for the model's own limit.", least=0)] = 0
-    over: Annotated[str, corpus_option(help="What becomes of longer texts.", values=("skip", "truncate"))] = "skip"
-    skip_unknown: Annotated[bool, corpus_option(help="Leave out texts with words that the model does not know.")] = (
-        False
-    )
+    max_tokens: Annotated[
+        int, corpus_number(help="Longest text; 0 for the model's own limit.", least=0)
+    ] = 0
+    over: Annotated[
+        str, corpus_option(help="What becomes of longer texts.", values=("skip", "truncate"))
+    ] = "skip"
+    skip_unknown: Annotated[
+        bool, corpus_option(help="Leave out texts with words that the model does not know.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -79,35 +102,61 @@ class StatisticsOptions:
     """What is measured of the heads."""
 
     metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
-    metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=MEASURE)] = None
-    labels: Annotated[bool, measure_option("--labels/--no-labels", help="Label the heads, with intervals.")] = True
+    metric_file: Annotated[
+        list[Path] | None, redeclare(declarations.METRIC_FILE, panel=MEASURE)
+    ] = None
+    labels: Annotated[
+        bool, measure_option("--labels/--no-labels", help="Label the heads, with intervals.")
+    ] = True
     words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
-    rows: Annotated[bool, measure_option(help="Also a table of every text and head, as Parquet.")] = False
+    rows: Annotated[
+        bool, measure_option(help="Also a table of every text and head, as Parquet.")
+    ] = False
     find: Annotated[
         list[str] | None,
-        measure_option(help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', metavar="WHICH"),
+        measure_option(
+            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', metavar="WHICH"
+        ),
     ] = None
     effects: Annotated[
-        str | None, measure_option(help="Also what taking heads away changes; needs --head.", values=("zero", "mean"))
+        str | None,
+        measure_option(
+            help="Also what taking heads away changes; needs --head.", values=("zero", "mean")
+        ),
     ] = None
     head: Annotated[
         list[str] | None,
-        redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="H", panel=MEASURE),
+        redeclare(
+            declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="H", panel=MEASURE
+        ),
     ] = None
     why: Annotated[
         list[str] | None,
-        measure_option(help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.", metavar="HEADS"),
+        measure_option(
+            help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.",
+            metavar="HEADS",
+        ),
     ] = None
     examples: Annotated[
-        int, measure_number(help="Texts told of each tenth of a metric's values; 0 for none.", least=0, most=20)
+        int,
+        measure_number(
+            help="Texts told of each tenth of a metric's values; 0 for none.", least=0, most=20
+        ),
     ] = 3
     links: Annotated[
-        bool, measure_option("--links/--no-links", help="Count which tokens the strongest links go between.")
+        bool,
+        measure_option(
+            "--links/--no-links", help="Count which tokens the strongest links go between."
+        ),
     ] = True
     top: Annotated[
         int,
         redeclare(
-            declarations.TOP, help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000
+            declarations.TOP,
+            help="Strongest texts kept of each head and metric.",
+            panel=MEASURE,
+            least=0,
+            most=1000,
         ),
     ] = 20
 
@@ -117,19 +166,26 @@ class RunningOptions:
     """How shards are computed."""
 
     workers: Annotated[
-        int, running_number(help="Processes, at most one per processor; 0 for as many.", least=0, most=1024)
+        int,
+        running_number(
+            help="Processes, at most one per processor; 0 for as many.", least=0, most=1024
+        ),
     ] = 0
     part: Annotated[
-        str | None, running_option(help="One of several parts that run side by side: 2/8.", metavar="I/N")
+        str | None,
+        running_option(help="One of several parts that run side by side: 2/8.", metavar="I/N"),
     ] = None
-    engine: Annotated[str, running_option(help="here, ray, ray:ADDRESS or ray:local.", metavar="NAME")] = "here"
+    engine: Annotated[
+        str, running_option(help="here, ray, ray:ADDRESS or ray:local.", metavar="NAME")
+    ] = "here"
     device: Annotated[str | None, redeclare(declarations.DEVICE, common=True)] = None
     dtype: Annotated[str, declarations.DTYPE] = "float32"
 
 
 def engine_of(options: RunningOptions, environment: Environment) -> Engine:
-    """The engine that computes a scan's shards (slices of the corpus), as `--engine` and `--workers` say: worker
-    processes here or a Ray cluster. Raises UsageError for an unknown engine."""
+    """The engine that computes a scan's shards (slices of the corpus), as `--engine` and
+    `--workers` say: worker processes here or a Ray cluster. Raises UsageError for an unknown
+    engine."""
     name, _, address = options.engine.partition(":")
     if name == "ray":
         from attncli.scan.engines import RayCluster
@@ -137,7 +193,9 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
         return RayCluster(address or "auto", options.workers, environment.note)
     if options.engine != "here":
         raise UsageError(
-            "there is no engine {engine}", expected="here, ray, ray:ADDRESS or ray:local", engine=repr(options.engine)
+            "there is no engine {engine}",
+            expected="here, ray, ray:ADDRESS or ray:local",
+            engine=repr(options.engine),
         )
     from attncli.scan.corpus_scan import usable_processors
     from attncli.scan.engines import LocalWorkers
@@ -146,7 +204,8 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     if options.workers > usable:
         environment.note(
             message(
-                "{workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started",
+                "{workers:,} workers are no faster than {usable:,}, one for each processor:"
+                " {usable:,} are started",
                 workers=options.workers,
                 usable=usable,
             )
@@ -155,19 +214,49 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
 
 
 START = "start"
-"""The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first argument."""
+"""The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first
+argument.
+"""
 ScanOutput = Annotated[
     OutputOptions,
-    only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "top", "show", "full", "brief"),
+    only(
+        "json",
+        "plain",
+        "output",
+        "color",
+        "ascii",
+        "lang",
+        "quiet",
+        "debug",
+        "top",
+        "show",
+        "full",
+        "brief",
+    ),
 ]
 StartOutput = Annotated[
-    OutputOptions, only("json", "plain", "color", "ascii", "lang", "quiet", "debug", "show", "full", "brief")
+    OutputOptions,
+    only("json", "plain", "color", "ascii", "lang", "quiet", "debug", "show", "full", "brief"),
 ]
 CompareOutput = Annotated[
-    OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "top", "full", "brief")
+    OutputOptions,
+    only(
+        "json",
+        "plain",
+        "output",
+        "color",
+        "ascii",
+        "lang",
+        "quiet",
+        "debug",
+        "top",
+        "full",
+        "brief",
+    ),
 ]
 VerifyOutput = Annotated[
-    OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "brief")
+    OutputOptions,
+    only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "brief"),
 ]
 Folder = Annotated[Path, argument("A folder that attn scan wrote.", "OUT")]
 
@@ -179,12 +268,17 @@ def start(
     measure: StatisticsOptions,
     running: RunningOptions,
     model: Annotated[
-        str | None, argument("A folder, hub id or alias; none where --model names it.", "NAME|DIR", completion.models)
+        str | None,
+        argument(
+            "A folder, hub id or alias; none where --model names it.", "NAME|DIR", completion.models
+        ),
     ] = None,
     texts: Annotated[
         list[str] | None,
         argument(
-            "Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard input.", "CORPUS..."
+            "Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard"
+            " input.",
+            "CORPUS...",
         ),
     ] = None,
     model_name: Annotated[str | None, declarations.CHECKPOINT] = None,
@@ -192,7 +286,11 @@ def start(
     out: Annotated[
         Path | None,
         delivery_option(
-            "--output", "-o", "--out", help="Folder of the scan; the same command again goes on.", metavar="DIR"
+            "--output",
+            "-o",
+            "--out",
+            help="Folder of the scan; the same command again goes on.",
+            metavar="DIR",
         ),
     ] = None,
 ) -> None:
@@ -202,15 +300,24 @@ def start(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "scan")
-    model, texts = _model_and_corpus([*([] if model is None else [model]), *(texts or [])], model_name)
+    model, texts = _model_and_corpus(
+        [*([] if model is None else [model]), *(texts or [])], model_name
+    )
     if out is None:
-        raise UsageError(message("a scan is kept in a folder, and none is named"), expected="-o DIR", hint=_EXAMPLE)
+        raise UsageError(
+            message("a scan is kept in a folder, and none is named"),
+            expected="-o DIR",
+            hint=_EXAMPLE,
+        )
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan.corpus_scan import scan_corpus
     from attncli.scan.engines import ScanPart, parse_part
 
     _check_measures(measure)
-    part = ScanPart() if running.part is None else parse_part(running.part)
+    if running.part is None:
+        part = ScanPart()
+    else:
+        part = parse_part(running.part)
     engine = engine_of(running, environment)
     loaded_model = load_checkpoint(
         environment,
@@ -248,12 +355,17 @@ _EXAMPLE = "attn scan minilm sentences.txt -o scan"
 
 
 def _model_and_corpus(words: list[str], model: str | None) -> tuple[str, list[str]]:
-    """The model, which is the first word or `--model`, and the corpus, which is all other words. Raises UsageError."""
+    """The model, which is the first word or `--model`, and the corpus, which is all other words.
+    Raises UsageError.
+    """
     if model is None and words:
-        model, words = words[0], words[1:]
+        model = words[0]
+        words = words[1:]
     if model is None:
         raise UsageError(
-            message("neither a model nor a corpus is named"), expected="attn scan MODEL CORPUS", hint=_EXAMPLE
+            message("neither a model nor a corpus is named"),
+            expected="attn scan MODEL CORPUS",
+            hint=_EXAMPLE,
         )
     if not words:
         raise UsageError(
@@ -265,8 +377,8 @@ def _model_and_corpus(words: list[str], model: str | None) -> tuple[str, list[st
 
 
 class _Counter:
-    """How far a running scan has come, for its progress bar: how many texts are done, and how many shards failed for
-    good."""
+    """How far a running scan has come, for its progress bar: how many texts are done, and how many
+    shards failed for good."""
 
     def __init__(self) -> None:
         self._all, self._start_time, self._done, self._failed = 1, time.monotonic(), 0, 0
@@ -278,18 +390,22 @@ class _Counter:
         self._start_time = time.monotonic()
 
     def add(self, texts: int) -> None:
-        """Add `texts`, the number of texts done since the last call, and report the share of the corpus done, 0 to
+        """Add `texts`, the number of texts done since the last call, and report the share of the
+        corpus done, 0 to
         1."""
         self._done += texts
         self.tell(min(self._done / self._all, 1.0))
 
     def on_shard(self, shard: ShardOutcome) -> None:
-        """Count the shard as failed if its outcome has a reason; shards that succeeded are not counted."""
+        """Count the shard as failed if its outcome has a reason; shards that succeeded are not
+        counted.
+        """
         self._failed += bool(shard.reason)
 
     def progress_text(self) -> str:
         """Texts done, texts per second and failed shards, for the bar."""
-        done_texts, every = f"{self._done:,}", f"{self._all:,}"
+        done_texts = f"{self._done:,}"
+        every = f"{self._all:,}"
         pace = f"{self._done / max(time.monotonic() - self._start_time, 1e-9):.1f}"
         if self._failed:
             return message(
@@ -299,13 +415,23 @@ class _Counter:
                 pace=pace,
                 failed=self._failed,
             )
-        return message("{done_texts} of {every} texts · {pace} texts/s", done_texts=done_texts, every=every, pace=pace)
+        return message(
+            "{done_texts} of {every} texts · {pace} texts/s",
+            done_texts=done_texts,
+            every=every,
+            pace=pace,
+        )
 
 
 def _check_measures(measure: StatisticsOptions) -> None:
-    """Raise UsageError for measures that exclude each other, UnsupportedError for tables without pyarrow."""
+    """Raise UsageError for measures that exclude each other, UnsupportedError for tables without
+    pyarrow.
+    """
     if measure.words and measure.why:
-        raise UsageError("--why takes links between tokens apart, and --words merges them", expected="one of them")
+        raise UsageError(
+            "--why takes links between tokens apart, and --words merges them",
+            expected="one of them",
+        )
     if measure.words and measure.find:
         raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
     if measure.rows or measure.find:
@@ -314,9 +440,11 @@ def _check_measures(measure: StatisticsOptions) -> None:
         import_pyarrow()
 
 
-def _scan_request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
-    """The `ScanRequest` that the command's options stand for. Raises UsageError, InputError for a bad file of
-    metrics."""
+def _scan_request(
+    texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions
+) -> ScanRequest:
+    """The `ScanRequest` that the command's options stand for. Raises UsageError, InputError for a
+    bad file of metrics."""
     from attncli.measure.metric_file import load_metrics
     from attncli.scan.corpus_scan import EVERY_METRIC, USUAL
     from attncli.scan.intake import parse_format
@@ -325,8 +453,16 @@ def _scan_request(texts: Sequence[str], corpus: CorpusOptions, measure: Statisti
 
     files = tuple(str(path) for path in measure.metric_file or ())
     own = [metric.name for path in files for metric in load_metrics(path)]
-    names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
-    metrics = EVERY_METRIC if names == ["all"] else tuple(names) or USUAL
+    names = [
+        name.strip()
+        for argument in measure.metric or ()
+        for name in argument.split(",")
+        if name.strip()
+    ]
+    if names == ["all"]:
+        metrics = EVERY_METRIC
+    else:
+        metrics = tuple(names) or USUAL
     if names in ([], ["all"]):
         metrics = (*metrics, *own)
     return ScanRequest(
@@ -356,21 +492,38 @@ def _scan_request(texts: Sequence[str], corpus: CorpusOptions, measure: Statisti
 def show(
     ctx: typer.Context,
     output: ScanOutput,
-    out: Annotated[list[Path], argument("Folders that attn scan wrote; several for --html or --site.", "OUT...")],
+    out: Annotated[
+        list[Path],
+        argument("Folders that attn scan wrote; several for --html or --site.", "OUT..."),
+    ],
     head: Annotated[
-        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H")
+        str | None,
+        redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H"),
     ] = None,
     metric: Annotated[
         str | None,
-        redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT, about=DRAWING),
+        redeclare(
+            declarations.METRIC,
+            help="Metric of the grid and the examples.",
+            panel=SUBJECT,
+            about=DRAWING,
+        ),
     ] = None,
     deciles: Annotated[
-        bool, option(help="Texts of each tenth of the metric's values; needs --head.", panel=SUBJECT, about=DRAWING)
+        bool,
+        option(
+            help="Texts of each tenth of the metric's values; needs --head.",
+            panel=SUBJECT,
+            about=DRAWING,
+        ),
     ] = False,
     alike: Annotated[
         bool,
         subject_option(
-            help="Heads most like it, over its texts and by their weights, which runs the model; needs --head."
+            help=(
+                "Heads most like it, over its texts and by their weights, which runs the model;"
+                " needs --head."
+            )
         ),
     ] = False,
     shade: Annotated[
@@ -385,7 +538,8 @@ def show(
     site: Annotated[
         Path | None,
         delivery_option(
-            help="Also write a folder for a web server: an index, a page and JSON of each scan.", metavar="DIR"
+            help="Also write a folder for a web server: an index, a page and JSON of each scan.",
+            metavar="DIR",
         ),
     ] = None,
 ) -> None:
@@ -402,21 +556,34 @@ def show(
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
 
-    new_folder = None if site is not None and is_folder(site) else site  # one that is there is no other output's file
-    view = validate_options(output, environment, "scan", files={"--html": html, "--site": new_folder})
+    new_folder = (
+        None if site is not None and is_folder(site) else site
+    )  # one that is there is no other output's file
+    view = validate_options(
+        output, environment, "scan", files={"--html": html, "--site": new_folder}
+    )
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
-            "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(html))
+            "{option} is {value}",
+            expected="a file ending in .html",
+            option="--html",
+            value=repr(str(html)),
         )
     is_beside = len(out) == 2 and head is not None and html is None and site is None
     if len(out) > 1 and html is None and site is None and not is_beside:
         raise UsageError(
             "{count} scans are named, and the screen shows one",
-            expected="--html FILE or --site DIR, or one scan; of two one head, --head L5H11; attn scan compare A B "
-            "compares two",
+            expected=(
+                "--html FILE or --site DIR, or one scan; of two one head, --head L5H11; attn scan"
+                " compare A B compares two"
+            ),
             count=len(out),
         )
-    alone: dict[str, object] = {"--json": output.json, "--plain": output.plain, "--output": output.file}
+    alone: dict[str, object] = {
+        "--json": output.json,
+        "--plain": output.plain,
+        "--output": output.file,
+    }
     if not is_beside:
         alone |= {
             "--head": head,
@@ -431,9 +598,14 @@ def show(
         }
     if len(out) > 1 and (chosen := [name for name, value in alone.items() if value]):
         raise UsageError("{option} is about one scan", expected="one scan", option=chosen[0])
-    head_place = None if head is None else parse_heads(head)[0]
+    if head is None:
+        head_place = None
+    else:
+        head_place = parse_heads(head)[0]
     if deciles and head_place is None:
-        raise UsageError("--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles")
+        raise UsageError(
+            "--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles"
+        )
     if alike and head_place is None:
         raise UsageError("--alike is about one head", expected="--head", hint="--head L0H0 --alike")
     if shade and head_place is None:
@@ -475,19 +647,24 @@ def show(
 
 
 def _read_scan(folder: Path) -> Scan:
-    """The (plan, document) of the scan in a folder; of an unfinished scan the document is computed from the shards that
-    are done."""
+    """The (plan, document) of the scan in a folder; of an unfinished scan the document is computed
+    from the shards that are done."""
     from attncli.scan import plan, report
     from attncli.scan.totals import total
 
     scan_plan = plan.read_plan(folder)
-    document = report.read_report(folder) if (folder / report.NAME).exists() else None
+    if (folder / report.NAME).exists():
+        document = report.read_report(folder)
+    else:
+        document = None
     if document is None or document.done.shards[0] < len(scan_plan.shards):
         document = report.scan_document(total(scan_plan, folder), report.failures(folder))
     return scan_plan, document
 
 
-def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None) -> None:
+def _check_shown(
+    scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None
+) -> None:
     """Raise UsageError for a metric or a head that a scan does not have."""
     from attncli.measure.layer_metrics import MASSIVE
     from attncli.scan.plan import EFFECT
@@ -495,10 +672,14 @@ def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head
     metric_names = [name for name in scan_plan.metrics if name != MASSIVE]
     metric_names += [EFFECT] if scan_plan.measures.effects else []
     if metric is not None and metric not in metric_names:
-        raise UsageError("this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric))
+        raise UsageError(
+            "this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric)
+        )
     if head_place is not None and head_place not in scan_plan.heads:
         expected = message(
-            "L0H0 to L{last}H{last_2}", last=scan_plan.model.layers - 1, last_2=scan_plan.model.heads[-1] - 1
+            "L0H0 to L{last}H{last_2}",
+            last=scan_plan.model.layers - 1,
+            last_2=scan_plan.model.heads[-1] - 1,
         )
         raise UsageError("there is no head {head}", expected=expected, head=head)
 
@@ -520,12 +701,17 @@ def verify(
     ctx: typer.Context,
     output: VerifyOutput,
     out: Folder,
-    texts: Annotated[list[str] | None, argument("Where its corpus is now, if it was moved.", "CORPUS...")] = None,
+    texts: Annotated[
+        list[str] | None, argument("Where its corpus is now, if it was moved.", "CORPUS...")
+    ] = None,
     model: Annotated[
-        str | None, redeclare(declarations.CHECKPOINT, help="Where its model is now, if it was moved.")
+        str | None,
+        redeclare(declarations.CHECKPOINT, help="Where its model is now, if it was moved."),
     ] = None,
     shards: Annotated[int, running_number(help="How many shards to compute again.")] = 3,
-    metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=RUNNING)] = None,
+    metric_file: Annotated[
+        list[Path] | None, redeclare(declarations.METRIC_FILE, panel=RUNNING)
+    ] = None,
 ) -> None:
     """Compute some shards again and compare them with their files.
 
@@ -555,8 +741,8 @@ def verify(
 
 
 def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
-    """The plan with its files of metrics, which are Python code, at these paths: only code that the user named is run,
-    never a path that a scan's folder names.
+    """The plan with its files of metrics, which are Python code, at these paths: only code that the
+    user named is run, never a path that a scan's folder names.
 
     Raises UsageError where one is not named.
     """
@@ -568,24 +754,30 @@ def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> Scan
     for file in scan_plan.measures.metric_files:
         if file.sha256 not in paths_by_digest:
             what = message("this scan measured with a file of metrics, and verifying runs its code")
-            expected = message("--metric-file FILE, the file with sha256 {digest}", digest=file.sha256)
+            expected = message(
+                "--metric-file FILE, the file with sha256 {digest}", digest=file.sha256
+            )
             raise UsageError(what, expected=expected)
         places.append(paths_by_digest[file.sha256])
     return with_files_at(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 
 
 class ScanGroup(CommandGroup):
-    """The command group `attn scan`: a first word that is no subcommand begins a scan, `attn scan MODEL CORPUS`; a
-    model's folder called "show" is written `./show`."""
+    """The command group `attn scan`: a first word that is no subcommand begins a scan, `attn scan
+    MODEL CORPUS`; a model's folder called "show" is written `./show`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments as those of the command that starts a scan where the first names no subcommand."""
+        """Parse the arguments as those of the command that starts a scan where the first names no
+        subcommand.
+        """
         if not args or args[0] not in self.commands:
             args = [START, *args]
         return list(super().parse_args(ctx, args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """(name, command, remaining arguments); the command that starts a scan has the name "", for nobody types it."""
+        """(name, command, remaining arguments); the command that starts a scan has the name "", for
+        nobody types it.
+        """
         name, command, remaining = super().resolve_command(ctx, args)
         return "" if name == START else name, command, remaining
 
@@ -608,8 +800,8 @@ scan_app.info.cls = ScanGroup
 
 
 def _write_page(environment: Environment, scans: Sequence[Scan], file: Path, lang: str) -> None:
-    """Write one HTML page about these scans to `file`. Where a scan's model cannot be loaded, its texts are not shaded
-    by weights, and the page says so."""
+    """Write one HTML page about these scans to `file`. Where a scan's model cannot be loaded, its
+    texts are not shaded by weights, and the page says so."""
     from attncli.draw.page.corpus_page import density_of, scan_page
 
     density = density_of([document for _, document in scans])
@@ -633,37 +825,48 @@ def _write_site(environment: Environment, scans: Sequence[Scan], site: Path, lan
 
 
 def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
-    """The model that a scan was made with, loaded by the plan's name for it. Raises InputError where that name now
-    stands for other weights."""
+    """The model that a scan was made with, loaded by the plan's name for it. Raises InputError
+    where that name now stands for other weights."""
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan.plan import check_model, model_digest
 
-    loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions(), adapters=plan.model.adapters)
+    loaded_model = load_checkpoint(
+        environment, plan.model.name, ComputeOptions(), adapters=plan.model.adapters
+    )
     check_model(loaded_model)
     if model_digest(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)
     return loaded_model
 
 
-def _shade_metric_texts(environment: Environment, scan: Scan, place: tuple[int, int], metric: str | None) -> Shading:
-    """The attention weights of one head, `place` (layer, head), in the texts that its screen shows for a metric, as
-    `shading` gives them; runs the model. metric: None for the first."""
+def _shade_metric_texts(
+    environment: Environment, scan: Scan, place: tuple[int, int], metric: str | None
+) -> Shading:
+    """The attention weights of one head, `place` (layer, head), in the texts that its screen shows
+    for a metric, as `shading` gives them; runs the model. metric: None for the first."""
     from attncli.scan.sampled_texts import shading, texts_of_metric
 
     plan, document = scan
     texts = texts_of_metric(document, place, metric)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
-        return shading(plan, _scanned_model(environment, plan), {place: texts}, progress=on_progress)
+        return shading(
+            plan, _scanned_model(environment, plan), {place: texts}, progress=on_progress
+        )
 
 
 def _heads_most_like(environment: Environment, scan: Scan, place: tuple[int, int]) -> AlikeHeads:
-    """The heads most like the one at `place` (layer, head), over the texts sampled for it; runs the model."""
+    """The heads most like the one at `place` (layer, head), over the texts sampled for it; runs the
+    model.
+    """
     from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
     plan, document = scan
     model = _scanned_model(environment, plan)
     own_head = next((head for head in document.heads if (head.layer, head.head) == place), None)
-    texts = [] if own_head is None else sampled_texts(document, own_head)
+    if own_head is None:
+        texts = []
+    else:
+        texts = sampled_texts(document, own_head)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
         return alike_heads(plan, model, [place], texts, progress=on_progress)[place]
 
@@ -673,9 +876,9 @@ PAGE_TEXTS = 16
 
 
 def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
-    """What a page needs of a scan: its document, its examples' attention weights, and the heads most like each head;
-    the document alone where the model cannot be loaded. density: how many examples per head, an index of
-    `DENSITIES`."""
+    """What a page needs of a scan: its document, its examples' attention weights, and the heads
+    most like each head; the document alone where the model cannot be loaded. density: how many
+    examples per head, an index of `DENSITIES`."""
     from attncli.draw.page.corpus_page import PageScan
     from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
@@ -683,8 +886,14 @@ def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
     try:
         model = _scanned_model(environment, plan)
         tokens, looks = _shade_examples(environment, scan, density, model)
-        texts = sampled_texts(document, document.heads[0])[:PAGE_TEXTS] if document.heads else []
-        alike = alike_heads(plan, model, plan.heads, texts) if document.heads else {}
+        if document.heads:
+            texts = sampled_texts(document, document.heads[0])[:PAGE_TEXTS]
+        else:
+            texts = []
+        if document.heads:
+            alike = alike_heads(plan, model, plan.heads, texts)
+        else:
+            alike = {}
         return PageScan(document, tokens, looks, alike)
     except AttnError as error:
         environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
@@ -692,7 +901,8 @@ def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
 
 
 def _shade_examples(environment: Environment, scan: Scan, density: int, model: Model) -> Shading:
-    """Each head's attention weights in the examples that a page shows of it, as `shading` gives them; runs the model.
+    """Each head's attention weights in the examples that a page shows of it, as `shading` gives
+    them; runs the model.
     density: how many examples per head, an index of `DENSITIES`."""
     from attncli.draw.page.corpus_page import DENSITIES, examples_of
     from attncli.scan.sampled_texts import shading
@@ -700,7 +910,8 @@ def _shade_examples(environment: Environment, scan: Scan, density: int, model: M
     plan, document = scan
     texts = {
         (head.layer, head.head): {
-            (example.file, example.line): example.text for example in examples_of(document, head, DENSITIES[density])
+            (example.file, example.line): example.text
+            for example in examples_of(document, head, DENSITIES[density])
         }
         for head in document.heads
     }

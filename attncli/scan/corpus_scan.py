@@ -55,18 +55,18 @@ def scan_corpus(
     on_shard: Callable[[ShardOutcome], None] = ignore,
     on_document: Callable[[ScanDocument], None] = ignore,
 ) -> ScanDocument | None:
-    """Scan a corpus and return its document: of every head means with intervals, labels, strongest examples and links;
-    None while other parts of the scan are unfinished.
+    """Scan a corpus and return its document: of every head means with intervals, labels, strongest
+    examples and links; None while other parts of the scan are unfinished.
 
-    What is done stays in the folder; the same call again goes on where it ended. Worker processes start this program
-    anew, so a script that scans does so below `if __name__ == "__main__":`.
+    What is done stays in the folder; the same call again goes on where it ended. Worker processes
+    start this program anew, so a script that scans does so below `if __name__ == "__main__":`.
 
     Args:
         model: A folder, hub id or alias; workers open it by this name.
         corpus: Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst.
         folder: The scan's folder.
-        metrics: Names of metrics, "all" for every one; or metrics themselves, also of a file of yours, as
-            `attncli.metrics.load_metrics` gives them, which each worker runs.
+        metrics: Names of metrics, "all" for every one; or metrics themselves, also of a file of
+            yours, as `attncli.metrics.load_metrics` gives them, which each worker runs.
         sample: Only so many texts, drawn by a hash of each; 0 for all.
         seed: Of the sample.
         request: All that a scan may be asked, in place of corpus, metrics, sample and seed.
@@ -82,8 +82,8 @@ def scan_corpus(
         on_document: Is handed the document, also where there is no room to write it.
 
     Returns:
-        What `attn scan --json` writes; None where other parts still have shards to do. Its `done.failed` counts shards
-        that were given up.
+        What `attn scan --json` writes; None where other parts still have shards to do. Its
+        `done.failed` counts shards that were given up.
 
     Raises:
         UsageError: For a metric that there is none of, or that workers cannot have.
@@ -94,15 +94,22 @@ def scan_corpus(
     place = Path(folder)
     new_folders = [path for path in (place, *place.parents) if not is_there(path)]
     if request is None:
-        files = [corpus] if isinstance(corpus, str | Path) else corpus
-        names = (
-            EVERY_METRIC
-            if "all" in metrics
-            else tuple(metric.name if isinstance(metric, Metric) else metric for metric in metrics)
+        files = ([corpus]) if (isinstance(corpus, str | Path)) else (corpus)
+        if "all" in metrics:
+            names = EVERY_METRIC
+        else:
+            names = tuple(
+                metric.name if isinstance(metric, Metric) else metric for metric in metrics
+            )
+        metric_files = dict.fromkeys(
+            path_of_metric(metric) for metric in metrics if isinstance(metric, Metric)
         )
-        metric_files = dict.fromkeys(path_of_metric(metric) for metric in metrics if isinstance(metric, Metric))
         request = ScanRequest(
-            tuple(map(str, files)), names, sample=sample, seed=seed, metric_files=tuple(filter(None, metric_files))
+            tuple(map(str, files)),
+            names,
+            sample=sample,
+            seed=seed,
+            metric_files=tuple(filter(None, metric_files)),
         )
     scan_plan = plans.write(
         plans.make_plan(
@@ -117,7 +124,7 @@ def scan_corpus(
     )
     del loaded_model
     on_plan(scan_plan, remaining_shards(scan_plan, place, part))
-    workers = LocalWorkers(usable_processors()) if engine is None else engine
+    workers = (LocalWorkers(usable_processors())) if (engine is None) else (engine)
     outcome = run(scan_plan, place, model, workers, part=part, progress=progress, on_shard=on_shard)
     for shard in outcome.recomputed_shards:
         note(message("shard {shard} could not be read and was computed again", shard=shard))
@@ -129,7 +136,9 @@ def scan_corpus(
                 count=part.count,
             )
         )
-    totals = total(scan_plan, place) if outcome.totals is None and is_partial else outcome.totals
+    totals = (
+        (total(scan_plan, place)) if (outcome.totals is None and is_partial) else (outcome.totals)
+    )
     document = None
     if totals is not None:
         document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
@@ -154,19 +163,25 @@ def scan_corpus(
 
 
 def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputError:
-    """The InputError, returned and not raised, that all records of a corpus were left out, with the reasons. skipped:
-    how many records, by reason."""
+    """The InputError, returned and not raised, that all records of a corpus were left out, with the
+    reasons. skipped: how many records, by reason."""
     reason = max(skipped, key=skipped.__getitem__)
     expected = message("texts, as --format says")
     if reason == "long":
         expected = message("shorter texts, or --over truncate")
     elif reason == UNKNOWN:
         expected = message("texts of words that the model knows, or no --skip-unknown")
-    reasons = [Message(SKIP_NOTES[name].template, {"count": f"{count:,}"}) for name, count in skipped.items() if count]
+    reasons = [
+        Message(SKIP_NOTES[name].template, {"count": f"{count:,}"})
+        for name, count in skipped.items()
+        if count
+    ]
     what = message("no record of the corpus could be counted: {reasons}", reasons=listing(reasons))
     return InputError(what, where=request.corpus[0], expected=expected)
 
 
 def usable_processors() -> int:
     """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -13,8 +13,8 @@ from attncli.language import message
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 LEAST_TEXTS = 30
-"""Texts, or clusters of them, from which on means have intervals: those of fewer hold the truth less often
-(`tests/benchmarks/intervals.py`)."""
+"""Texts, or clusters of them, from which on means have intervals: those of fewer hold the truth
+less often (`tests/benchmarks/intervals.py`)."""
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
 KINDS = {
     "special": message("special tokens"),
@@ -27,7 +27,8 @@ KINDS = {
     "distance_5_16": message("5 to 16 tokens away"),
     "distance_17": message("17 tokens away or more"),
 }
-"""What the metrics are called that tell what a head looks at, in the order in which they are told."""
+"""What the metrics are called that tell what a head looks at, in the order in which they are told.
+"""
 SKIP_NOTES = {
     "empty": message("{count} empty"),
     "long": message("{count} too long"),
@@ -46,22 +47,30 @@ class PlanPart(Part, frozen=True, kw_only=True):
     digest: Annotated[str, describe("sha256 of the plan.")]
     model: Annotated[str, describe("As it was asked for.")]
     model_digest: Annotated[str, describe("sha256 over the weights, their config and adapters.")]
-    adapters: Annotated[list[str] | UnsetType, describe("Adapters merged into the weights.")] = UNSET
+    adapters: Annotated[list[str] | UnsetType, describe("Adapters merged into the weights.")] = (
+        UNSET
+    )
     layers: Size
     corpus: Annotated[list[str], describe("The files, in order; positions in them count from 0.")]
     seed: Count
     dtype: str
     threads: Size
     isa: Annotated[
-        list[str], describe("Instruction sets of the machines that computed the shards; several are a mixed fleet.")
+        list[str],
+        describe(
+            "Instruction sets of the machines that computed the shards; several are a mixed fleet."
+        ),
     ]
     labels: Annotated[bool, describe("Whether heads were labelled.")]
     words: Annotated[bool, describe("Whether pieces were merged to words.")]
     find: list[str]
     effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
-    why: Annotated[list[str] | UnsetType, describe("The heads whose strongest links were taken apart.")] = UNSET
+    why: Annotated[
+        list[str] | UnsetType, describe("The heads whose strongest links were taken apart.")
+    ] = UNSET
     sample_memory: Annotated[
-        Count | UnsetType, describe("Bytes that samples and pairs of tokens take of a worker's memory, at most.")
+        Count | UnsetType,
+        describe("Bytes that samples and pairs of tokens take of a worker's memory, at most."),
     ] = UNSET
 
     def model_with_adapters(self, model: str) -> str:
@@ -79,24 +88,36 @@ class FailedShard(Part, frozen=True, kw_only=True):
 class DonePart(Part, frozen=True, kw_only=True):
     """How much of the scan is done."""
 
-    shards: Annotated[list[Count], Meta(min_length=2, max_length=2), describe("Shards that are done, of how many.")]
+    shards: Annotated[
+        list[Count],
+        Meta(min_length=2, max_length=2),
+        describe("Shards that are done, of how many."),
+    ]
     texts: Annotated[Count, describe("Texts in the numbers.")]
     tokens: Count
-    truncated: Annotated[Count, describe("Texts in the numbers that were cut to the model's length.")]
+    truncated: Annotated[
+        Count, describe("Texts in the numbers that were cut to the model's length.")
+    ]
     unknown_texts: Annotated[
-        Count | UnsetType, describe("Texts in the numbers with words that the model does not know; absent for none.")
+        Count | UnsetType,
+        describe("Texts in the numbers with words that the model does not know; absent for none."),
     ] = UNSET
     unknown_tokens: Annotated[
-        Count | UnsetType, describe("Tokens in the numbers that the model does not know; absent for none.")
+        Count | UnsetType,
+        describe("Tokens in the numbers that the model does not know; absent for none."),
     ] = UNSET
     failed: list[FailedShard]
-    skipped: Annotated[dict[str, Count], describe("Records that are not in the numbers, by reason.")]
+    skipped: Annotated[
+        dict[str, Count], describe("Records that are not in the numbers, by reason.")
+    ]
 
 
 class Stratum(Part, frozen=True, kw_only=True):
     """Texts of like length."""
 
-    most: Annotated[int | None, describe("Tokens of the longest text that belongs here; null for no bound.")]
+    most: Annotated[
+        int | None, describe("Tokens of the longest text that belongs here; null for no bound.")
+    ]
     texts: Count
     mean: float
 
@@ -113,15 +134,15 @@ class ScanMetric(Part, frozen=True, kw_only=True):
     quantile_error: Annotated[
         float,
         describe(
-            "The most that a bin puts a quantile off: absolute for shares, else relative; sizes below 0.0001 and "
-            "signed distances within 0.001 are told as 0."
+            "The most that a bin puts a quantile off: absolute for shares, else relative; sizes"
+            " below 0.0001 and signed distances within 0.001 are told as 0."
         ),
     ]
     ci95: Annotated[
         Interval | None,
         describe(
-            "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters, where one makes it, or "
-            "where they hardly differ."
+            "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters,"
+            " where one makes it, or where they hardly differ."
         ),
     ]
     baseline: Annotated[float | None, describe("The same mean for uniform attention.")]
@@ -136,15 +157,23 @@ class ScanLabel(Part, frozen=True, kw_only=True):
     score: Annotated[float | None, describe("The mean of the number that decides.")]
     threshold: Annotated[float, Meta(gt=0)]
     texts: Annotated[
-        Share | None, describe("Share of texts that earn the label; null where it is decided on random repeats.")
+        Share | None,
+        describe("Share of texts that earn the label; null where it is decided on random repeats."),
     ]
     texts_ci95: Annotated[Interval | None, describe("Wilson's 95% interval of that share.")]
     ci95: Annotated[Interval | None, describe("95% interval of the score.")]
     earned: Annotated[
-        bool, describe("Whether the score over the corpus reaches the threshold and its margin over uniform.")
+        bool,
+        describe(
+            "Whether the score over the corpus reaches the threshold and its margin over uniform."
+        ),
     ]
     borderline: Annotated[
-        bool, describe("Whether the interval of the score holds what the label takes; true where there is none.")
+        bool,
+        describe(
+            "Whether the interval of the score holds what the label takes; true where there is"
+            " none."
+        ),
     ]
 
 
@@ -158,7 +187,8 @@ class ScanExample(Part, frozen=True, kw_only=True):
     line: Annotated[Count, describe("Line of the file, from 0.")]
     text: str
     query: Annotated[
-        int | None, describe("The head's strongest link in this text; null where the text went by in blocks.")
+        int | None,
+        describe("The head's strongest link in this text; null where the text went by in blocks."),
     ]
     key: int | None
 
@@ -178,12 +208,15 @@ class StratumExample(Part, frozen=True, kw_only=True):
     metric: str
     decile: Annotated[
         Annotated[int, Meta(ge=1, le=10)] | None,
-        describe("1 for the tenth of the texts with the smallest numbers; null for one of any texts."),
+        describe(
+            "1 for the tenth of the texts with the smallest numbers; null for one of any texts."
+        ),
     ]
     value: float
     text: Annotated[Count, describe("Which of the document's texts.")]
     query: Annotated[
-        int | None, describe("The head's strongest link in this text; null where the text went by in blocks.")
+        int | None,
+        describe("The head's strongest link in this text; null where the text went by in blocks."),
     ]
     key: int | None
 
@@ -201,24 +234,27 @@ class FrequentLink(Part, frozen=True, kw_only=True):
     query: FrequentToken
     key: FrequentToken
     links: Annotated[Count, describe("Query rows with this strongest link.")]
-    most: Annotated[Count, describe("The most that they can be: more only where a shard let the pair go.")]
+    most: Annotated[
+        Count, describe("The most that they can be: more only where a shard let the pair go.")
+    ]
     texts: Annotated[Count, describe("Texts with one at least.")]
     share_ci95: Annotated[
-        Interval | None, describe("Wilson's 95% interval of the share of texts with one, or of documents.")
+        Interval | None,
+        describe("Wilson's 95% interval of the share of texts with one, or of documents."),
     ]
     chance: Annotated[
         float,
         describe(
-            "Links that rows of the first would have if each drew its key as keys are drawn over the corpus by rows "
-            "that are even over what they see."
+            "Links that rows of the first would have if each drew its key as keys are drawn over"
+            " the corpus by rows that are even over what they see."
         ),
     ]
     lift: Annotated[float | None, describe("links over chance; null where chance gives none.")]
     lift_ci95: Annotated[
         Interval | None,
         describe(
-            "95% interval of the lift over other texts, tokens as frequent as here; null where fewer than 10 texts "
-            "have the pair, texts hardly differ, or its number is not exact."
+            "95% interval of the lift over other texts, tokens as frequent as here; null where"
+            " fewer than 10 texts have the pair, texts hardly differ, or its number is not exact."
         ),
     ]
 
@@ -229,7 +265,9 @@ class ScanEffect(Part, frozen=True, kw_only=True):
     texts: Count
     mean: float | None
     sd: float | None
-    quantiles: Annotated[dict[str, float | None], describe("By percent, to 1%; what is below 0.0001 is 0.")]
+    quantiles: Annotated[
+        dict[str, float | None], describe("By percent, to 1%; what is below 0.0001 is 0.")
+    ]
     ci95: Interval | None
 
 
@@ -241,17 +279,25 @@ class ScanWhyPart(Part, frozen=True, kw_only=True):
     attention: str | None
     head: Count | None
     place: str | None
-    query_share: Annotated[float, describe("As part of the query: what it adds over all texts, over their advantages.")]
+    query_share: Annotated[
+        float, describe("As part of the query: what it adds over all texts, over their advantages.")
+    ]
     query_ci95: Interval | None
     key_share: Annotated[float, describe("As part of the key.")]
     key_ci95: Interval | None
 
 
 class ScanWhy(Part, frozen=True, kw_only=True):
-    """Why a head looks where it looks most, over the strongest link of each text: shares of either side sum to 1."""
+    """Why a head looks where it looks most, over the strongest link of each text: shares of either
+    side sum to 1.
+    """
 
-    texts: Annotated[Count, describe("Texts with a link whose score is above what its row expects.")]
-    advantage: Annotated[float | None, describe("Mean over these texts: the score over what the row expects.")]
+    texts: Annotated[
+        Count, describe("Texts with a link whose score is above what its row expects.")
+    ]
+    advantage: Annotated[
+        float | None, describe("Mean over these texts: the score over what the row expects.")
+    ]
     parts: Annotated[list[ScanWhyPart], describe("In the order of the model.")]
 
 
@@ -266,12 +312,20 @@ class AlikeHeads(Part, frozen=True, kw_only=True):
     """The heads most like one, nearest first."""
 
     texts: Annotated[Count, describe("Texts that they are compared over.")]
-    by_doing: Annotated[list[AlikeHead], describe("√(JS / ln 2) of their weights: 0 for the same, at most 1.")]
+    by_doing: Annotated[
+        list[AlikeHead], describe("√(JS / ln 2) of their weights: 0 for the same, at most 1.")
+    ]
     by_weights: Annotated[
         list[AlikeHead],
-        describe("The projection kernel of what values read and of what heads write, the mean of both, 0 to 1."),
+        describe(
+            "The projection kernel of what values read and of what heads write, the mean of both, 0"
+            " to 1."
+        ),
     ]
-    chance: Annotated[float | None, describe("That of random subspaces; null where a head's weights are not known.")]
+    chance: Annotated[
+        float | None,
+        describe("That of random subspaces; null where a head's weights are not known."),
+    ]
 
 
 class ScanHead(PlacedHead, frozen=True, kw_only=True):
@@ -283,13 +337,16 @@ class ScanHead(PlacedHead, frozen=True, kw_only=True):
     why: ScanWhy | UnsetType = UNSET
     top: list[ScanExample]
     sample: Annotated[
-        list[StratumExample] | UnsetType, describe("Texts of each decile of each metric, then of all.")
+        list[StratumExample] | UnsetType,
+        describe("Texts of each decile of each metric, then of all."),
     ] = UNSET
     links: Annotated[
-        list[FrequentLink] | UnsetType, describe("The most frequent pairs of tokens that strongest links go between.")
+        list[FrequentLink] | UnsetType,
+        describe("The most frequent pairs of tokens that strongest links go between."),
     ] = UNSET
     alike: Annotated[
-        AlikeHeads | UnsetType, describe("With `attn scan show --head --alike`, which runs the model.")
+        AlikeHeads | UnsetType,
+        describe("With `attn scan show --head --alike`, which runs the model."),
     ] = UNSET
 
 
@@ -297,7 +354,9 @@ class ScanLayer(Part, frozen=True, kw_only=True):
     """The vectors that leave a layer, over the corpus."""
 
     layer: Count
-    massive: Annotated[ScanMetric, describe("Numbers far above all others in a text's vectors: how many.")]
+    massive: Annotated[
+        ScanMetric, describe("Numbers far above all others in a text's vectors: how many.")
+    ]
     share: Annotated[Share | None, describe("Share of texts with one at least.")]
     share_ci95: Annotated[Interval | None, describe("Wilson's 95% interval of that share.")]
     top: Annotated[list[ScanExample], describe("The texts with the most.")]
@@ -309,27 +368,46 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     plan: PlanPart
     done: DonePart
     heads: list[ScanHead]
-    layers: Annotated[list[ScanLayer] | UnsetType, describe("With the metric `massive`, which is a layer's.")] = UNSET
-    link_rows: Annotated[
-        Count | UnsetType, describe("Query rows of each head whose strongest links are counted: those that see 2 keys.")
+    layers: Annotated[
+        list[ScanLayer] | UnsetType, describe("With the metric `massive`, which is a layer's.")
     ] = UNSET
-    texts: Annotated[list[ScanText] | UnsetType, describe("The texts of the heads' samples.")] = UNSET
+    link_rows: Annotated[
+        Count | UnsetType,
+        describe(
+            "Query rows of each head whose strongest links are counted: those that see 2 keys."
+        ),
+    ] = UNSET
+    texts: Annotated[list[ScanText] | UnsetType, describe("The texts of the heads' samples.")] = (
+        UNSET
+    )
     digest: Annotated[
         str | None,
-        describe("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet."),
+        describe(
+            "sha256 over sums, histograms and examples: equal for equal scans; null for a mixed"
+            " fleet."
+        ),
     ]
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, message) for each head with other metrics than the first head, and each example that names a
-        text which is not there."""
+        """Yield (field, message) for each head with other metrics than the first head, and each
+        example that names a text which is not there."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():
-                yield f"heads[{number}].metrics", message("other metrics than those of the first head")
-            texts = 0 if self.texts is UNSET else len(self.texts)
+                yield (
+                    f"heads[{number}].metrics",
+                    message("other metrics than those of the first head"),
+                )
+            if self.texts is UNSET:
+                texts = 0
+            else:
+                texts = len(self.texts)
             for place, example in enumerate(() if head.sample is UNSET else head.sample):
                 if example.text >= texts:
-                    yield f"heads[{number}].sample[{place}].text", message("there are {texts:,} texts", texts=texts)
+                    yield (
+                        f"heads[{number}].sample[{place}].text",
+                        message("there are {texts:,} texts", texts=texts),
+                    )
 
 
 # `attn.scan_compare/1`: how two scans differ, head by head.
@@ -339,21 +417,28 @@ class ScanDifference(PlacedHead, frozen=True, kw_only=True):
     """One metric of one head in both scans; differences are a − b."""
 
     metric: str
-    a: Annotated[float, describe("Mean over texts, each stratum weighted as in both scans together.")]
+    a: Annotated[
+        float, describe("Mean over texts, each stratum weighted as in both scans together.")
+    ]
     b: float
     difference: float
     ci95: Annotated[
         Interval | None,
         describe(
-            "95% interval of the difference: of pairs from replicates, else from the spread of texts within strata."
+            "95% interval of the difference: of pairs from replicates, else from the spread of"
+            " texts within strata."
         ),
     ]
-    cohens_d: Annotated[float | None, describe("The difference over the pooled standard deviation of texts.")]
+    cohens_d: Annotated[
+        float | None, describe("The difference over the pooled standard deviation of texts.")
+    ]
     cliffs_delta: Annotated[float | None, describe("P(a > b) − P(a < b) of a text's value.")]
     cliffs_error: Annotated[float | None, describe("How far off equal bins may put it.")]
     z: Annotated[float | None, describe("The difference in standard errors, as a normal deviate.")]
     p: Annotated[Share | None, describe("Probability of such a difference by chance.")]
-    q: Annotated[Share | None, describe("p adjusted for all heads and metrics (Benjamini–Hochberg).")]
+    q: Annotated[
+        Share | None, describe("p adjusted for all heads and metrics (Benjamini–Hochberg).")
+    ]
 
 
 class ScanCompareDocument(Document, tag="attn.scan_compare/1", frozen=True, kw_only=True):
@@ -362,9 +447,12 @@ class ScanCompareDocument(Document, tag="attn.scan_compare/1", frozen=True, kw_o
     a: PlanPart
     b: PlanPart
     texts: Annotated[list[Count], describe("Texts of a and of b.")]
-    paired: Annotated[bool, describe("Whether both saw the same texts, so that their replicates are paired.")]
+    paired: Annotated[
+        bool, describe("Whether both saw the same texts, so that their replicates are paired.")
+    ]
     strata: Annotated[
-        list[Annotated[int, Meta(ge=1)] | None], describe("Common strata: tokens of the longest text of each.")
+        list[Annotated[int, Meta(ge=1)] | None],
+        describe("Common strata: tokens of the longest text of each."),
     ]
     differences: list[ScanDifference]
     warnings: list[str]
@@ -378,8 +466,12 @@ class VerifiedShard(Part, frozen=True, kw_only=True):
 
     shard: Count
     same_bits: Annotated[bool, describe("Whether every number is the same, to the last bit.")]
-    difference: Annotated[float, describe("The largest |difference| of a mean over the shard's texts.")]
-    counts_equal: Annotated[bool, describe("Whether texts, tokens and skipped records are as many.")]
+    difference: Annotated[
+        float, describe("The largest |difference| of a mean over the shard's texts.")
+    ]
+    counts_equal: Annotated[
+        bool, describe("Whether texts, tokens and skipped records are as many.")
+    ]
 
 
 class ScanVerifyDocument(Document, tag="attn.scan_verify/1", frozen=True, kw_only=True):
@@ -388,7 +480,8 @@ class ScanVerifyDocument(Document, tag="attn.scan_verify/1", frozen=True, kw_onl
     plan: Annotated[str, describe("sha256 of the plan.")]
     shards: list[VerifiedShard]
     same_machine: Annotated[
-        bool, describe("Whether this machine is of the kind that computed them; else bits may differ.")
+        bool,
+        describe("Whether this machine is of the kind that computed them; else bits may differ."),
     ]
     tolerance: Annotated[float, describe("What a mean may differ by where bits may.")]
     passed: bool

@@ -1,9 +1,11 @@
-"""Running a scan: missing shards are computed, complete ones never again, except to verify them; and who computes them.
+"""Running a scan: missing shards are computed, complete ones never again, except to verify them;
+and who computes them.
 
 Those are worker processes on this machine, each with pipes of its own, or a Ray cluster.
-One process that dies takes nobody with it. Ray's actors hold the model; only shard numbers travel (extra `ray`). Ray
-itself neither starts actors again nor retries: while a lost node is not yet known to be lost, each try on it fails at
-once, and Ray's are used up in a moment. A shard whose actor is lost is given to a new one, as with processes.
+One process that dies takes nobody with it. Ray's actors hold the model; only shard numbers travel
+(extra `ray`). Ray itself neither starts actors again nor retries: while a lost node is not yet
+known to be lost, each try on it fails at once, and Ray's are used up in a moment. A shard whose
+actor is lost is given to a new one, as with processes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ from attncli.language import message
 from attncli.scan.document import ScanVerifyDocument, VerifiedShard
 from attncli.scan.plan import ScanPlan
 from attncli.scan.report import failures
-from attncli.scan.shard_files import ShardOutcome, ShardState, give_up, is_done, path_of, remove_file, remove_leftovers
+from attncli.scan.shard_files import (
+    ShardOutcome,
+    ShardState,
+    give_up,
+    is_done,
+    path_of,
+    remove_file,
+    remove_leftovers,
+)
 from attncli.scan.statistics import UNIT
 from attncli.scan.totals import Totals, read_committed, total
 from attncli.scan.worker import Worker, machine
@@ -45,9 +55,10 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """What an engine needs to know to compute shards. folder: of the scan. model: the name or folder that workers load.
-    part: written into temporary files' names. progress: called with the number of texts done since its last call, by
-    any worker."""
+    """What an engine needs to know to compute shards. folder: of the scan. model: the name or
+    folder that workers load.
+    part: written into temporary files' names. progress: called with the number of texts done since
+    its last call, by any worker."""
 
     plan: ScanPlan
     folder: Path
@@ -57,11 +68,13 @@ class Job:
 
 
 class Engine(Protocol):
-    """What computes shards, such as processes on this machine or a Ray cluster. Each shard's files are in the scan's
-    folder when it has ended well."""
+    """What computes shards, such as processes on this machine or a Ray cluster. Each shard's files
+    are in the scan's folder when it has ended well."""
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards and yield each once, in any order. Closing the iterator ends all work at once."""
+        """Compute the shards and yield each once, in any order. Closing the iterator ends all work
+        at once.
+        """
 
 
 LAST_WORDS = 400
@@ -69,17 +82,18 @@ LAST_WORDS = 400
 
 
 class _Process:
-    """A running worker process. errors: the file that its standard error goes to. shard: the number of the one it
-    computes now, None while idle."""
+    """A running worker process. errors: the file that its standard error goes to. shard: the number
+    of the one it computes now, None while idle."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-        self.process, self.errors = process, errors
+        self.process = process
+        self.errors = errors
         self.shard: int | None = None
         self.buffer = b""
 
     def say(self, word: str) -> None:
-        """Send one line to the worker: the corpus's paths at first, then a shard's number or `STOP`. A worker that has
-        died is no error here."""
+        """Send one line to the worker: the corpus's paths at first, then a shard's number or
+        `STOP`. A worker that has died is no error here."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has died, which its other pipe tells
             self.process.stdin.write(f"{word}\n".encode())
@@ -93,10 +107,11 @@ class LocalWorkers:
         self.workers = workers
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards, yielding the outcome of each. A shard whose worker dies is computed again, `TRIES` times
-        in all."""
+        """Compute the shards, yielding the outcome of each. A shard whose worker dies is computed
+        again, `TRIES` times in all."""
         remove_leftovers(job.folder, job.part)
-        waiting, deaths = list(shards)[::-1], Counter[int]()
+        waiting = list(shards)[::-1]
+        deaths = Counter[int]()
         selector = selectors.DefaultSelector()
         running: list[_Process] = []
         try:
@@ -140,7 +155,14 @@ class LocalWorkers:
         """Start a worker process, and send it the paths of the corpus's files."""
         errors = _open_last_words(job.folder)
         process = subprocess.Popen(
-            [sys.executable, "-m", "attncli.scan.worker_process", str(job.folder), job.model, job.part],
+            [
+                sys.executable,
+                "-m",
+                "attncli.scan.worker_process",
+                str(job.folder),
+                job.model,
+                job.part,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -151,8 +173,8 @@ class LocalWorkers:
         return worker
 
     def _read_answers(self, job: Job, worker: _Process, data: bytes) -> Iterator[ShardOutcome]:
-        """Yield the outcome of each shard that `data`, bytes just read from a worker's output, reports as finished;
-        texts that it reports as done go to `job.progress`."""
+        """Yield the outcome of each shard that `data`, bytes just read from a worker's output,
+        reports as finished; texts that it reports as done go to `job.progress`."""
         *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
@@ -160,11 +182,14 @@ class LocalWorkers:
                 job.progress(answer["done"])
                 continue
             worker.shard = None
-            reason, texts, tokens = answer.get("failed", ""), answer.get("texts", 0), answer.get("tokens", 0)
+            reason = answer.get("failed", "")
+            texts = answer.get("texts", 0)
+            tokens = answer.get("tokens", 0)
             yield ShardOutcome(answer["shard"], reason, texts, tokens)
 
     def _report_death(self, worker: _Process, deaths: Counter[int]) -> ShardOutcome | None:
-        """The failed outcome of a dead worker's shard; None where it had no shard, or the shard may be tried again.
+        """The failed outcome of a dead worker's shard; None where it had no shard, or the shard may
+        be tried again.
         deaths: by shard, counted up here."""
         status = worker.process.wait()
         with worker.errors as errors:
@@ -175,29 +200,42 @@ class LocalWorkers:
         deaths[worker.shard] += 1
         if deaths[worker.shard] < TRIES:
             return None
-        cause = f"signal {-status}" if status < 0 else f"exit {status}"
-        last = f": {words[0][:LAST_WORDS]}" if words else ""
-        reason = message("its worker died {tries} times ({cause}{last})", tries=TRIES, cause=cause, last=last)
+        if status < 0:
+            cause = f"signal {-status}"
+        else:
+            cause = f"exit {status}"
+        if words:
+            last = f": {words[0][:LAST_WORDS]}"
+        else:
+            last = ""
+        reason = message(
+            "its worker died {tries} times ({cause}{last})", tries=TRIES, cause=cause, last=last
+        )
         return ShardOutcome(worker.shard, reason)
 
 
 def _open_last_words(folder: Path) -> IO[bytes]:
-    """A new temporary file for a worker's standard error, in the scan's folder, or elsewhere where that cannot be
-    written.
+    """A new temporary file for a worker's standard error, in the scan's folder, or elsewhere where
+    that cannot be written.
 
-    It has no name: whatever ends this process leaves none behind. Raises AttnError where there is no room for one.
+    It has no name: whatever ends this process leaves none behind. Raises AttnError where there is
+    no room for one.
     """
     for place in (folder, None):
         with contextlib.suppress(OSError):
             return TemporaryFile(dir=place)
-    raise AttnError("no file can be made for what a worker says", where=str(folder), expected="room on the disk")
+    raise AttnError(
+        "no file can be made for what a worker says", where=str(folder), expected="room on the disk"
+    )
 
 
 LOCAL = "local"
 ANSWER = 10.0
 """Seconds within which a cluster's address must answer."""
 STORE = 80 * 2**20
-"""Bytes of the object store of a cluster that is started here: only numbers of shards go through it."""
+"""Bytes of the object store of a cluster that is started here: only numbers of shards go through
+it.
+"""
 
 
 class Actor:
@@ -205,13 +243,17 @@ class Actor:
 
     def __init__(self, folder: str, model: str, part: str, places: Sequence[str]) -> None:
         use_one_thread()
-        os.environ.update(ALLOCATION)  # its process has begun: oneDNN reads its part, the C library has read its own
+        os.environ.update(
+            ALLOCATION
+        )  # its process has begun: oneDNN reads its part, the C library has read its own
         remove_leftovers(Path(folder), part)
         self._worker_arguments = (folder, model, part, places)
         self._worker: Any = None
 
     def shard(self, number: int) -> tuple[int, str, int, int]:
-        """Compute shard `number` and commit it. Returns (number, why it failed or "" for done, texts, tokens)."""
+        """Compute shard `number` and commit it. Returns (number, why it failed or "" for done,
+        texts, tokens).
+        """
         try:
             if self._worker is None:
                 self._worker = make_worker(*self._worker_arguments)
@@ -222,25 +264,33 @@ class Actor:
 
 
 class RayCluster:
-    """The engine that runs actors (worker processes) of a Ray cluster. address: of a running one, "auto" for the one
-    that this machine belongs to, "local" to start one here. workers: how many actors, at most one per processor but
-    one; 0 for as many. note: called with a message where they are fewer than was asked for."""
+    """The engine that runs actors (worker processes) of a Ray cluster. address: of a running one,
+    "auto" for the one that this machine belongs to, "local" to start one here. workers: how many
+    actors, at most one per processor but one; 0 for as many. note: called with a message where they
+    are fewer than was asked for."""
 
     def __init__(self, address: str, workers: int, note: Callable[[str], None] = ignore) -> None:
-        self.address, self.workers, self.note = address, workers, note
+        self.address = address
+        self.workers = workers
+        self.note = note
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards on the cluster. Raises UnsupportedError without ray, AttnError where no cluster
-        answers."""
+        """Compute the shards on the cluster. Raises UnsupportedError without ray, AttnError where
+        no cluster answers."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             import ray
         except ImportError as error:
-            raise UnsupportedError("the engine ray needs ray", hint=install_command("ray")) from error
+            raise UnsupportedError(
+                "the engine ray needs ray", hint=install_command("ray")
+            ) from error
         _check_answers(self.address)
         local = {"include_dashboard": False, "object_store_memory": STORE}
-        cluster: dict[str, Any] = local if self.address == LOCAL else {"address": self.address}
+        if self.address == LOCAL:
+            cluster: dict[str, Any] = local
+        else:
+            cluster = {"address": self.address}
         try:
             ray.init(log_to_driver=False, logging_level="error", configure_logging=False, **cluster)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -252,12 +302,13 @@ class RayCluster:
             remove_leftovers(job.folder, job.part)
 
     def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards by actors of the connected cluster, yielding the outcome of each. ray: the module `ray`,
-        initialised."""
+        """Compute the shards by actors of the connected cluster, yielding the outcome of each. ray:
+        the module `ray`, initialised."""
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
         if self.workers > free:
             fewer = message(
-                "{workers:,} workers are more than the cluster has processors to spare: {free:,} at most",
+                "{workers:,} workers are more than the cluster has processors to spare: {free:,} at"
+                " most",
                 workers=self.workers,
                 free=free,
             )
@@ -267,7 +318,10 @@ class RayCluster:
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
         # other processes have other working folders
-        model = str(Path(job.model).absolute()) if Path(job.model).is_dir() else job.model
+        if Path(job.model).is_dir():
+            model = str(Path(job.model).absolute())
+        else:
+            model = job.model
         worker_arguments = (str(job.folder.absolute()), model, job.part, job.plan.places)
         waiting = deque(shards)
         running: dict[Any, tuple[Any, int]] = {}
@@ -305,7 +359,9 @@ class RayCluster:
 
 
 def _check_answers(address: str) -> None:
-    """Raise AttnError where nobody listens at a host and port, which Ray itself would wait minutes for."""
+    """Raise AttnError where nobody listens at a host and port, which Ray itself would wait minutes
+    for.
+    """
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
         return
@@ -317,13 +373,17 @@ def _check_answers(address: str) -> None:
 
 def _no_answer_error(address: str, error: Exception) -> AttnError:
     """The AttnError, returned and not raised, that no Ray cluster answers at this address."""
-    what = message("no Ray cluster answers at {address}: {error}", address=repr(address), error=error)
+    what = message(
+        "no Ray cluster answers at {address}: {error}", address=repr(address), error=error
+    )
     return AttnError(what, hint="ray start --head, or --engine ray:local")
 
 
 @dataclass(frozen=True)
 class ScanPart:
-    """One of `count` parts of a scan that run side by side, each computing its own shards; `number` counts from 1."""
+    """One of `count` parts of a scan that run side by side, each computing its own shards; `number`
+    counts from 1.
+    """
 
     number: int = 1
     count: int = 1
@@ -345,18 +405,25 @@ LONGEST_PART = 6
 def parse_part(text: str) -> ScanPart:
     """A part as written: `2/8`. Raises UsageError."""
     number, slash, count = text.partition("/")
-    counts = all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_PART for part in (number, count))
+    counts = all(
+        part.isascii() and part.isdecimal() and len(part) <= LONGEST_PART
+        for part in (number, count)
+    )
     if not (slash and counts and 1 <= int(number) <= int(count) <= 100_000):
         raise UsageError(
-            "{option} is {value}", expected="I/N with I from 1 to N, such as 2/8", option="--part", value=repr(text)
+            "{option} is {value}",
+            expected="I/N with I from 1 to N, such as 2/8",
+            option="--part",
+            value=repr(text),
         )
     return ScanPart(int(number), int(count))
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one run of a scan did. totals: over all shards, None where other parts still have some to do. failed_shards:
-    those given up in this run; elsewhere: those given up by other parts. computed_count: how many shards this run
+    """What one run of a scan did. totals: over all shards, None where other parts still have some
+    to do. failed_shards: those given up in this run; elsewhere: those given up by other parts.
+    computed_count: how many shards this run
     computed. recomputed_shards: those whose files could not be read and were computed again."""
 
     totals: Totals | None
@@ -376,16 +443,20 @@ def run(
     progress: Callable[[int], None] = ignore,
     on_shard: Callable[[ShardOutcome], None] = ignore,
 ) -> Outcome:
-    """Compute the missing shards of one part of a scan, then add up all shards if no part has any left to do.
+    """Compute the missing shards of one part of a scan, then add up all shards if no part has any
+    left to do.
 
     progress: told texts as they are done; on_shard: told what became of each shard.
     """
-    done_shards = [shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)]
+    done_shards = [
+        shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)
+    ]
     broken = sorted(total(plan, folder, done_shards).broken)
     for shard in broken:  # what cannot be read is computed again
         remove_file(path_of(folder, shard, "state.npz"))
     missing_shards = remaining_shards(plan, folder, part)
-    failed_shards, computed_count = [], 0
+    failed_shards = []
+    computed_count = 0
     if missing_shards:
         for outcome in engine.run(Job(plan, folder, model, part.name, progress), missing_shards):
             if outcome.reason:
@@ -399,7 +470,9 @@ def run(
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
     all_failed = failed_numbers | {outcome.shard for outcome in elsewhere}
     others = [shard for shard in remaining_shards(plan, folder) if shard not in all_failed]
-    return Outcome(None if others else total(plan, folder), failed_shards, elsewhere, computed_count, broken)
+    return Outcome(
+        None if others else total(plan, folder), failed_shards, elsewhere, computed_count, broken
+    )
 
 
 def remaining_shards(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
@@ -414,16 +487,21 @@ TOLERANCE = 1e-5
 
 
 def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) -> ScanVerifyDocument:
-    """Compute `count` finished shards of a scan again, drawn by its seed, and return the `attn.scan_verify/1` document
-    that compares them with their files.
+    """Compute `count` finished shards of a scan again, drawn by its seed, and return the
+    `attn.scan_verify/1` document that compares them with their files.
 
     Raises InputError where nothing is done.
     """
     done_shards = [shard for shard in range(len(plan.shards)) if is_done(folder, shard)]
     if not done_shards:
-        raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
+        raise InputError(
+            "nothing of this scan is done",
+            where=str(folder),
+            expected="a scan with finished shards",
+        )
     own_machine = machine(worker.model)
-    shard_results, same = [], True
+    shard_results = []
+    same = True
     for shard in draw_shards(done_shards, count, plan.seed):
         committed_state = read_committed(plan, folder, shard)
         same &= committed_state.facts["machine"] == own_machine
@@ -436,17 +514,27 @@ def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) ->
         same_machine=same,
         tolerance=TOLERANCE,
         passed=all(
-            result.counts_equal and (result.same_bits or (not same and result.difference <= TOLERANCE))
+            result.counts_equal
+            and (result.same_bits or (not same and result.difference <= TOLERANCE))
             for result in shard_results
         ),
-        warnings=[]
-        if same
-        else [message("another kind of machine computed these shards: bits may differ, numbers may not")],
+        warnings=(
+            []
+            if same
+            else [
+                message(
+                    "another kind of machine computed these shards: bits may differ, numbers"
+                    " may not"
+                )
+            ]
+        ),
     )
 
 
 def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
-    """`count` of the done shards' numbers, drawn by the seed, ascending; all where there are no more."""
+    """`count` of the done shards' numbers, drawn by the seed, ascending; all where there are no
+    more.
+    """
     if count >= len(done_shards):
         return list(done_shards)
     order = np.argsort(integers(seed, "verify", len(done_shards)), kind="stable")[:count]
@@ -454,13 +542,17 @@ def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
 
 
 def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardState) -> VerifiedShard:
-    """Whether a shard computed again has the same bits and counts of texts as its file, and how far its means differ at
-    most, relative to 1 + |mean|."""
+    """Whether a shard computed again has the same bits and counts of texts as its file, and how far
+    its means differ at most, relative to 1 + |mean|."""
     same = committed_state.arrays.keys() == new_state.arrays.keys() and all(
-        np.array_equal(array, new_state.arrays[name]) for name, array in committed_state.arrays.items()
+        np.array_equal(array, new_state.arrays[name])
+        for name, array in committed_state.arrays.items()
     )
     texts = np.maximum(committed_state.arrays["texts"], 1)
-    means = [state.arrays["value"].astype(np.float64) / UNIT / texts for state in (committed_state, new_state)]
+    means = [
+        state.arrays["value"].astype(np.float64) / UNIT / texts
+        for state in (committed_state, new_state)
+    ]
     apart = np.abs(means[0] - means[1]) / (1 + np.abs(means[0]))
     return VerifiedShard(
         shard=shard,

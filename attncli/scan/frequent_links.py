@@ -1,9 +1,10 @@
 """Which token looks at which, head by head: counts of rows' strongest links, within bounded memory.
 
-Rows that see fewer than two keys choose nothing, and do not count: a causal text's first. The strongest link of each
-other row is a pair of tokens. A shard keeps the most frequent pairs of each head, and how often one that it let go of
-may have come. What is told of a pair is a count and the most that it can be: equal unless a shard let it go. Beside
-them stand how often each token asks, and how often each would be looked at by chance.
+Rows that see fewer than two keys choose nothing, and do not count: a causal text's first. The
+strongest link of each other row is a pair of tokens. A shard keeps the most frequent pairs of each
+head, and how often one that it let go of may have come. What is told of a pair is a count and the
+most that it can be: equal unless a shard let it go. Beside them stand how often each token asks,
+and how often each would be looked at by chance.
 Source: Misra and Gries, Finding repeated elements, 1982; Agarwal et al., Mergeable summaries, 2013.
 """
 
@@ -27,23 +28,27 @@ KEPT = 256
 PENDING = 1 << 21
 """Links that are held before they are counted, over all heads."""
 DISTINCT, MOST_DISTINCT = 1 << 15, 5 << 20
-"""Pairs of a head that a shard counts at once, and of all heads together; beyond twice as many the rarest are let go
-of."""
+"""Pairs of a head that a shard counts at once, and of all heads together; beyond twice as many the
+rarest are let go of."""
 NOBODY = -1
 """A place that no pair has taken."""
 SHIFT = 32
 """A pair is query id · 2³² + key id."""
 PLACE_BITS, TEXT_BITS = 22, 19
-"""Bits of a token's place among those of the links that are held, and of a text's: a link, which is both of its tokens
-and its text, is one number, so that sorting brings the links of a pair together, text by text."""
+"""Bits of a token's place among those of the links that are held, and of a text's: a link, which is
+both of its tokens and its text, is one number, so that sorting brings the links of a pair together,
+text by text."""
 COUNTED = ("counts", "texts", "squares")
-"""What is counted of a pair: links, texts with one at least, and the squares of the texts' numbers of links."""
+"""What is counted of a pair: links, texts with one at least, and the squares of the texts' numbers
+of links.
+"""
 
 
 class LinkCounts:
-    """How often one head's strongest links join each pair of (query token, key token). codes: pairs as query id · 2³² +
-    key id, ascending; counts: of `COUNTED`, [what, pair]. lost_count: by how much any pair's count may be too low, or a
-    pair that is not there have come, because pairs were dropped."""
+    """How often one head's strongest links join each pair of (query token, key token). codes: pairs
+    as query id · 2³² + key id, ascending; counts: of `COUNTED`, [what, pair]. lost_count: by how
+    much any pair's count may be too low, or a pair that is not there have come, because pairs were
+    dropped."""
 
     def __init__(self) -> None:
         self.codes: Ints = np.zeros(0, np.int64)
@@ -53,7 +58,8 @@ class LinkCounts:
     def add(self, codes: Ints, counts: Ints) -> None:
         """Add counts [what, pair] of pairs. codes: the pairs, ascending and each once."""
         if not self.codes.size:
-            self.codes, self.counts = codes, counts
+            self.codes = codes
+            self.counts = counts
             return
         places = np.searchsorted(self.codes, codes)
         is_known = self.codes[np.minimum(places, self.codes.size - 1)] == codes
@@ -63,39 +69,48 @@ class LinkCounts:
         self.counts = np.insert(self.counts, places[new], counts[:, new], 1)
 
     def prune(self, most: int) -> int:
-        """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the largest count among
-        those dropped, 0 where none were."""
+        """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the
+        largest count among those dropped, 0 where none were."""
         if self.codes.size <= most:
             return 0
         order = np.lexsort((self.codes, -self.counts[0]))
         dropped = int(self.counts[0, order[most]])
         kept = np.sort(order[:most])
-        self.codes, self.counts = self.codes[kept], self.counts[:, kept]
+        self.codes = self.codes[kept]
+        self.counts = self.counts[:, kept]
         return dropped
 
 
 def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
-    """The distinct (query token, key token) pairs among links, as ascending codes, and their counts of `COUNTED`,
-    [what, pair].
+    """The distinct (query token, key token) pairs among links, as ascending codes, and their counts
+    of `COUNTED`, [what, pair].
 
-    links: each as `PLACE_BITS` tells. ranks: of each place, where its id stands among `ids`, which ascend.
+    links: each as `PLACE_BITS` tells. ranks: of each place, where its id stands among `ids`, which
+    ascend.
     """
     most = (1 << PLACE_BITS) - 1
-    queries, keys = ranks[links >> PLACE_BITS + TEXT_BITS], ranks[links >> TEXT_BITS & most]
+    queries = ranks[links >> PLACE_BITS + TEXT_BITS]
+    keys = ranks[links >> TEXT_BITS & most]
     links = (queries << PLACE_BITS | keys) << TEXT_BITS | (links & (1 << TEXT_BITS) - 1)
     links.sort()
-    of_text = np.flatnonzero(np.diff(links, prepend=NOBODY))  # where the links of a pair in a text begin
+    of_text = np.flatnonzero(
+        np.diff(links, prepend=NOBODY)
+    )  # where the links of a pair in a text begin
     numbers = np.diff(of_text, append=links.size)
     pairs = links[of_text] >> TEXT_BITS
     first = np.flatnonzero(np.diff(pairs, prepend=NOBODY))
     codes = (ids[pairs[first] >> PLACE_BITS] << SHIFT) + ids[pairs[first] & most]
-    sums = [np.add.reduceat(numbers, first), np.diff(first, append=pairs.size), np.add.reduceat(numbers**2, first)]
+    sums = [
+        np.add.reduceat(numbers, first),
+        np.diff(first, append=pairs.size),
+        np.add.reduceat(numbers**2, first),
+    ]
     return codes, np.stack(sums)
 
 
 def distinct_pairs(heads: int) -> int:
-    """How many distinct pairs of tokens are kept for each head while a shard is counted, where the model has so many
-    heads in all."""
+    """How many distinct pairs of tokens are kept for each head while a shard is counted, where the
+    model has so many heads in all."""
     return min(DISTINCT, max(MOST_DISTINCT // max(heads, 1), KEPT))
 
 
@@ -105,22 +120,23 @@ def pairs_memory(heads: int) -> int:
 
 
 def mask_places(spec: Spec) -> tuple[int, ...]:
-    """For each layer in order, the index of its attention mask among the model's distinct masks, numbered by first
-    appearance."""
+    """For each layer in order, the index of its attention mask among the model's distinct masks,
+    numbered by first appearance."""
     names = [repr(block.attention.mask) for block in spec.blocks]
     return tuple(list(dict.fromkeys(names)).index(name) for name in names)
 
 
 class ShardLinks:
-    """Counts which pairs of tokens the strongest links of a shard's query rows join, for each head. starts: the number
-    of each layer's first head, then the number of all heads."""
+    """Counts which pairs of tokens the strongest links of a shard's query rows join, for each head.
+    starts: the number of each layer's first head, then the number of all heads."""
 
     def __init__(self, spec: Spec, starts: Ints) -> None:
         self._starts, self._of_layer = starts, mask_places(spec)
         self._choosing: list[Bools] = []
         self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
         self._heads = [LinkCounts() for _ in range(int(starts[-1]))]
-        # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
+        # one array for all that is held: pieces of their own, living side by side with a batch's,
+        # would scatter memory
         heads = len(self._heads)
         self._distinct = distinct_pairs(heads)
         self._links = np.empty((heads, PENDING // max(heads, 1)), np.int64)
@@ -131,8 +147,8 @@ class ShardLinks:
         self._texts: dict[int, str] = {}
 
     def begin(self, batch: Sequence[Sequence[Token]]) -> Ints | None:
-        """Begin a batch and count its tokens: returns a number of each token's id for `add`, [text, token]; None where
-        a token has no id."""
+        """Begin a batch and count its tokens: returns a number of each token's id for `add`, [text,
+        token]; None where a token has no id."""
         ids = [[NOBODY if token.id is None else token.id for token in tokens] for tokens in batch]
         table = np.array(ids, np.int64)
         if (table < 0).any():
@@ -147,11 +163,19 @@ class ShardLinks:
         received = [even_weight(mask, count) for mask in self._masks.values()]
         sums = np.zeros((2 * len(self._masks), present.size), np.int64)
         for row, numbers in zip(sums, (*self._choosing, *received), strict=True):
-            np.add.at(row, where.ravel(), np.broadcast_to(numbers, table.shape).ravel().astype(np.int64))
+            np.add.at(
+                row, where.ravel(), np.broadcast_to(numbers, table.shape).ravel().astype(np.int64)
+            )
         for place, number in enumerate(present.tolist()):
             self._tokens[number] = self._tokens.get(number, 0) + sums[:, place]
-        first = int(self._text_numbers[-1]) + 1 if self._text_numbers.size else 0
-        is_full = len(self._places) + present.size > 1 << PLACE_BITS or first + len(table) > 1 << TEXT_BITS
+        if self._text_numbers.size:
+            first = int(self._text_numbers[-1]) + 1
+        else:
+            first = 0
+        is_full = (
+            len(self._places) + present.size > 1 << PLACE_BITS
+            or first + len(table) > 1 << TEXT_BITS
+        )
         if max(self._sizes) + table.size > self._links.shape[1] or is_full:
             self._count_held_links()
             first = 0
@@ -162,15 +186,24 @@ class ShardLinks:
         return np.array(places, np.int64)[where]
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
-        """Record a layer's strongest links, from `keys` [text, head, query], the key position of each row's largest
+        """Record a layer's strongest links, from `keys` [text, head, query], the key position of
+        each row's largest
         weight. places: what `begin` returned for the batch."""
         choosing = self._choosing[self._of_layer[layer]]
         if not choosing.any():
             return
         queries = ((places << PLACE_BITS + TEXT_BITS) | self._text_numbers[:, None])[:, None, :]
-        links = np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1) << TEXT_BITS | queries
-        links = links if choosing.all() else links[..., choosing]
-        start, size = self._sizes[layer], links.shape[0] * links.shape[2]
+        links = (
+            np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1)
+            << TEXT_BITS
+            | queries
+        )
+        if choosing.all():
+            links = links
+        else:
+            links = links[..., choosing]
+        start = self._sizes[layer]
+        size = links.shape[0] * links.shape[2]
         heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
         self._links[heads, start : start + size] = links.transpose(1, 0, 2).reshape((-1, size))
         self._sizes[layer] += size
@@ -183,7 +216,9 @@ class ShardLinks:
         ranks[order] = np.arange(ids.size)
         ids = ids[order]
         for layer, size in enumerate(self._sizes):
-            for place in range(int(self._starts[layer]), int(self._starts[layer + 1])) if size else ():
+            for place in (
+                range(int(self._starts[layer]), int(self._starts[layer + 1])) if size else ()
+            ):
                 head = self._heads[place]
                 head.add(*count_links(self._links[place, :size], ranks, ids))
                 if head.codes.size > 2 * self._distinct:
@@ -194,10 +229,10 @@ class ShardLinks:
     def arrays(self) -> dict[str, Ints]:
         """The arrays that the shard's file keeps, by name.
 
-        `link_pairs`, and `COUNTED` as `link_counts` and so on, [head, place]. `link_lost` [2, head]: how often any pair
-        may have come unseen, and one that is not there. `link_tokens` [1 + 2 · masks, token]: the id, of each
-        mask how many rows ask with it, and of each the weight that would rest on it were all these rows even, in
-        multiples of 2⁻²⁴.
+        `link_pairs`, and `COUNTED` as `link_counts` and so on, [head, place]. `link_lost` [2,
+        head]: how often any pair may have come unseen, and one that is not there. `link_tokens` [1
+        + 2 · masks, token]: the id, of each mask how many rows ask with it, and of each the weight
+        that would rest on it were all these rows even, in multiples of 2⁻²⁴.
         """
         self._count_held_links()
         pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
@@ -220,7 +255,9 @@ class ShardLinks:
         }
 
     def token_texts(self, pairs: Ints) -> list[tuple[int, str]]:
-        """(id, text) of each token in these pair codes, ascending by id; `NOBODY` entries are skipped."""
+        """(id, text) of each token in these pair codes, ascending by id; `NOBODY` entries are
+        skipped.
+        """
         kept_pairs = pairs[pairs != NOBODY]
         numbers = {*(kept_pairs >> SHIFT).tolist(), *(kept_pairs & ((1 << SHIFT) - 1)).tolist()}
         return [(number, self._texts[number]) for number in sorted(numbers)]
@@ -228,15 +265,18 @@ class ShardLinks:
 
 @lru_cache(64)
 def choosing_rows(mask: Mask, count: int) -> Bools:
-    """Which of `count` queries see two keys or more in every head, booleans [query]; the others have no choice of where
-    to look."""
+    """Which of `count` queries see two keys or more in every head, booleans [query]; the others
+    have no choice of where to look."""
     return np.asarray((sight_of(mask, count).count >= 2).all(0))
 
 
 @lru_cache(64)
 def even_weight(mask: Mask, count: int) -> Ints:
-    """The weight that each of `count` keys receives, summed over the rows that see two keys or more, if every such row
-    spreads its weight evenly: [key], in multiples of 2⁻²⁴; the mean over heads where they see different keys."""
+    """The weight that each of `count` keys receives, summed over the rows that see two keys or
+    more, if every such row
+    spreads its weight evenly: [key], in multiples of 2⁻²⁴; the mean over heads where they see
+    different keys.
+    """
     sight = sight_of(mask, count)
     visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
     spread: Floats = visibility / np.maximum(sight.count, 1)[..., None]
@@ -244,10 +284,13 @@ def even_weight(mask: Mask, count: int) -> Ints:
 
 
 class PairCount(NamedTuple):
-    """How often a head's query rows with one token have their largest weight on another token. query, key: token ids.
-    links: how often; most: an upper bound on it, as shards keep only frequent pairs. texts: with one such link at
-    least. squares: sum of the squares of the texts' numbers of links. chance: the links to expect if each row with the
-    query's token drew its key as often as even attention looks at each token."""
+    """How often a head's query rows with one token have their largest weight on another token.
+    query, key: token ids.
+    links: how often; most: an upper bound on it, as shards keep only frequent pairs. texts: with
+        one such link at
+    least. squares: sum of the squares of the texts' numbers of links. chance: the links to expect
+    if each row with the query's token drew its key as often as even attention looks at each
+    token."""
 
     query: int
     key: int
@@ -269,8 +312,8 @@ class TotalLinks:
         self.texts: dict[int, str] = {}
 
     def add_shard(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
-        """Add the arrays that `ShardLinks.arrays` gave for the next shard. texts: (id, text) of each token in its
-        pairs."""
+        """Add the arrays that `ShardLinks.arrays` gave for the next shard. texts: (id, text) of
+        each token in its pairs."""
         pairs = arrays["link_pairs"]
         if not self._heads:
             self._heads = [LinkCounts() for _ in pairs]
@@ -280,7 +323,10 @@ class TotalLinks:
         most = distinct_pairs(len(pairs))
         for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
             is_pair = pairs[place] != NOBODY
-            head.add(pairs[place][is_pair], np.stack([arrays[f"link_{name}"][place][is_pair] for name in COUNTED]))
+            head.add(
+                pairs[place][is_pair],
+                np.stack([arrays[f"link_{name}"][place][is_pair] for name in COUNTED]),
+            )
             unseen = int(arrays["link_lost"][1, place])
             if unseen:
                 for code in pairs[place][is_pair].tolist():
@@ -296,26 +342,36 @@ class TotalLinks:
 
     @property
     def rows(self) -> int:
-        """How many query rows each head counts; where layers have different masks, the largest such number."""
+        """How many query rows each head counts; where layers have different masks, the largest such
+        number.
+        """
         return int(self._rows_of_masks.max(initial=0))
 
     @property
     def _rows_of_masks(self) -> Ints:
         """How many query rows are counted under each distinct mask, [mask]."""
         every = np.array(list(self._tokens.values()), np.int64)
-        rows: Ints = every[:, : every.shape[1] // 2].sum(0) if every.size else np.zeros(1, np.int64)
+        if every.size:
+            rows: Ints = every[:, : every.shape[1] // 2].sum(0)
+        else:
+            rows = np.zeros(1, np.int64)
         return rows
 
     def most_frequent(self, head: int, mask: int, count: int) -> list[PairCount]:
-        """The `count` most frequent pairs of tokens of a head, most frequent first. mask: the index of its layer's
-        mask, as of `mask_places`."""
+        """The `count` most frequent pairs of tokens of a head, most frequent first. mask: the index
+        of its layer's mask, as of `mask_places`."""
         counts = self._heads[head]
         order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
-        rows, pairs = int(self._rows_of_masks[mask]), []
+        rows = int(self._rows_of_masks[mask])
+        pairs = []
         masks = len(self._rows_of_masks)
         for place in order.tolist():
-            code, (links, texts, squares) = int(counts.codes[place]), counts.counts[:, place].tolist()
-            query, key = code >> SHIFT, code & ((1 << SHIFT) - 1)
+            code, (links, texts, squares) = (
+                int(counts.codes[place]),
+                counts.counts[:, place].tolist(),
+            )
+            query = code >> SHIFT
+            key = code & ((1 << SHIFT) - 1)
             unseen = int(self._lost_counts[:, head].sum()) - self._kept[head].get(code, 0)
             share = float(self._tokens[key][masks + mask]) / float(1 << 24) / rows
             chance = float(self._tokens[query][mask]) * share
@@ -324,19 +380,26 @@ class TotalLinks:
 
     def state(self) -> bytes:
         """The bytes of all counts, as the scan's digest covers them."""
-        parts = [part for head in self._heads for part in (head.codes.tobytes(), head.counts.tobytes())]
-        tokens = np.array([[number, *self._tokens[number].tolist()] for number in sorted(self._tokens)], np.int64)
+        parts = [
+            part for head in self._heads for part in (head.codes.tobytes(), head.counts.tobytes())
+        ]
+        tokens = np.array(
+            [[number, *self._tokens[number].tolist()] for number in sorted(self._tokens)], np.int64
+        )
         return b"".join([*parts, self._lost_counts.tobytes(), tokens.tobytes()])
 
 
 def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
-    """Whether the link arrays read from a shard's file are valid: pairs ascending and each once, their tokens counted
-    and among `texts` (ids with a known text), no count below 0."""
-    pairs, ids = arrays["link_pairs"].astype(np.int64), arrays["link_tokens"][0].astype(np.int64)
+    """Whether the link arrays read from a shard's file are valid: pairs ascending and each once,
+    their tokens counted and among `texts` (ids with a known text), no count below 0."""
+    pairs = arrays["link_pairs"].astype(np.int64)
+    ids = arrays["link_tokens"][0].astype(np.int64)
     is_pair = pairs != NOBODY
     codes = pairs[is_pair]
     numbers = {*(codes >> SHIFT).tolist(), *(codes & ((1 << SHIFT) - 1)).tolist()}
-    is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool((np.diff(ids) > 0).all())
+    is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool(
+        (np.diff(ids) > 0).all()
+    )
     counts = [arrays[f"link_{name}"] for name in (*COUNTED, "lost", "tokens")]
     is_counted = all(bool((array >= 0).all()) for array in counts)
     return is_ascending and is_counted and numbers <= set(ids.tolist()) and numbers <= set(texts)

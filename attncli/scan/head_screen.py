@@ -34,15 +34,22 @@ from attncli.scan.document import (
     ScanWhyPart,
 )
 
-Shading = tuple[Mapping[tuple[int, int], Sequence[Token]], Mapping[tuple[int, int, int, int], tuple[int, Floats]]]
-"""Tokens of texts by (file, line), and by (file, line, layer, head) the token that looks, and its weights."""
+Shading = tuple[
+    Mapping[tuple[int, int], Sequence[Token]],
+    Mapping[tuple[int, int, int, int], tuple[int, Floats]],
+]
+"""Tokens of texts by (file, line), and by (file, line, layer, head) the token that looks, and its
+weights.
+"""
 EXAMPLES = 5
 PAIRS, NAME = 10, 14
 """Pairs of tokens that are shown unless the view is full, and cells of a token in them."""
 ROOMY = 72
 """Columns from which on lifts have their intervals beside them."""
 SPACED = 64
-"""Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
+"""Columns of a terminal from which on intervals have spaces around their dash; labels are whole in
+narrower ones.
+"""
 FILE = 20
 """Characters of a file's name, at most."""
 WHY_PARTS = 5
@@ -51,9 +58,11 @@ WHY_PARTS = 5
 
 @dataclass(frozen=True)
 class ScanShown:
-    """What a screen of a scan shows. metric: of the grid and the examples. head: the one shown in detail, None for all
-    heads; deciles: with texts of each tenth of the metric's values in place of the strongest; alike: the heads most
-    like it; comparison: with another scan; shades: attention weights to shade texts by, None for unshaded."""
+    """What a screen of a scan shows. metric: of the grid and the examples. head: the one shown in
+    detail, None for all heads; deciles: with texts of each tenth of the metric's values in place of
+    the strongest; alike: the heads most like it; comparison: with another scan; shades: attention
+    weights to shade texts by, None for unshaded.
+    """
 
     document: ScanDocument
     metric: str
@@ -66,57 +75,87 @@ class ScanShown:
     @property
     def heads(self) -> Sequence[ScanHead]:
         """The heads that the screen is about."""
-        return self.document.heads if self.head is None else [self.head]
+        if self.head is None:
+            return self.document.heads
+        return [self.head]
 
 
-def of_one_head(draw: Callable[[ScanHead, ScanShown, View], Lines]) -> Callable[[ScanShown, View], Lines]:
+def of_one_head(
+    draw: Callable[[ScanHead, ScanShown, View], Lines],
+) -> Callable[[ScanShown, View], Lines]:
     """Wraps `draw` as a part of the screen that shows nothing unless one head is shown in detail."""
     return lambda shown, view: Lines() if shown.head is None else draw(shown.head, shown, view)
 
 
 def label_text(scan_label: ScanLabel, view: View) -> str:
-    """A head's label as shown, with its offset if it has one; in another language than English its English name is
-    added."""
-    name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
+    """A head's label as shown, with its offset if it has one; in another language than English its
+    English name is added."""
+    if scan_label.detail:
+        name = f"{scan_label.name} {scan_label.detail}"
+    else:
+        name = scan_label.name
     translated_name = label_name(name, view.lang)
-    return name if translated_name == name else f"{translated_name} {scan_label.name}"
+    if translated_name == name:
+        return name
+    return f"{translated_name} {scan_label.name}"
 
 
 def why_parts(head: ScanHead, view: View) -> Lines:
-    """A table of the parts of the score that add most to a head's strongest links, on the query's and the key's side;
-    no lines where the head's scores were not decomposed."""
+    """A table of the parts of the score that add most to a head's strongest links, on the query's
+    and the key's side; no lines where the head's scores were not decomposed."""
     if not isinstance(head.why, ScanWhy):
         return Lines()
-    title = message("why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
+    title = message(
+        "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head
+    )
     if head.why.advantage is None:
-        return heading(title, "In no text is the score of its strongest link above what its row expects.", view)
+        return heading(
+            title, "In no text is the score of its strongest link above what its row expects.", view
+        )
     rows = []
     for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
         ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}_share")))
         for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
-            share, ci95 = getattr(part, f"{side}_share"), getattr(part, f"{side}_ci95")
-            title_cell = say(view, side_title) if place == 0 else ""
-            rows.append([title_cell, say(view, part_name(part)), number_text(share, view), interval_text(ci95, view)])
+            share = getattr(part, f"{side}_share")
+            ci95 = getattr(part, f"{side}_ci95")
+            if place == 0:
+                title_cell = say(view, side_title)
+            else:
+                title_cell = ""
+            rows.append(
+                [
+                    title_cell,
+                    say(view, part_name(part)),
+                    number_text(share, view),
+                    interval_text(ci95, view),
+                ]
+            )
     note = message(
-        "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects",
+        "over the strongest link of each of {texts} texts; the score is {advantage} above what its"
+        " row expects",
         texts=f"{head.why.texts:,}",
         advantage=number_text(head.why.advantage, view),
     )
     titles = ["", "", *say_each(view, "share", "95% interval")]
-    return table(titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note)
+    return table(
+        titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note
+    )
 
 
 def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
-    """A sentence for each head whose scores were decomposed: the part that adds most to its strongest links on either
-    side, or that none stands out (none adds a quarter)."""
+    """A sentence for each head whose scores were decomposed: the part that adds most to its
+    strongest links on either side, or that none stands out (none adds a quarter)."""
     texts = []
     for head in heads:
         if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
             continue
-        query, key = (max(head.why.parts, key=lambda part: getattr(part, f"{side}_share")) for side in ("query", "key"))
+        query, key = (
+            max(head.why.parts, key=lambda part: getattr(part, f"{side}_share"))
+            for side in ("query", "key")
+        )
         text = message(
-            "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and the token that is "
-            "looked at {answers}.",
+            "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and"
+            " the token that is looked at {answers}.",
             layer=head.layer,
             head=head.head,
             asks=_largest_part_phrase(query, query.query_share),
@@ -127,14 +166,16 @@ def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
 
 
 def _largest_part_phrase(part: ScanWhyPart, share: float) -> Message:
-    """A phrase for a token's largest part of a score, such as "above all its position (60% of the advantage)"; of a
-    share above 1 also how much other parts subtract."""
+    """A phrase for a token's largest part of a score, such as "above all its position (60% of the
+    advantage)"; of a share above 1 also how much other parts subtract."""
     if share < QUARTER:
         return message("no part above all others")
     amount = message("{share} of the advantage", share=percent(share))
     if share > 1:
         amount = message(
-            "{share} of the advantage, of which others take {less} away", share=percent(share), less=percent(share - 1)
+            "{share} of the advantage, of which others take {less} away",
+            share=percent(share),
+            less=percent(share - 1),
         )
     return message("above all {part} ({amount})", part=_part_phrase(part), amount=amount)
 
@@ -156,19 +197,25 @@ def _part_phrase(part: ScanWhyPart) -> Message:
 
 def number_text(value: float | None, view: View) -> str:
     """A statistic as written, with one decimal more than the view's precision; a dash for None."""
-    return "-" if value is None else format_fixed(value, view.precision + 1)
+    if value is None:
+        return "-"
+    return format_fixed(value, view.precision + 1)
 
 
 def effect_text(value: float | None, view: View) -> str:
-    """An effect as written, with three decimals more than the view's precision: most are thousandths; a dash for
-    None."""
+    """An effect as written, with three decimals more than the view's precision: most are
+    thousandths; a dash for None."""
     return number_text(value, replace(view, precision=view.precision + 2))
 
 
 def interval_text(
-    between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number_text
+    between: list[float] | None,
+    view: View,
+    write: Callable[[float | None, View], str] = number_text,
 ) -> str:
-    """An interval [low, high] as written, "low–high"; a dash for None. write: turns a number into text."""
+    """An interval [low, high] as written, "low–high"; a dash for None. write: turns a number into
+    text.
+    """
     if between is None:
         return "-"
     space = "" if view.width < SPACED and between[0] >= 0 else " "
@@ -184,8 +231,8 @@ def share_text(share: float, between: list[float] | None, view: View) -> str:
 
 
 def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """A table of how much weight a head gives to each kind of token and each distance, beside what uniform attention
-    would."""
+    """A table of how much weight a head gives to each kind of token and each distance, beside what
+    uniform attention would."""
     if not KINDS.keys() & head.metrics.keys():
         return Lines()
     rows = [
@@ -224,7 +271,16 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         if view.full or not (name.startswith("offset") or name in KIND_METRICS)
     ]
     return table(
-        say_each(view, "metric", "mean", "95% interval", contextual("scan", "by rows"), "sd", "median", "uniform"),
+        say_each(
+            view,
+            "metric",
+            "mean",
+            "95% interval",
+            contextual("scan", "by rows"),
+            "sd",
+            "median",
+            "uniform",
+        ),
         rows,
         view,
         align=["left", "right", "left", "right", "right", "right", "right"],
@@ -235,24 +291,40 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 
 def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """A table of the texts in which the metric shown is largest for a head."""
-    name, count = shown.metric, None if view.full else EXAMPLES if view.few else view.top
+    name = shown.metric
+    count = None if view.full else EXAMPLES if view.few else view.top
     write = number_text if name in head.metrics else effect_text
     examples = [example for example in head.top if example.metric == name][:count]
     rows = [((write(example.value, view),), example) for example in examples]
-    title = message("strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name)
-    return _text_table(head, shown, view, title, message("the texts in which it is largest"), (message("value"),), rows)
+    title = message(
+        "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name
+    )
+    return _text_table(
+        head,
+        shown,
+        view,
+        title,
+        message("the texts in which it is largest"),
+        (message("value"),),
+        rows,
+    )
 
 
 def _place_in_corpus(files: Sequence[str], text: ScanExample | ScanText, view: View) -> str:
-    """Where a text stands, such as `news.txt:12`: its file, of a long name the end, and its line from 1."""
+    """Where a text stands, such as `news.txt:12`: its file, of a long name the end, and its line
+    from 1.
+    """
     return f"{label(files[text.file], ascii=view.ascii)[-FILE:]}:{text.line + 1}"
 
 
 def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """A table of the pairs of tokens that a head's strongest links join most often, beside what chance would give."""
+    """A table of the pairs of tokens that a head's strongest links join most often, beside what
+    chance would give.
+    """
     if not head.links:
         return Lines()
-    arrow, dash = spell(" → ", ascii=view.ascii), spell("–", ascii=view.ascii)
+    arrow = spell(" → ", ascii=view.ascii)
+    dash = spell("–", ascii=view.ascii)
     rows = [
         [
             f"{short(link.query.text, NAME, view)}{arrow}{short(link.key.text, NAME, view)}",
@@ -263,12 +335,14 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         ]
         for link in head.links[: None if view.full else PAIRS]
     ]
-    columns = say_each(view, message("query and key"), message("links"), message("by chance"), message("lift"))
+    columns = say_each(
+        view, message("query and key"), message("links"), message("by chance"), message("lift")
+    )
     note = plural(
-        "strongest links of {count:,} query row; lift: how many times what chance makes, with tokens as frequent as "
-        "here; texts: share with one",
-        "strongest links of {count:,} query rows; lift: how many times what chance makes, with tokens as frequent as "
-        "here; texts: share with one",
+        "strongest links of {count:,} query row; lift: how many times what chance makes, with"
+        " tokens as frequent as here; texts: share with one",
+        "strongest links of {count:,} query rows; lift: how many times what chance makes, with"
+        " tokens as frequent as here; texts: share with one",
         count=shown.document.link_rows or 0,
     )
     return table(
@@ -282,7 +356,9 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 
 
 def _lift_text(link: FrequentLink, view: View) -> str:
-    """A pair's lift (its count over what chance gives) as written, with its interval where there is room for one."""
+    """A pair's lift (its count over what chance gives) as written, with its interval where there is
+    room for one.
+    """
     if link.lift is None:
         return "-"
     if link.lift_ci95 is None or view.width < ROOMY:
@@ -292,21 +368,30 @@ def _lift_text(link: FrequentLink, view: View) -> str:
 
 
 def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """A table of sampled texts from each tenth of the metric's values for a head, then of texts whatever their
-    value."""
+    """A table of sampled texts from each tenth of the metric's values for a head, then of texts
+    whatever their value."""
     if not head.sample:
         return Lines()
-    name, texts = shown.metric, shown.document.texts or []
+    name = shown.metric
+    texts = shown.document.texts or []
     write = number_text if name in head.metrics else effect_text
-    rows, before = [], 0
+    rows = []
+    before = 0
     for example in (example for example in head.sample if example.metric == name):
         decile = 0 if example.decile is None else example.decile
         if decile == before and not view.full and decile:
             continue
-        tenth = f"{decile}" if decile else say(view, "any")
+        if decile:
+            tenth = f"{decile}"
+        else:
+            tenth = say(view, "any")
         rows.append(((tenth, write(example.value, view)), texts[example.text]))
         before = decile
-    title = message("texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name)
+    title = message(
+        "texts over the whole range of {metric}, {head}",
+        head=f"L{head.layer} H{head.head}",
+        metric=name,
+    )
     note = message("drawn by a hash of each text; tenth 10: the largest values; any: of all texts")
     return _text_table(head, shown, view, title, note, (message("tenth"), message("value")), rows)
 
@@ -320,14 +405,17 @@ def _text_table(
     columns: Sequence[Message],
     rows: Sequence[tuple[Sequence[str], ScanExample | ScanText]],
 ) -> Lines:
-    """A table of texts, one a row after its cells of `columns`; where weights are known, each text as a shaded block
-    with its cells below it."""
+    """A table of texts, one a row after its cells of `columns`; where weights are known, each text
+    as a shaded block with its cells below it."""
     files = tails(shown.document.plan.corpus)
     names = say_each(view, *columns)
     if shown.shades is None:
         return table(
             [*names, "", say(view, "text")],
-            [[*cells, _place_in_corpus(files, text, view), label(text.text, ascii=view.ascii)] for cells, text in rows],
+            [
+                [*cells, _place_in_corpus(files, text, view), label(text.text, ascii=view.ascii)]
+                for cells, text in rows
+            ],
             view,
             align=[*["right"] * len(names), "left", "left"],
             title=title,
@@ -339,28 +427,37 @@ def _text_table(
     for cells, text in rows:
         query, row = looks.get((text.file, text.line, head.layer, head.head), (-1, ()))
         known = tokens.get((text.file, text.line))
-        shaded_text = (
-            Lines((((label(text.text, ascii=view.ascii), ""),),))
-            if known is None
-            else sentence(words(text.text, known, list(row) or [None] * len(known), frozenset({query})), view)
-        )
+        if known is None:
+            shaded_text = Lines((((label(text.text, ascii=view.ascii), ""),),))
+        else:
+            shaded_text = sentence(
+                words(text.text, known, list(row) or [None] * len(known), frozenset({query})), view
+            )
         facts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
-        blocks.append(stack(shaded_text, remark(" · ".join([*facts, _place_in_corpus(files, text, view)]), view)))
+        blocks.append(
+            stack(
+                shaded_text, remark(" · ".join([*facts, _place_in_corpus(files, text, view)]), view)
+            )
+        )
     tint = remark("in brackets: the token that looks; tint: the weight that the word gets", view)
     return stack_spaced(stack(heading(title, note, view), tint), *blocks)
 
 
 def furthest_link(head: ScanHead, view: View) -> list[str]:
-    """A sentence naming the pair of tokens with the highest lift (count over what chance gives) among the head's most
-    frequent pairs; an empty list where none is above 1."""
-    above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
+    """A sentence naming the pair of tokens with the highest lift (count over what chance gives)
+    among the head's most frequent pairs; an empty list where none is above 1."""
+    above = [
+        link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1
+    ]
     if not above:
         return []
     link = max(above, key=lambda link: link.lift or 0.0)
-    query, key = (quote_text(token.text.strip() or token.text, view) for token in (link.query, link.key))
+    query, key = (
+        quote_text(token.text.strip() or token.text, view) for token in (link.query, link.key)
+    )
     furthest = message(
-        "None of its {most} commonest links is further above chance than {query} → {key}: {links}, {lift} times as "
-        "many as chance makes.",
+        "None of its {most} commonest links is further above chance than {query} → {key}: {links},"
+        " {lift} times as many as chance makes.",
         most=min(PAIRS, len(head.links or ())),
         query=query,
         key=key,
@@ -371,11 +468,15 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
 
 
 def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """A table of the metrics in which a head differs most between two scans; no lines without another scan."""
+    """A table of the metrics in which a head differs most between two scans; no lines without
+    another scan.
+    """
     comparison = shown.comparison
     if comparison is None:
         return Lines()
-    every = [row for row in comparison.differences if (row.layer, row.head) == (head.layer, head.head)]
+    every = [
+        row for row in comparison.differences if (row.layer, row.head) == (head.layer, head.head)
+    ]
     rows = [
         [
             row.metric,
@@ -386,20 +487,27 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         ]
         for row in (every if view.full else every[: view.top])
     ]
-    first, second = (safe(plan.model_with_adapters(plan.model)) for plan in (comparison.a, comparison.b))
+    first, second = (
+        safe(plan.model_with_adapters(plan.model)) for plan in (comparison.a, comparison.b)
+    )
     return table(
         [say(view, "metric"), "a", "b", say(view, message("Cliff's δ")), "q"],
         rows,
         view,
         align=["left", "right", "right", "right", "right"],
-        title=message("{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second),
-        note="means within common strata of length, the largest effect first; q over all heads and metrics",
+        title=message(
+            "{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second
+        ),
+        note=(
+            "means within common strata of length, the largest effect first; q over all heads and"
+            " metrics"
+        ),
     )
 
 
 def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """A table of the heads most like one, by their attention weights and by their matrices; no lines where that was not
-    computed."""
+    """A table of the heads most like one, by their attention weights and by their matrices; no
+    lines where that was not computed."""
     alike = shown.alike
     if alike is None:
         return Lines()
@@ -407,23 +515,32 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         [f"L{row.layer} H{row.head}", number_text(row.value, view), interval_text(row.ci95, view)]
         for row in alike.by_doing
     ]
-    by_weights = [[f"L{row.layer} H{row.head}", number_text(row.value, view)] for row in alike.by_weights]
+    by_weights = [
+        [f"L{row.layer} H{row.head}", number_text(row.value, view)] for row in alike.by_weights
+    ]
     pairs = zip_longest(by_doing, by_weights)
     rows = [[*(doing or [""] * 3), *(weights or [""] * 2)] for doing, weights in pairs]
-    note = (
-        message(
-            "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel: what their "
-            "values read and they write in common, of random heads {chance}",
+    if alike.by_weights:
+        note = message(
+            "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same;"
+            " kernel: what their values read and they write in common, of random heads {chance}",
             texts=alike.texts,
             chance=number_text(alike.chance, view),
         )
-        if alike.by_weights
-        else message(
-            "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same", texts=alike.texts
+    else:
+        note = message(
+            "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same",
+            texts=alike.texts,
         )
-    )
     return table(
-        say_each(view, "by what it does", "distance", "95% interval", "by weights", contextual("column", "kernel")),
+        say_each(
+            view,
+            "by what it does",
+            "distance",
+            "95% interval",
+            "by weights",
+            contextual("column", "kernel"),
+        ),
         rows,
         view,
         align=["left", "right", "left", "left", "right"],

@@ -1,10 +1,11 @@
-"""The files of a corpus: how their records are read, their sizes, digests and ranges, and which make a shard.
+"""The files of a corpus: how their records are read, their sizes, digests and ranges, and which
+make a shard.
 
-A corpus is lines of text, JSON lines with a text in a field, or a column of a Parquet file. Nothing is dropped in
-silence: a record that is no text carries the reason.
+A corpus is lines of text, JSON lines with a text in a field, or a column of a Parquet file. Nothing
+is dropped in silence: a record that is no text carries the reason.
 
-A shard is some ranges of files: whole lines of a file, or rows of a Parquet file. Texts that occur again, and the draw
-of a sample, are decided by hashes of texts, the same in any order.
+A shard is some ranges of files: whole lines of a file, or rows of a Parquet file. Texts that occur
+again, and the draw of a sample, are decided by hashes of texts, the same in any order.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ ROWS = 1024
 
 @dataclass(frozen=True)
 class Format:
-    """How a file holds texts. kind: "lines", "jsonl" or "parquet". field: of an object, or a column; "" for lines."""
+    """How a file holds texts. kind: "lines", "jsonl" or "parquet". field: of an object, or a
+    column; "" for lines.
+    """
 
     kind: str
     field: str = ""
@@ -56,9 +59,10 @@ class Format:
 
 @dataclass(frozen=True)
 class Record:
-    """One record (a line, or a row of a Parquet file) of a corpus. file: its number; line: 0-based, in its file. text:
-    None where the record has none to count; reason, then: "empty", "long" or "undecodable". cluster: the group that it
-    belongs to, such as a document's name; "" for a group of its own."""
+    """One record (a line, or a row of a Parquet file) of a corpus. file: its number; line: 0-based,
+    in its file. text: None where the record has none to count; reason, then: "empty", "long" or
+    "undecodable". cluster: the group that it belongs to, such as a document's name; "" for a group
+    of its own."""
 
     file: int
     line: int
@@ -68,35 +72,45 @@ class Record:
 
 
 def parse_format(text: str) -> Format:
-    """The format that `--format` names: `lines`, `jsonl:FIELD`, `parquet:COLUMN`. Raises UsageError."""
+    """The format that `--format` names: `lines`, `jsonl:FIELD`, `parquet:COLUMN`. Raises
+    UsageError.
+    """
     kind, _, field = text.partition(":")
     if kind == "lines" and not field:
         return Format("lines")
     if kind in ("jsonl", "parquet"):
         return Format(kind, field or "text")
     raise UsageError(
-        "there is no corpus format {text}", expected="lines, jsonl:FIELD or parquet:COLUMN", text=repr(text)
+        "there is no corpus format {text}",
+        expected="lines, jsonl:FIELD or parquet:COLUMN",
+        text=repr(text),
     )
 
 
 def format_of(name: str) -> Format:
-    """The format that a file's name implies: .jsonl is `jsonl:text`, .parquet is `parquet:text`, all others are
-    lines."""
+    """The format that a file's name implies: .jsonl is `jsonl:text`, .parquet is `parquet:text`,
+    all others are lines."""
     plain = name.lower().removesuffix(".gz").removesuffix(".zst")
     if plain.endswith((".jsonl", ".ndjson")):
         return Format("jsonl", "text")
-    return Format("parquet", "text") if plain.endswith(".parquet") else Format("lines")
+    if plain.endswith(".parquet"):
+        return Format("parquet", "text")
+    return Format("lines")
 
 
 def find_files(
-    names: Sequence[str], *, out: Path | None = None, note: Callable[[str], None] = lambda message: None
+    names: Sequence[str],
+    *,
+    out: Path | None = None,
+    note: Callable[[str], None] = lambda message: None,
 ) -> list[str]:
-    """The files that a corpus's names, folders and globs stand for, in the order of the names, sorted within each. out:
-    the scan's own folder, left out; note: called with a message on files left out.
+    """The files that a corpus's names, folders and globs stand for, in the order of the names,
+    sorted within each. out: the scan's own folder, left out; note: called with a message on files
+    left out.
 
-    `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a folder or glob: `out`,
-    and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there, UsageError
-    for a file named twice.
+    `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a
+    folder or glob: `out`, and folders that hold a plan and shards. note: told of those. Raises
+    InputError for what is not there, UsageError for a file named twice.
     """
     files: list[str] = []
     scans = _ScanFolders(out)
@@ -106,7 +120,9 @@ def find_files(
             continue
         path = Path(name)
         if is_folder(path):
-            inside = sorted(str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry))
+            inside = sorted(
+                str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry)
+            )
             inside = [entry for entry in inside if not scans.leave_out(entry, path)]
         elif path.is_file():
             inside = [name]
@@ -116,7 +132,9 @@ def find_files(
             inside = [entry for entry in matches if not scans.leave_out(entry)]
         if not inside:
             what = message("there is no corpus {name}", name=repr(name))
-            raise InputError(what, expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files")
+            raise InputError(
+                what, expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files"
+            )
         files += inside
     for folder in scans.left_out:
         note(message("{folder} was written by a scan, and is no part of the corpus", folder=folder))
@@ -127,42 +145,58 @@ def find_files(
 
 
 class _ScanFolders:
-    """Finds which files lie in folders that scans wrote, to leave them out of a corpus. left_out: the scans' folders
-    from which files were left out."""
+    """Finds which files lie in folders that scans wrote, to leave them out of a corpus. left_out:
+    the scans' folders from which files were left out."""
 
     def __init__(self, out: Path | None) -> None:
         self._out = out
-        self._known: dict[Path, Path | None] = {} if out is None else {out.absolute(): out}
+        if out is None:
+            self._known: dict[Path, Path | None] = {}
+        else:
+            self._known = {out.absolute(): out}
         self.left_out: dict[Path, None] = {}
 
     def leave_out(self, name: str, root: Path | None = None) -> bool:
-        """Whether to leave a file out as it lies in a folder that a scan wrote. root: the folder that the corpus names,
-        None for none; a scan's folder around it leaves nothing out."""
+        """Whether to leave a file out as it lies in a folder that a scan wrote. root: the folder
+        that the corpus names, None for none; a scan's folder around it leaves nothing out."""
         scan_folder = self._scan_around(Path(name).absolute().parent)
         if scan_folder is None or (
-            scan_folder is not self._out and root is not None and root.absolute().is_relative_to(scan_folder)
+            scan_folder is not self._out
+            and root is not None
+            and root.absolute().is_relative_to(scan_folder)
         ):
             return False
         self.left_out[scan_folder] = None
         return True
 
     def _scan_around(self, folder: Path) -> Path | None:
-        """The folder of the scan that wrote a folder: itself or one around it; None where no scan did."""
+        """The folder of the scan that wrote a folder: itself or one around it; None where no scan
+        did.
+        """
         if folder not in self._known:
             is_scan = (folder / "plan.json").is_file() and (folder / "shards").is_dir()
             parent = folder.parent
-            self._known[folder] = folder if is_scan else None if parent == folder else self._scan_around(parent)
+            self._known[folder] = (
+                folder if is_scan else None if parent == folder else self._scan_around(parent)
+            )
         return self._known[folder]
 
 
 def _is_corpus(path: Path) -> bool:
-    """Whether a file's name is one of a file of texts, such as .txt, .jsonl or .parquet, perhaps packed."""
+    """Whether a file's name is one of a file of texts, such as .txt, .jsonl or .parquet, perhaps
+    packed.
+    """
     plain = path.name.lower().removesuffix(".gz").removesuffix(".zst")
-    return not path.name.startswith(".") and plain.endswith((*TEXTS, ".jsonl", ".ndjson", ".parquet"))
+    return not path.name.startswith(".") and plain.endswith(
+        (*TEXTS, ".jsonl", ".ndjson", ".parquet")
+    )
 
 
-def _record_of_line(raw: bytes | None, file: int, line: int, format: Format, cluster: str) -> Record:
-    """The record of a line's bytes, with or without its line end; None stands for a line of more than `LONGEST` bytes.
+def _record_of_line(
+    raw: bytes | None, file: int, line: int, format: Format, cluster: str
+) -> Record:
+    """The record of a line's bytes, with or without its line end; None stands for a line of more
+    than `LONGEST` bytes.
     cluster: the JSON field that groups records, "" for none."""
     if raw is None:
         return Record(file, line, None, "long")
@@ -181,7 +215,9 @@ def _record_of_line(raw: bytes | None, file: int, line: int, format: Format, clu
 
 
 def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
-    """The record of a text, stripped. cluster: the value of the field that groups records, None for none."""
+    """The record of a text, stripped. cluster: the value of the field that groups records, None for
+    none.
+    """
     content = text.strip()
     try:
         content.encode()
@@ -193,11 +229,15 @@ def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
 
 
 def open_parquet(path: str) -> Any:
-    """The Parquet file, open. Raises UnsupportedError without pyarrow, InputError for a damaged file."""
+    """The Parquet file, open. Raises UnsupportedError without pyarrow, InputError for a damaged
+    file.
+    """
     try:
         import pyarrow.parquet as library
     except ImportError as error:
-        raise UnsupportedError("Parquet files need pyarrow", hint=install_command("scan")) from error
+        raise UnsupportedError(
+            "Parquet files need pyarrow", hint=install_command("scan")
+        ) from error
     try:
         return library.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own kinds
@@ -205,33 +245,46 @@ def open_parquet(path: str) -> Any:
 
 
 def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) -> list[str]:
-    """The names of the columns that a scan reads of a Parquet file: texts, and `cluster` if not "". Raises InputError
-    for one that is not there."""
+    """The names of the columns that a scan reads of a Parquet file: texts, and `cluster` if not "".
+    Raises InputError for one that is not there."""
     names = list(parquet_file.schema_arrow.names)
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
     for name in columns:
         if name not in names:
-            raise InputError("there is no column {name}", where=path, expected=listing(names[:20]), name=repr(name))
+            raise InputError(
+                "there is no column {name}",
+                where=path,
+                expected=listing(names[:20]),
+                name=repr(name),
+            )
         if names.count(name) > 1:
-            what = message("there are {name} columns {name_2}", name=names.count(name), name_2=repr(name))
+            what = message(
+                "there are {name} columns {name_2}", name=names.count(name), name_2=repr(name)
+            )
             raise InputError(what, where=path, expected="one of that name")
     return columns
 
 
-def records_of_parquet(path: str, file_range: Range, format: Format, cluster: str) -> Iterator[Record]:
-    """Yield the records of a range of rows; only the row groups that hold them are read. cluster: the column that
-    groups records, "" for none."""
+def records_of_parquet(
+    path: str, file_range: Range, format: Format, cluster: str
+) -> Iterator[Record]:
+    """Yield the records of a range of rows; only the row groups that hold them are read. cluster:
+    the column that groups records, "" for none."""
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
     start = 0
     for group in range(parquet_file.num_row_groups):
         rows = parquet_file.metadata.row_group(group).num_rows
-        low, high = max(file_range.first, start), min(file_range.first + file_range.count, start + rows)
+        low = max(file_range.first, start)
+        high = min(file_range.first + file_range.count, start + rows)
         if low < high:
             line = start
             for batch in parquet_file.iter_batches(ROWS, row_groups=[group], columns=columns):
                 for row in range(max(low - line, 0), min(high - line, batch.num_rows)):
-                    cluster_cell = batch.column(cluster)[row].as_py() if cluster else None
+                    if cluster:
+                        cluster_cell = batch.column(cluster)[row].as_py()
+                    else:
+                        cluster_cell = None
                     text = batch.column(format.field)[row].as_py()
                     yield _record_of_cell(file_range.file, line + row, text, cluster_cell)
                 line += batch.num_rows
@@ -239,8 +292,8 @@ def records_of_parquet(path: str, file_range: Range, format: Format, cluster: st
 
 
 def _record_of_cell(file: int, line: int, text: object, cluster: object) -> Record:
-    """The record of a cell in a Parquet file's column of texts. cluster: the value in the column that groups records,
-    None for none."""
+    """The record of a cell in a Parquet file's column of texts. cluster: the value in the column
+    that groups records, None for none."""
     if not isinstance(text, str):
         return Record(file, line, None, "empty" if text is None else "undecodable")
     if len(text) > LONGEST:
@@ -253,8 +306,8 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class File:
-    """A file of the corpus. name: as asked for. path: where it is read; of copies, inside the scan's folder. size: in
-    bytes; sha256: of the original's bytes."""
+    """A file of the corpus. name: as asked for. path: where it is read; of copies, inside the
+    scan's folder. size: in bytes; sha256: of the original's bytes."""
 
     name: str
     path: str
@@ -274,17 +327,25 @@ def take_in(
     cluster: str = "",
     files: list[File] | None = None,
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
-    """Read a corpus once, and return its files and, for each shard of `size` records, its ranges. folder: where copies
-    of packed or piped files go; cluster: the column of Parquet files that groups records, "" for none. files: a list to
-    fill with each file as it is read, even if a later one fails. Raises InputError, UnsupportedError."""
+    """Read a corpus once, and return its files and, for each shard of `size` records, its ranges.
+    folder: where copies of packed or piped files go; cluster: the column of Parquet files that
+    groups records, "" for none. files: a list to fill with each file as it is read, even if a later
+    one fails. Raises InputError, UnsupportedError.
+    """
     files = [] if files is None else files
     ranges = Ranges(size)
     for file_number, name in enumerate(names):
-        kind = format if format is not None else format_of(name)
+        if format is not None:
+            kind = format
+        else:
+            kind = format_of(name)
         is_copy = name == "-" or "://" in name or name.lower().endswith(PACKED)
         path, digest = _copy_source(name, folder, file_number, stdin) if is_copy else (name, "")
         # a copy's place is the same on every system; what is elsewhere is this one's business
-        inside = Path(path).relative_to(folder).as_posix() if is_copy else str(Path(path).absolute())
+        if is_copy:
+            inside = Path(path).relative_to(folder).as_posix()
+        else:
+            inside = str(Path(path).absolute())
         files.append(File(name, inside, is_copy, kind, Path(path).stat().st_size, digest))
         if kind.kind == "parquet":
             groups = groups_of(path, kind, cluster)
@@ -299,9 +360,10 @@ def take_in(
 
 
 def _cut_file(path: str, file: int, ranges: Ranges) -> str:
-    """Cut a file of lines into ranges in one pass, added to `ranges`; returns the sha256 of the whole file. file: its
-    number."""
-    whole, counted_lines = hashlib.sha256(), 0
+    """Cut a file of lines into ranges in one pass, added to `ranges`; returns the sha256 of the
+    whole file. file: its number."""
+    whole = hashlib.sha256()
+    counted_lines = 0
     cutting = [LineCutter(file, size) for size in ranges.sizes]
     with _open_source(path) as stream:
         while chunk := stream.read(CHUNK):
@@ -325,21 +387,24 @@ def file_digest(path: str) -> str:
 
 @contextmanager
 def _open_source(path: str) -> Iterator[io.BufferedReader]:
-    """Context that gives a file of the corpus, open for reading. Raises InputError where it is not a file, or cannot be
-    read."""
+    """Context that gives a file of the corpus, open for reading. Raises InputError where it is not
+    a file, or cannot be read."""
     with system_errors("cannot read the corpus: {strerror}", path):
         if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
-            raise InputError("cannot read the corpus: this is no file", where=path, expected="a file of texts")
+            raise InputError(
+                "cannot read the corpus: this is no file", where=path, expected="a file of texts"
+            )
         with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
             yield stream
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
-    """Copy a source unpacked into the folder; returns (path of the copy, sha256 of the original's bytes). name: "-" for
-    standard input.
+    """Copy a source unpacked into the folder; returns (path of the copy, sha256 of the original's
+    bytes). name: "-" for standard input.
 
-    The copy is named for that digest and put in place whole: others may be reading it, or a copy of something else.
-    Raises InputError where the source cannot be read, AttnError where the copy cannot be written.
+    The copy is named for that digest and put in place whole: others may be reading it, or a copy of
+    something else. Raises InputError where the source cannot be read, AttnError where the copy
+    cannot be written.
     """
     ending = "".join(Path(name.removesuffix(".gz").removesuffix(".zst")).suffixes[-1:])
     beside = folder / f".{file_number:03d}.copy.{temporary_name(PLANNING)}.tmp"
@@ -363,7 +428,9 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
 
 
 def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a corpus file, piece by piece. name: its ending tells how it is packed."""
+    """Yield the unpacked bytes of a corpus file, piece by piece. name: its ending tells how it is
+    packed.
+    """
     content = _unpack(name, source)
     try:
         while piece := content.read(CHUNK):
@@ -373,7 +440,9 @@ def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
 
 
 def _errors_of_damage(name: str) -> tuple[type[Exception], ...]:
-    """The exception types that reading a damaged source may raise, by how its name says that it is packed."""
+    """The exception types that reading a damaged source may raise, by how its name says that it is
+    packed.
+    """
     if "://" in name:
         return (Exception,)
     errors = (OSError, EOFError, ValueError, zlib.error)
@@ -388,13 +457,16 @@ class _DigestStream(io.RawIOBase):
     """A read-only stream that adds every byte read through it to a digest."""
 
     def __init__(self, stream: IO[bytes], digest: Any) -> None:
-        self._stream, self._digest = stream, digest
+        self._stream = stream
+        self._digest = digest
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer from the stream, add what was read to the digest, and return how many bytes there were."""
+        """Fill the buffer from the stream, add what was read to the digest, and return how many
+        bytes there were.
+        """
         data = self._stream.read(len(buffer))
         self._digest.update(data)
         buffer[: len(data)] = data
@@ -403,15 +475,17 @@ class _DigestStream(io.RawIOBase):
 
 @contextmanager
 def _open_named_source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
-    """Context that gives the bytes of a corpus's name as a stream: standard input for "-", a remote file, or a file
-    here."""
+    """Context that gives the bytes of a corpus's name as a stream: standard input for "-", a remote
+    file, or a file here."""
     if name == "-":
         yield stdin
     elif "://" in name:
         try:
             import fsspec
         except ImportError as error:
-            raise UnsupportedError("remote files need fsspec", where=name, hint=install_command("remote")) from error
+            raise UnsupportedError(
+                "remote files need fsspec", where=name, hint=install_command("remote")
+            ) from error
         try:
             remote_file = fsspec.open(name, "rb").open()
         except Exception as error:  # each kind of address has errors of its own
@@ -433,19 +507,30 @@ def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise UnsupportedError("zstd files need zstandard", where=name, hint=install_command("scan")) from error
+        raise UnsupportedError(
+            "zstd files need zstandard", where=name, hint=install_command("scan")
+        ) from error
     return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(buffer))
 
 
-def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str) -> Iterator[Record]:
-    """Yield the records of a shard. Raises InputError, naming the file, where one has changed since the plan, of lines
+def records(
+    files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str
+) -> Iterator[Record]:
+    """Yield the records of a shard. Raises InputError, naming the file, where one has changed since
+    the plan, of lines
     only after they were yielded: results are to be kept only once all records have come."""
     for file_range in ranges:
         file = files[file_range.file]
-        path = str(folder / file.path) if file.copied else file.path
+        if file.copied:
+            path = str(folder / file.path)
+        else:
+            path = file.path
         if file.format.kind == "parquet":
             has_size = Path(path).is_file() and Path(path).stat().st_size == file.size
-            if not has_size or digest_of_groups(path, file_range, file.format, cluster) != file_range.sha256:
+            if (
+                not has_size
+                or digest_of_groups(path, file_range, file.format, cluster) != file_range.sha256
+            ):
                 raise changed_error(file)
             yield from records_of_parquet(path, file_range, file.format, cluster)
             continue
@@ -460,14 +545,19 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
 
 
 def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
-    """Yield the lines in the next `size` bytes of a stream, None for a line of more than `LONGEST` bytes; all bytes are
-    added to `digest`."""
+    """Yield the lines in the next `size` bytes of a stream, None for a line of more than `LONGEST`
+    bytes; all bytes are added to `digest`."""
     while size > 0 and (piece := stream.readline(min(size, LONGEST + 1))):
         size -= len(piece)
         digest.update(piece)
         fits = len(piece) <= LONGEST
         line = piece if fits else None
-        while not fits and size > 0 and not piece.endswith(b"\n") and (piece := stream.readline(min(size, CHUNK))):
+        while (
+            not fits
+            and size > 0
+            and not piece.endswith(b"\n")
+            and (piece := stream.readline(min(size, CHUNK)))
+        ):
             size -= len(piece)
             digest.update(piece)
         yield line
@@ -476,19 +566,23 @@ def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | 
 def changed_error(file: File) -> InputError:
     """The InputError, returned and not raised, that a file has changed since the scan was planned."""
     what = message("this file of the corpus has changed since the scan was planned")
-    return InputError(what, where=file.name, expected=message("sha256 {sha256}", sha256=file.sha256))
+    return InputError(
+        what, where=file.name, expected=message("sha256 {sha256}", sha256=file.sha256)
+    )
 
 
 # Ranges of a corpus: which records of which files each shard holds, cut while the files go by.
 #
-# How many records there are is known when all have gone by, and decides how many a shard holds. So ranges are cut in
-# both sizes at once, until it is known.
+# How many records there are is known when all have gone by, and decides how many a shard holds. So
+# ranges are cut in both sizes at once, until it is known.
 
 
 @dataclass(frozen=True)
 class Range:
-    """Records first..first+count-1 of the corpus's file number `file`: its bytes start..stop-1, or rows of a Parquet
-    file (start = stop = 0). sha256: of these bytes; for rows, of the digests of the row groups that hold them."""
+    """Records first..first+count-1 of the corpus's file number `file`: its bytes start..stop-1, or
+    rows of a Parquet file (start = stop = 0). sha256: of these bytes; for rows, of the digests of
+    the row groups that hold them.
+    """
 
     file: int
     first: int
@@ -508,11 +602,13 @@ class ShardSize:
 
 
 class Ranges:
-    """Collects the ranges of a corpus, cut for both the usual and the large size of shards; the usual ones are dropped
-    once there are many records, so that a corpus of any size takes little memory."""
+    """Collects the ranges of a corpus, cut for both the usual and the large size of shards; the
+    usual ones are dropped once there are many records, so that a corpus of any size takes little
+    memory."""
 
     def __init__(self, size: ShardSize) -> None:
-        self._size, self._records = size, 0
+        self._size = size
+        self._records = 0
         self._ranges: dict[int, list[Range]] = {size.usual: [], size.large: []}
 
     @property
@@ -521,7 +617,9 @@ class Ranges:
         return tuple(self._ranges)
 
     def count(self, records: int) -> None:
-        """Add `records` to the number of records known; once there are many, the usual size of shards is given up."""
+        """Add `records` to the number of records known; once there are many, the usual size of
+        shards is given up.
+        """
         self._records += records
         if self._records >= self._size.many and self._size.usual != self._size.large:
             self._ranges.pop(self._size.usual, None)
@@ -532,8 +630,8 @@ class Ranges:
             self._ranges[size] += additions
 
     def shards(self) -> list[tuple[Range, ...]]:
-        """The ranges of each shard, once all records were counted; small ranges that follow each other share a
-        shard."""
+        """The ranges of each shard, once all records were counted; small ranges that follow each
+        other share a shard."""
         size = self.sizes[0]
         shards: list[tuple[Range, ...]] = []
         shard: list[Range] = []
@@ -541,28 +639,40 @@ class Ranges:
         for next_range in self._ranges[size]:
             if shard and records + next_range.count > size:
                 shards.append(tuple(shard))
-                shard, records = [], 0
+                shard = []
+                records = 0
             shard.append(next_range)
             records += next_range.count
-        return [*shards, tuple(shard)] if shard else shards
+        if shard:
+            return [*shards, tuple(shard)]
+        return shards
 
 
 class LineCutter:
-    """Cuts a file into ranges of `size` lines as its bytes are fed in. file: its number; lines: how many whole lines
-    came so far."""
+    """Cuts a file into ranges of `size` lines as its bytes are fed in. file: its number; lines: how
+    many whole lines came so far."""
 
     def __init__(self, file: int, size: int) -> None:
-        self.file, self.size, self.lines = file, size, 0
+        self.file = file
+        self.size = size
+        self.lines = 0
         self._first = self._start = self._position = 0
-        self._part, self._last = hashlib.sha256(), b"\n"
+        self._part = hashlib.sha256()
+        self._last = b"\n"
 
     def feed(self, chunk: bytes) -> list[Range]:
         """Take the file's next bytes, and return the ranges that end in them."""
-        ranges, position = [], 0
-        while (end := _nth_newline(chunk, position, self._first + self.size - self.lines)) is not None:
+        ranges = []
+        position = 0
+        while (
+            end := _nth_newline(chunk, position, self._first + self.size - self.lines)
+        ) is not None:
             self._part.update(chunk[position:end])
-            stop, self.lines = self._position + end, self._first + self.size
-            ranges.append(Range(self.file, self._first, self.size, self._start, stop, self._part.hexdigest()))
+            stop = self._position + end
+            self.lines = self._first + self.size
+            ranges.append(
+                Range(self.file, self._first, self.size, self._start, stop, self._part.hexdigest())
+            )
             self._first, self._start, self._part, position = self.lines, stop, hashlib.sha256(), end
         self.lines += chunk.count(b"\n", position)
         self._part.update(chunk[position:])
@@ -571,35 +681,46 @@ class LineCutter:
         return ranges
 
     def end(self) -> list[Range]:
-        """The range of the remaining lines after the file's last bytes, the last one perhaps without a line end; []
-        where none remain."""
+        """The range of the remaining lines after the file's last bytes, the last one perhaps
+        without a line end; [] where none remain."""
         if self._position == self._start:
             return []
         self.lines += self._last != b"\n"
         count = self.lines - self._first
-        return [Range(self.file, self._first, count, self._start, self._position, self._part.hexdigest())]
+        return [
+            Range(
+                self.file, self._first, count, self._start, self._position, self._part.hexdigest()
+            )
+        ]
 
 
 def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
     """The index just after the `count`-th newline from `start` on; None where there are fewer."""
     if chunk.count(b"\n", start) < count:
         return None
-    return start + bisect_left(range(start, len(chunk)), count, key=lambda stop: chunk.count(b"\n", start, stop))
+    return start + bisect_left(
+        range(start, len(chunk)), count, key=lambda stop: chunk.count(b"\n", start, stop)
+    )
 
 
-# Row groups of Parquet files: which of them hold the rows of a shard, and whether they are what they were.
+# Row groups of Parquet files: which of them hold the rows of a shard, and whether they are what
+# they were.
 
 Group = tuple[int, bytes]
 """Rows of a row group, and the sha256 of its bytes in the columns that a scan reads."""
 
 
 def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
-    """(rows, digest) of every row group of a Parquet file. Raises InputError for a file without the columns."""
+    """(rows, digest) of every row group of a Parquet file. Raises InputError for a file without the
+    columns.
+    """
     return list(_group_digests(path, range(open_parquet(path).num_row_groups), format, cluster))
 
 
 def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
-    """Cut a Parquet file into ranges of `size` rows, the last one of fewer. file: its number in the corpus."""
+    """Cut a Parquet file into ranges of `size` rows, the last one of fewer. file: its number in the
+    corpus.
+    """
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
     ranges = []
     for first in range(0, starts[-1], size):
@@ -612,18 +733,27 @@ def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
 def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> str:
     """The sha256 that a range of rows has now, to compare with its `sha256`."""
     meta = open_parquet(path).metadata
-    starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))
+    starts = list(
+        accumulate(
+            (meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0
+        )
+    )
     groups = _group_digests(path, _groups_holding(starts, rows.first, rows.count), format, cluster)
     return _joint_digest(digest for _, digest in groups)
 
 
-def _group_digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
-    """Yield (rows, digest of the columns that a scan reads) of these row groups of a file. groups: their numbers."""
+def _group_digests(
+    path: str, groups: Iterable[int], format: Format, cluster: str
+) -> Iterator[Group]:
+    """Yield (rows, digest of the columns that a scan reads) of these row groups of a file. groups:
+    their numbers.
+    """
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
     with Path(path).open("rb") as stream:
         for number in groups:
-            group, digest = parquet_file.metadata.row_group(number), hashlib.sha256()
+            group = parquet_file.metadata.row_group(number)
+            digest = hashlib.sha256()
             for column_number in range(group.num_columns):
                 chunk = group.column(column_number)
                 if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
@@ -637,10 +767,12 @@ def _group_digests(path: str, groups: Iterable[int], format: Format, cluster: st
 
 
 def _groups_holding(starts: Sequence[int], first: int, count: int) -> range:
-    """The numbers of the row groups that hold rows first..first+count-1. starts: each group's first row, then the
-    number of all rows."""
+    """The numbers of the row groups that hold rows first..first+count-1. starts: each group's first
+    row, then the number of all rows."""
     last = min(first + count, starts[-1])
-    return range(bisect_right(starts, first) - 1, bisect_left(starts, last)) if first < last else range(0)
+    if first < last:
+        return range(bisect_right(starts, first) - 1, bisect_left(starts, last))
+    return range(0)
 
 
 def _joint_digest(digests: Iterable[bytes]) -> str:
@@ -653,8 +785,8 @@ MOST = 10**7
 
 
 def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
-    """(file, line) of every text that an earlier one equals, ascending; texts are compared stripped and composed
-    (NFC)."""
+    """(file, line) of every text that an earlier one equals, ascending; texts are compared stripped
+    and composed (NFC)."""
     hashes: set[int] = set()
     places = []
     for record in records:
@@ -668,9 +800,11 @@ def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
     return sorted(places)
 
 
-def sample_threshold(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]) -> int:
-    """The hash up to which texts are drawn so that `sample` of them are: the `sample`-th smallest, whatever their
-    order; 0 without texts. left_out: (file, line) of texts not to draw."""
+def sample_threshold(
+    records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]
+) -> int:
+    """The hash up to which texts are drawn so that `sample` of them are: the `sample`-th smallest,
+    whatever their order; 0 without texts. left_out: (file, line) of texts not to draw."""
     smallest: list[int] = []
     for record in records:
         if record.text is None or (record.file, record.line) in left_out:
@@ -680,18 +814,20 @@ def sample_threshold(records: Iterable[Record], sample: int, seed: int, left_out
             heapq.heappush(smallest, number)
         elif number > smallest[0]:
             heapq.heapreplace(smallest, number)
-    return -smallest[0] if smallest else 0
+    if smallest:
+        return -smallest[0]
+    return 0
 
 
 def name_of_duplicates(digest: str) -> str:
-    """The name of the file that lists repeated texts; it holds the list's digest, so that different lists do not
-    overwrite each other."""
+    """The name of the file that lists repeated texts; it holds the list's digest, so that different
+    lists do not overwrite each other."""
     return f"duplicates-{digest[:16]}.npy"
 
 
 def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
-    """Write the list of repeated texts, (file, line) each, into the scan's folder; returns its sha256. Raises AttnError
-    where it cannot be written."""
+    """Write the list of repeated texts, (file, line) each, into the scan's folder; returns its
+    sha256. Raises AttnError where it cannot be written."""
     array = np.array(places, np.int64).reshape((-1, 2))
     digest = hashlib.sha256(array.tobytes()).hexdigest()
     with synced_writer(folder / name_of_duplicates(digest), PLANNING) as stream:
@@ -700,26 +836,32 @@ def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
 
 
 def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
-    """The (file, line) of each repeated text, from the list with this digest; none for "". Raises InputError where the
-    file holds another list."""
+    """The (file, line) of each repeated text, from the list with this digest; none for "". Raises
+    InputError where the file holds another list."""
     if not digest:
         return frozenset()
     path = folder / name_of_duplicates(digest)
     stream, size = open_regular(path, what="the scan's list of repeated texts")
     with stream:
-        array = read_npy_data(stream, read_npy_header(stream, path.name, str(path), size), path.name, str(path))
+        array = read_npy_data(
+            stream, read_npy_header(stream, path.name, str(path), size), path.name, str(path)
+        )
     if hashlib.sha256(array.tobytes()).hexdigest() != digest:
         raise InputError(
-            "the list of repeated texts is not the plan's", where=str(path), expected="sha256 {digest}", digest=digest
+            "the list of repeated texts is not the plan's",
+            where=str(path),
+            expected="sha256 {digest}",
+            digest=digest,
         )
     return frozenset(map(tuple, array.tolist()))
 
 
-# Hashes of texts: which are equal, which are drawn, and how often each counts in a replicate; the same on every
-# machine.
+# Hashes of texts: which are equal, which are drawn, and how often each counts in a replicate; the
+# same on every machine.
 #
-# Poisson bootstrap: in each replicate a text counts a Poisson(1) number of times, drawn from its own hash. Replicates
-# of shards add up, in any order. Source: Chamandy et al., Estimating uncertainty for massive data streams, 2012.
+# Poisson bootstrap: in each replicate a text counts a Poisson(1) number of times, drawn from its
+# own hash. Replicates of shards add up, in any order. Source: Chamandy et al., Estimating
+# uncertainty for massive data streams, 2012.
 
 REPLICATES = 200
 _MOST = 12
@@ -731,11 +873,15 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 def text_hash(text: str, seed: int = 0) -> int:
     """A 64-bit hash of a text and a seed; the text is stripped and normalised to NFC."""
     data = unicodedata.normalize("NFC", text.strip()).encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(data, digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little"
+    )
 
 
 def replicate_counts(hashes: Sequence[int]) -> Ints:
-    """How often each text is drawn in each bootstrap replicate, from its hash: integers [text, replicate]."""
+    """How often each text is drawn in each bootstrap replicate, from its hash: integers [text,
+    replicate].
+    """
     steps = np.arange(1, REPLICATES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = splitmix64(np.asarray(hashes, np.uint64)[:, None] + steps[None, :])
     uniforms = (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
@@ -743,8 +889,8 @@ def replicate_counts(hashes: Sequence[int]) -> Ints:
 
 
 def splitmix64(x: Words) -> Words:
-    """The splitmix64 hash of each number. Source: Steele, Lea and Flood, Fast splittable pseudorandom number
-    generators, 2014."""
+    """The splitmix64 hash of each number. Source: Steele, Lea and Flood, Fast splittable
+    pseudorandom number generators, 2014."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -1,7 +1,7 @@
 """The plan of a scan: everything that its numbers depend on, written once and first.
 
-It holds the model's digest, the corpus as it is, and which of its texts count. Whoever scans into a folder makes a plan
-of their own; it must say the same as the one that is there.
+It holds the model's digest, the corpus as it is, and which of its texts count. Whoever scans into a
+folder makes a plan of their own; it must say the same as the one that is there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,15 @@ from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import mask_places
-from attncli.scan.intake import File, Format, Range, Record, ShardSize, find_files, name_of_duplicates
+from attncli.scan.intake import (
+    File,
+    Format,
+    Range,
+    Record,
+    ShardSize,
+    find_files,
+    name_of_duplicates,
+)
 from attncli.scan.shard_files import PLANNING, temporary_name
 from attncli.scan.statistics import WIDTH, scale_of
 from attncli.scan.why_shares import WhyPlan, plan_parts
@@ -62,7 +70,9 @@ MOST_EXAMPLES = 20
 POSITIONAL = "positional"
 """The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
 EFFECT = "effect"
-"""How far a text's last vector turns without the head; a column beside the metrics, for chosen heads."""
+"""How far a text's last vector turns without the head; a column beside the metrics, for chosen
+heads.
+"""
 MOST_MASKS = 64
 """Different masks of a model's layers, at most, under which links are counted by chance."""
 T = TypeVar("T")
@@ -72,9 +82,10 @@ Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """The model that a scan's plan names. name: as asked for. digest: sha256 of the weights, their config and adapters;
-    tokenizer: sha256 of the tokenizer. heads: how many each layer has. adapters: those merged into the weights, each a
-    folder, perhaps with a weight; written only where there are any."""
+    """The model that a scan's plan names. name: as asked for. digest: sha256 of the weights, their
+    config and adapters;
+    tokenizer: sha256 of the tokenizer. heads: how many each layer has. adapters: those merged into
+    the weights, each a folder, perhaps with a weight; written only where there are any."""
 
     name: str
     digest: str
@@ -86,11 +97,13 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which texts of the corpus are counted. sample: how many are drawn, 0 for all; threshold: the largest hash that is
-    drawn. duplicates: sha256 of the list of texts left out as repeated, "" where they are kept. over: "skip" or
-    "truncate" texts of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that groups records,
-    such as by document, for intervals; "" for none. skip_unknown: whether texts with words that the model does not know
-    are left out; written only where they are."""
+    """Which texts of the corpus are counted. sample: how many are drawn, 0 for all; threshold: the
+    largest hash that is
+    drawn. duplicates: sha256 of the list of texts left out as repeated, "" where they are kept.
+    over: "skip" or "truncate" texts of more than max_tokens tokens; 0 is the model's own limit.
+    cluster: the field that groups records, such as by document, for intervals; "" for none.
+    skip_unknown: whether texts with words that the model does not know are left out; written only
+        where they are."""
 
     sample: int = 0
     threshold: int = 2**64 - 1
@@ -103,11 +116,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """What is measured of every head. metrics: (name, version of its formula). find: conditions of the links to keep,
-    as written. top: examples of each head and metric. effects: how heads are removed, and which: ("zero", "L5H11", …).
-    examples: sampled texts of each decile of a metric. links: where pairs of tokens are counted, for each layer the
-    index of its mask among the distinct ones; else empty. metric_files: the files that metrics come from. why: the
-    heads whose strongest links' scores are decomposed, each with the names of the parts."""
+    """What is measured of every head. metrics: (name, version of its formula). find: conditions of
+    the links to keep,
+    as written. top: examples of each head and metric. effects: how heads are removed, and which:
+    ("zero", "L5H11", …).
+    examples: sampled texts of each decile of a metric. links: where pairs of tokens are counted,
+    for each layer the index of its mask among the distinct ones; else empty. metric_files: the
+    files that metrics come from. why: the heads whose strongest links' scores are decomposed, each
+    with the names of the parts."""
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -124,10 +140,12 @@ class MeasurePlan:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """All that a scan's numbers depend on, as its folder's plan.json holds it. files: the corpus as it was; shards: the
-    ranges of records of each shard. seed: of draws and bootstrap replicates. isa, torch: the instruction set and the
-    version of torch of the machine that planned it; others may compute shards, which each shard notes. repeats: scores
-    of each head on random repeated tokens, [layer, head, duplicate, induction]."""
+    """All that a scan's numbers depend on, as its folder's plan.json holds it. files: the corpus as
+    it was; shards: the
+    ranges of records of each shard. seed: of draws and bootstrap replicates. isa, torch: the
+    instruction set and the version of torch of the machine that planned it; others may compute
+    shards, which each shard notes. repeats: scores of each head on random repeated tokens, [layer,
+    head, duplicate, induction]."""
 
     schema: str
     version: str
@@ -157,12 +175,17 @@ class ScanPlan:
     @property
     def heads(self) -> list[tuple[int, int]]:
         """(layer, head) of every head, in the order of the head axis of all arrays."""
-        return [(layer, head) for layer, count in enumerate(self.model.heads) for head in range(count)]
+        return [
+            (layer, head) for layer, count in enumerate(self.model.heads) for head in range(count)
+        ]
 
     @property
     def places(self) -> list[str]:
         """The path of each file of the corpus, then of each file of metrics."""
-        return [*(file.path for file in self.files), *(file.path for file in self.measures.metric_files)]
+        return [
+            *(file.path for file in self.files),
+            *(file.path for file in self.measures.metric_files),
+        ]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -171,15 +194,19 @@ class ScanPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names along the column axis of all arrays: the metrics, then the positional score where heads are
-        labelled, then the effect where heads are removed."""
+        """The names along the column axis of all arrays: the metrics, then the positional score
+        where heads are labelled, then the effect where heads are removed."""
         measures = self.measures
-        return (*self.metrics, *([POSITIONAL] if measures.labels else ()), *([EFFECT] if measures.effects else ()))
+        return (
+            *self.metrics,
+            *([POSITIONAL] if measures.labels else ()),
+            *([EFFECT] if measures.effects else ()),
+        )
 
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
-    """The fields that must be equal in two plans for them to be of one scan: without what may differ, such as the
-    corpus's paths and the machine."""
+    """The fields that must be equal in two plans for them to be of one scan: without what may
+    differ, such as the corpus's paths and the machine."""
     values = _plan_fields(plan)
     values.setdefault("torch", "")
     for name in ("isa", "repeats"):
@@ -194,22 +221,29 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
-    """The fields of plan.json, as plain values: newer optional fields are left out where they have their default."""
+    """The fields of plan.json, as plain values: newer optional fields are left out where they have
+    their default.
+    """
     values: dict[str, Any] = msgspec.to_builtins(plan)
-    for part, name in (("choice", "skip_unknown"), ("model", "adapters"), ("measures", "metric_files")):
+    for part, name in (
+        ("choice", "skip_unknown"),
+        ("model", "adapters"),
+        ("measures", "metric_files"),
+    ):
         if not values[part].get(name):
             values[part].pop(name, None)
     return values
 
 
 def write(plan: ScanPlan, folder: Path) -> ScanPlan:
-    """Write the plan to the folder, and return the plan that is there then: an earlier one of the same scan is kept,
-    with the corpus's present paths.
+    """Write the plan to the folder, and return the plan that is there then: an earlier one of the
+    same scan is kept, with the corpus's present paths.
 
-    The plan that was there is returned with the places that its corpus has now; they take the place of the old ones
-    in the folder, so that whoever reads the plan later finds the files.
-    Raises UsageError where the folder holds another plan, naming the first difference with both values; AttnError where
-    the folder cannot be written; LimitError for a plan that nobody would read again.
+    The plan that was there is returned with the places that its corpus has now; they take the place
+    of the old ones in the folder, so that whoever reads the plan later finds the files.
+    Raises UsageError where the folder holds another plan, naming the first difference with both
+    values; AttnError where the folder cannot be written; LimitError for a plan that nobody would
+    read again.
     """
     beside = folder / f".plan.json.{temporary_name(PLANNING)}.tmp"
     try:
@@ -235,11 +269,16 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
 
 
 def _write_to_disk(plan: ScanPlan, path: Path) -> None:
-    """Write a plan to a file, synced to the disk. Raises LimitError for a plan too large to be read again."""
+    """Write a plan to a file, synced to the disk. Raises LimitError for a plan too large to be read
+    again.
+    """
     raw = msgspec.json.format(msgspec.json.encode(_plan_fields(plan)), indent=1)
     if len(raw) > LARGEST:
         what = message("the plan of this scan would have {raw:,} bytes", raw=len(raw))
-        raise LimitError(what, expected=message("at most {largest:,} bytes: fewer, larger files", largest=LARGEST))
+        raise LimitError(
+            what,
+            expected=message("at most {largest:,} bytes: fewer, larger files", largest=LARGEST),
+        )
     with path.open("wb") as stream:
         stream.write(raw)
         stream.flush()
@@ -248,30 +287,37 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
 
 def with_files_at(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
     """The plan with its files at other paths, in the order of `ScanPlan.places`."""
-    corpus, metrics = paths[: len(plan.files)], paths[len(plan.files) :]
+    corpus = paths[: len(plan.files)]
+    metrics = paths[len(plan.files) :]
     files = tuple(replace(file, path=path) for file, path in zip(plan.files, corpus, strict=True))
     metric_files = tuple(
-        structs.replace(file, path=path) for file, path in zip(plan.measures.metric_files, metrics, strict=True)
+        structs.replace(file, path=path)
+        for file, path in zip(plan.measures.metric_files, metrics, strict=True)
     )
     return replace(plan, files=files, measures=replace(plan.measures, metric_files=metric_files))
 
 
 def read_plan(folder: Path) -> ScanPlan:
-    """The plan in a scan's folder. Raises InputError where there is none, it is no plan, or one of another version of
-    attn."""
-    plan, path = _read_plan(folder), folder / NAME
+    """The plan in a scan's folder. Raises InputError where there is none, it is no plan, or one of
+    another version of attn."""
+    plan = _read_plan(folder)
+    path = folder / NAME
     if plan.schema != SCHEMA:
-        what = message("another version of attn made this scan: its plan is {schema}", schema=repr(plan.schema))
+        what = message(
+            "another version of attn made this scan: its plan is {schema}", schema=repr(plan.schema)
+        )
         raise InputError(what, where=str(path), expected=SCHEMA)
     return plan
 
 
 def _read_plan(folder: Path) -> ScanPlan:
-    """The plan in a scan's folder, also one of another version of attn. Raises InputError where there is none, or it is
-    no plan."""
+    """The plan in a scan's folder, also one of another version of attn. Raises InputError where
+    there is none, or it is no plan."""
     path = folder / NAME
     missing = message("there is no scan here: {strerror}")
-    plan = read_json(path, ScanPlan, missing=missing, damaged=message("this is no plan of a scan: {error}"))
+    plan = read_json(
+        path, ScanPlan, missing=missing, damaged=message("this is no plan of a scan: {error}")
+    )
     if (layers := plan.model.layers) != (count := len(plan.model.heads)):
         reason = message("{layers} layers with heads of {count}", layers=layers, count=count)
         raise InputError("this is no plan of a scan: {reason}", where=str(path), reason=reason)
@@ -281,8 +327,9 @@ def _read_plan(folder: Path) -> ScanPlan:
 
 
 def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) -> T:
-    """A JSON file of a scan's folder, decoded to the type `kind`. Raises InputError with the message `missing` (place
-    {strerror}) where it is not there, `damaged` (place {error}) where it is no such thing."""
+    """A JSON file of a scan's folder, decoded to the type `kind`. Raises InputError with the
+    message `missing` (place {strerror}) where it is not there, `damaged` (place {error}) where it
+    is no such thing."""
     with system_errors(missing.template, str(path), expected=EXPECTED):
         path.stat()
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
@@ -295,9 +342,10 @@ def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) 
 
 
 def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
-    """Raise UsageError where the plan in a folder is of another scan than the new one, naming the first difference;
-    what the new plan left in the folder is deleted then."""
-    old, new = _comparable(old_plan), _comparable(new_plan)
+    """Raise UsageError where the plan in a folder is of another scan than the new one, naming the
+    first difference; what the new plan left in the folder is deleted then."""
+    old = _comparable(old_plan)
+    new = _comparable(new_plan)
     if old == new:
         return
     delete_leftovers(new_plan.files, folder, new_plan.choice.duplicates)
@@ -314,8 +362,8 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
 
 
 def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
-    """Delete the copies of files and the list of repeated texts that a refused plan made in its folder, but for those
-    that the plan in the folder uses. duplicates: sha256 of the list."""
+    """Delete the copies of files and the list of repeated texts that a refused plan made in its
+    folder, but for those that the plan in the folder uses. duplicates: sha256 of the list."""
     kept: set[Path] = set()
     with suppress(AttnError):
         old_plan = _read_plan(folder)
@@ -326,8 +374,8 @@ def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") 
 
 
 def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
-    """Delete a scan that counted no text: its plan, its shards, the files beside them, and the folders made for it,
-    innermost first."""
+    """Delete a scan that counted no text: its plan, its shards, the files beside them, and the
+    folders made for it, innermost first."""
     shards = range(len(plan.shards))
     paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]
     paths += [*_files_in_folder(plan.files, folder, plan.choice.duplicates), folder / NAME]
@@ -341,15 +389,16 @@ def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
 
 
 def _files_in_folder(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
-    """The paths inside a scan's folder that its plan uses: copies of corpus files, and the list of repeated texts.
+    """The paths inside a scan's folder that its plan uses: copies of corpus files, and the list of
+    repeated texts.
     duplicates: sha256 of the list, "" for none."""
     paths = {folder / COPIES / file.path for file in files if file.copied}
     return paths | ({folder / name_of_duplicates(duplicates)} if duplicates else set())
 
 
 def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
-    """(name, old value, new value) of the first difference between two plans' values, the name such as
-    `model.heads[3]`, the values shortened. name: of the values compared."""
+    """(name, old value, new value) of the first difference between two plans' values, the name such
+    as `model.heads[3]`, the values shortened. name: of the values compared."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if old[key] != new.get(key):
@@ -362,12 +411,16 @@ def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
 
 
 def _in_few_words(value: Any, second: Any) -> str:
-    """A value shortened for an error message; of a list its length, and the names of entries that the list `second`
-    lacks."""
+    """A value shortened for an error message; of a list its length, and the names of entries that
+    the list `second` lacks."""
     if not isinstance(value, list | tuple | dict):
         text = repr(value)
-        return text if len(text) <= 80 else f"{text[:77]}…"
-    entries = [entry for entry in value if not isinstance(second, list | tuple) or entry not in second]
+        if len(text) <= 80:
+            return text
+        return f"{text[:77]}…"
+    entries = [
+        entry for entry in value if not isinstance(second, list | tuple) or entry not in second
+    ]
     # an entry is called by its text, or by the first of several
     firsts = [entry[0] if isinstance(entry, list | tuple) and entry else entry for entry in entries]
     names = [first for first in firsts if first and isinstance(first, str)]
@@ -375,13 +428,18 @@ def _in_few_words(value: Any, second: Any) -> str:
         return f"{len(value)} entries"
     more = " …" if len(names) > NAMES else ""
     return message(
-        "{value} entries with {names}{value_2}", value=len(value), names=listing(names[:NAMES]), value_2=more
+        "{value} entries with {names}{value_2}",
+        value=len(value),
+        names=listing(names[:NAMES]),
+        value_2=more,
     )
 
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """The options of `attn scan` that decide its numbers. metrics: names; format: None to tell it from file names."""
+    """The options of `attn scan` that decide its numbers. metrics: names; format: None to tell it
+    from file names.
+    """
 
     corpus: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -415,11 +473,13 @@ def make_plan(
     stdin: BinaryIO,
     note: Callable[[str], None] = ignore,
 ) -> ScanPlan:
-    """Plan a scan of `request.corpus` with the model called `name`: read the corpus, cut it into shards, choose texts.
+    """Plan a scan of `request.corpus` with the model called `name`: read the corpus, cut it into
+    shards, choose texts.
     folder: the scan's; copies of packed or piped files go there.
 
     note: told what is decided on the way, such as that repeated texts are not looked for.
-    Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that cannot be scanned.
+    Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that
+    cannot be scanned.
     """
     check_model(model)
     # a corpus that is not there is told before the model runs for the parts of `--why`
@@ -428,12 +488,17 @@ def make_plan(
     with _withdraw_on_failure(folder) as files:
         shards = _take_in_corpus(names, request, folder, stdin, files)
         if not shards:
-            raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
+            raise InputError(
+                "the corpus holds no texts", where=names[0], expected="a line of text at least"
+            )
         from attncli.arrays.torch_backend import capability
 
         isa, _, version = capability().partition(" · torch ")
         choice = Choice(
-            max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown
+            max_tokens=request.max_tokens,
+            over=request.over,
+            cluster=request.cluster,
+            skip_unknown=request.skip_unknown,
         )
         scan_plan = ScanPlan(
             schema=SCHEMA,
@@ -449,11 +514,16 @@ def make_plan(
             isa=f"{platform.machine()} · {isa}",
             torch=version,
         )
-        if request.cluster and not any(record.cluster for record in planned_records(scan_plan, folder)):
+        if request.cluster and not any(
+            record.cluster for record in planned_records(scan_plan, folder)
+        ):
             what = message("no record has a field {cluster}", cluster=repr(request.cluster))
             raise InputError(what, where=names[0], expected="--cluster FIELD of the records")
         choice = _choose_texts(request, scan_plan, folder, note)
-        scores = repeat_scores(model, EVERY, seed=request.seed) if request.labels else {}
+        if request.labels:
+            scores = repeat_scores(model, EVERY, seed=request.seed)
+        else:
+            scores = {}
         repeats = [
             (layer, head, score["repeats_duplicate"], score["repeats_induction"])
             for (layer, head), score in sorted(scores.items())
@@ -462,7 +532,9 @@ def make_plan(
 
 
 def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
-    """What the request measures, as a plan has it. Raises UsageError for heads or metrics that do not exist."""
+    """What the request measures, as a plan has it. Raises UsageError for heads or metrics that do
+    not exist.
+    """
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
     metrics = in_order((*request.metrics, *(NEEDED if request.labels else ())))
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
@@ -490,9 +562,13 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
 def _take_in_corpus(
     names: list[str], request: ScanRequest, folder: Path, stdin: BinaryIO, files: list[File]
 ) -> list[tuple[Range, ...]]:
-    """Read the corpus, and return the ranges of records of each shard. names: its files, reordered here as an earlier
+    """Read the corpus, and return the ranges of records of each shard. names: its files, reordered
+    here as an earlier
     plan in the folder has them. files: filled with each file as it is read."""
-    size = ShardSize(request.shard, request.shard, 0) if request.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
+    if request.shard:
+        size = ShardSize(request.shard, request.shard, 0)
+    else:
+        size = ShardSize(SHARD, LARGE_SHARD, LARGE)
     take_in = partial(intake.take_in, size=size, stdin=stdin, cluster=request.cluster, files=files)
     _, shards = take_in(names, request.format, folder / COPIES)
     order = _order_of_old_plan(files, folder)
@@ -501,15 +577,18 @@ def _take_in_corpus(
         files.clear()
         _, shards = take_in(names, request.format, folder / COPIES)
     if request.cluster and all(file.format.kind == "lines" for file in files):
-        what = message("--cluster {cluster} names a field, and lines of text have none", cluster=repr(request.cluster))
+        what = message(
+            "--cluster {cluster} names a field, and lines of text have none",
+            cluster=repr(request.cluster),
+        )
         raise UsageError(what, expected="a corpus of .jsonl or .parquet")
     return shards
 
 
 @contextmanager
 def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
-    """Context that gives an empty list for files read; if the block fails, their copies and the folders made for them
-    are deleted."""
+    """Context that gives an empty list for files read; if the block fails, their copies and the
+    folders made for them are deleted."""
     corpus = folder / COPIES
     new = [path for path in (corpus, folder, *folder.parents) if not is_there(path)]
     files: list[File] = []
@@ -524,8 +603,8 @@ def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
 
 
 def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
-    """The indices of `files` in the order in which the plan in the folder has files of the same bytes; 0, 1, … where
-    there is no such plan, or one of another corpus."""
+    """The indices of `files` in the order in which the plan in the folder has files of the same
+    bytes; 0, 1, … where there is no such plan, or one of another corpus."""
     own = list(range(len(files)))
     try:
         old_files = read_plan(folder).files
@@ -541,16 +620,23 @@ def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
 def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
     """The plan with its files at new paths: of each the file among `names` with the same bytes.
 
-    folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of the names has.
+    folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of
+    the names has.
     """
     files_now = find_files(names, out=folder)
-    names_by_digest = {(intake.file_digest(name), Path(name).stat().st_size): name for name in files_now}
+    names_by_digest = {
+        (intake.file_digest(name), Path(name).stat().st_size): name for name in files_now
+    }
     paths = []
     for file in scan_plan.files:
-        now = file.path if file.copied else names_by_digest.get((file.sha256, file.size))
+        now = (file.path) if (file.copied) else (names_by_digest.get((file.sha256, file.size)))
         if now is None:
             what = message("no file that is named holds this part of the scan's corpus")
-            raise InputError(what, where=file.name, expected=message("a file with sha256 {sha256}", sha256=file.sha256))
+            raise InputError(
+                what,
+                where=file.name,
+                expected=message("a file with sha256 {sha256}", sha256=file.sha256),
+            )
         paths.append(now if file.copied else str(Path(now).absolute()))
     return with_files_at(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
 
@@ -561,25 +647,37 @@ def planned_records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
         yield from intake.records(scan_plan.files, shard, folder / COPIES, scan_plan.choice.cluster)
 
 
-def _choose_texts(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Callable[[str], None]) -> Choice:
-    """The plan's choice of texts, with repeated texts left out and a sample drawn where the request asks for it."""
+def _choose_texts(
+    request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Callable[[str], None]
+) -> Choice:
+    """The plan's choice of texts, with repeated texts left out and a sample drawn where the request
+    asks for it.
+    """
     left_out: set[tuple[int, int]] = set()
-    choice, most = scan_plan.choice, intake.MOST
+    choice = scan_plan.choice
+    most = intake.MOST
     if request.dedupe and scan_plan.texts > most:
-        note(message("repeated texts are not looked for: the corpus has more than {most:,} records", most=most))
+        note(
+            message(
+                "repeated texts are not looked for: the corpus has more than {most:,} records",
+                most=most,
+            )
+        )
     elif request.dedupe:
         repeats = intake.find_repeated(planned_records(scan_plan, folder))
         left_out = set(repeats)
         choice = replace(choice, duplicates=intake.write_duplicates(folder, repeats))
     if request.sample:
-        threshold = intake.sample_threshold(planned_records(scan_plan, folder), request.sample, request.seed, left_out)
+        threshold = intake.sample_threshold(
+            planned_records(scan_plan, folder), request.sample, request.seed, left_out
+        )
         choice = replace(choice, sample=request.sample, threshold=threshold)
     return choice
 
 
 def metric_version(name: str) -> str:
-    """The first 12 digits of a sha256 of a metric's formula, rows, range and bins, so that another formula is another
-    version."""
+    """The first 12 digits of a sha256 of a metric's formula, rows, range and bins, so that another
+    formula is another version."""
     metric = column_metric(name)
     scale = scale_of(metric)
     binned = (scale.kind, scale.count, scale.least, WIDTH)
@@ -591,11 +689,14 @@ def metric_version(name: str) -> str:
 def check_model(model: Model) -> None:
     """Raise UnsupportedError for a model that cannot be scanned."""
     if not isinstance(model.store, CheckpointStore):
-        raise UnsupportedError("this model cannot be scanned", expected="a checkpoint of a native family")
+        raise UnsupportedError(
+            "this model cannot be scanned", expected="a checkpoint of a native family"
+        )
     for block in model.spec.blocks:
         if block.attention.hashing is not None or _depends_on_text(block.attention.mask):
             raise UnsupportedError(
-                "a mask that depends on the text itself cannot be scanned", expected="masks known by position"
+                "a mask that depends on the text itself cannot be scanned",
+                expected="masks known by position",
             )
 
 
@@ -612,9 +713,13 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
         if layer >= len(model.spec.blocks) or head >= model.spec.blocks[layer].attention.heads:
             first = model.spec.blocks[0].attention.heads
             expected = message(
-                "{blocks} layers of {first} heads, from L0H0", blocks=len(model.spec.blocks), first=first
+                "{blocks} layers of {first} heads, from L0H0",
+                blocks=len(model.spec.blocks),
+                first=first,
             )
-            raise UsageError("there is no head L{layer}H{head}", expected=expected, layer=layer, head=head)
+            raise UsageError(
+                "there is no head L{layer}H{head}", expected=expected, layer=layer, head=head
+            )
 
 
 def model_digest(model: Model) -> str:
@@ -635,16 +740,26 @@ def _plan_model(model: Model, name: str) -> ModelPlan:
     """The part of a plan about the model: name, digests, layers and heads. name: as asked for."""
     assert isinstance(model.store, CheckpointStore)
     tokenizer = model.store.checkpoint.tokenizer_path
-    tokenizer_digest = "" if tokenizer is None else digest(tokenizer)
+    if tokenizer is None:
+        tokenizer_digest = ""
+    else:
+        tokenizer_digest = digest(tokenizer)
     heads = tuple(block.attention.heads for block in model.spec.blocks)
     requests = map(parse_adapter, model.identity.adapters)
-    adapters = tuple(structs.replace(request, folder=request.folder.absolute()).label for request in requests)
+    adapters = tuple(
+        structs.replace(request, folder=request.folder.absolute()).label for request in requests
+    )
     return ModelPlan(name, model_digest(model), tokenizer_digest, len(heads), heads, adapters)
 
 
 def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:
-    """Raise InputError unless a model is the one that was scanned, wherever it is now. name: as asked for."""
-    if replace(_plan_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters) != scan_plan.model:
+    """Raise InputError unless a model is the one that was scanned, wherever it is now. name: as
+    asked for.
+    """
+    if (
+        replace(_plan_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters)
+        != scan_plan.model
+    ):
         raise InputError(
             "this is another model than the one that was scanned",
             where=name,

@@ -1,4 +1,5 @@
-"""The document of a scan, from its totals, and the shading of its texts; two scans against each other.
+"""The document of a scan, from its totals, and the shading of its texts; two scans against each
+other.
 
 A comparison tells effect sizes first, then which differences chance would hardly make.
 """
@@ -92,13 +93,16 @@ NAME = "scan.json"
 LARGEST = 2**30
 """Bytes of a scan's document, at most."""
 REPEATED = 0.75
-"""Where fewer than this share of the texts vary by themselves, they are repeated, and count as clusters."""
+"""Where fewer than this share of the texts vary by themselves, they are repeated, and count as
+clusters.
+"""
 QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
 FREQUENT = 20
 """Pairs of tokens that are told of each head."""
 COUNTED_WORDS = ("texts", "tokens", "unknown_texts", "unknown_tokens")
 MIXED = message(
-    "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
+    "machines of different kinds computed this scan: last digits may differ from another run's, and"
+    " it has no digest"
 )
 
 
@@ -114,20 +118,31 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             texts=totals.counts.get("texts", 0),
             tokens=totals.counts.get("tokens", 0),
             truncated=totals.counts.get("truncated", 0),
-            failed=[FailedShard(shard=shard, reason=reason) for shard, reason in sorted(reasons.items())],
+            failed=[
+                FailedShard(shard=shard, reason=reason) for shard, reason in sorted(reasons.items())
+            ],
             unknown_texts=totals.counts.get("unknown_texts", UNSET),
             unknown_tokens=totals.counts.get("unknown_tokens", UNSET),
             skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
-            | {reason: count for reason, count in totals.counts.items() if reason in (UNKNOWN, UNTOKENIZED)},
+            | {
+                reason: count
+                for reason, count in totals.counts.items()
+                if reason in (UNKNOWN, UNTOKENIZED)
+            },
         ),
         **_head_fields(totals),
         digest=totals.digest() if totals.done_shards else None,
-        warnings=[*((MIXED,) if totals.is_mixed_fleet else ()), *_unknown_word_warnings(totals.counts)],
+        warnings=[
+            *((MIXED,) if totals.is_mixed_fleet else ()),
+            *_unknown_word_warnings(totals.counts),
+        ],
     )
 
 
 def _head_fields(totals: Totals) -> dict[str, Any]:
-    """The document's fields about heads, layers and texts by name; before a shard is done there are no heads."""
+    """The document's fields about heads, layers and texts by name; before a shard is done there are
+    no heads.
+    """
     if not totals.done_shards:
         return {"heads": []}
     heads = _Heads(totals)
@@ -135,7 +150,9 @@ def _head_fields(totals: Totals) -> dict[str, Any]:
         "heads": heads.parts(),
         "layers": heads.layers() if MASSIVE in totals.columns else UNSET,
         "texts": [
-            ScanText(shard=totals.shards[place], file=place[0], line=place[1], text=totals.texts[place])
+            ScanText(
+                shard=totals.shards[place], file=place[0], line=place[1], text=totals.texts[place]
+            )
             for place in heads.sampled
         ],
         "link_rows": totals.links.rows if totals.plan.measures.links else UNSET,
@@ -143,8 +160,11 @@ def _head_fields(totals: Totals) -> dict[str, Any]:
 
 
 def _unknown_word_warnings(counts: Mapping[str, int]) -> list[str]:
-    """One warning that texts hold words unknown to the model, in a list; an empty list where it knows all."""
-    texts, tokens = counts.get("unknown_texts", 0), counts.get("unknown_tokens", 0)
+    """One warning that texts hold words unknown to the model, in a list; an empty list where it
+    knows all.
+    """
+    texts = counts.get("unknown_texts", 0)
+    tokens = counts.get("unknown_tokens", 0)
     if not texts:
         return []
     return [
@@ -160,7 +180,9 @@ def _unknown_word_warnings(counts: Mapping[str, int]) -> list[str]:
 
 
 def write(document: ScanDocument, folder: Path) -> None:
-    """Replace `scan.json` with this document, unless it holds just that already: whole or not at all."""
+    """Replace `scan.json` with this document, unless it holds just that already: whole or not at
+    all.
+    """
     raw = json.encode(document, enc_hook=str)  # a message is its English
     with suppress(AttnError):
         if read_regular(folder / NAME, what=EXPECTED, limit=LARGEST) == raw:
@@ -170,24 +192,39 @@ def write(document: ScanDocument, folder: Path) -> None:
 
 
 def read_report(folder: Path) -> ScanDocument:
-    """The document in `scan.json` of a scan's folder. Raises InputError where there is none, or it is damaged."""
-    path, missing = folder / NAME, message("there is no finished scan here: {strerror}")
-    document = read_json(path, ScanDocument, missing=missing, damaged=message("this is no document of a scan: {error}"))
+    """The document in `scan.json` of a scan's folder. Raises InputError where there is none, or it
+    is damaged.
+    """
+    path = folder / NAME
+    missing = message("there is no finished scan here: {strerror}")
+    document = read_json(
+        path,
+        ScanDocument,
+        missing=missing,
+        damaged=message("this is no document of a scan: {error}"),
+    )
     check(document, str(path))
-    # a file has the English of its warnings alone: here they are messages again, which have other languages
+    # a file has the English of its warnings alone: here they are messages again, which have other
+    # languages
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
     messages = {text: text for text in (MIXED, *_unknown_word_warnings(counts))}
     return replace(document, warnings=[messages.get(text, text) for text in document.warnings])
 
 
 def failures(folder: Path) -> list[ShardOutcome]:
-    """The failed outcome of each shard that any part of a scan gave up and that was not done since, ascending."""
-    return [ShardOutcome(shard, reason) for shard, reason in sorted(failure_reasons(folder).items())]
+    """The failed outcome of each shard that any part of a scan gave up and that was not done since,
+    ascending.
+    """
+    return [
+        ShardOutcome(shard, reason) for shard, reason in sorted(failure_reasons(folder).items())
+    ]
 
 
 def _plan_part(totals: Totals) -> PlanPart:
     """The document's part about the plan, with the machines that computed the shards."""
-    plan, measures, heads = totals.plan, totals.plan.measures, len(totals.plan.heads)
+    plan = totals.plan
+    measures = totals.plan.measures
+    heads = len(totals.plan.heads)
     memory = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
     memory += pairs_memory(heads) if measures.links else 0
     return PlanPart(
@@ -200,7 +237,9 @@ def _plan_part(totals: Totals) -> PlanPart:
         seed=plan.seed,
         dtype=plan.dtype,
         threads=plan.threads,
-        isa=sorted({f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}),
+        isa=sorted(
+            {f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}
+        ),
         labels=measures.labels,
         words=measures.words,
         find=list(measures.find),
@@ -210,14 +249,19 @@ def _plan_part(totals: Totals) -> PlanPart:
     )
 
 
-def head_document(document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None) -> ScanDocument:
-    """The document reduced to the head at `place` (layer, head), the texts of its sample, and its layer. alike: the
-    heads most like it, added where not None."""
+def head_document(
+    document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None
+) -> ScanDocument:
+    """The document reduced to the head at `place` (layer, head), the texts of its sample, and its
+    layer. alike: the heads most like it, added where not None."""
     (head,) = (head for head in document.heads if (head.layer, head.head) == place)
     texts = document.texts or []
     numbers: dict[int, int] = {}
     if head.sample:
-        sample = [replace(example, text=numbers.setdefault(example.text, len(numbers))) for example in head.sample]
+        sample = [
+            replace(example, text=numbers.setdefault(example.text, len(numbers)))
+            for example in head.sample
+        ]
         head = replace(head, sample=sample)
     layers = document.layers or UNSET
     return replace(
@@ -246,42 +290,61 @@ class _Heads:
             self.mean = totals.float_total("value") / self.texts
             self.by_row = totals.row_value / totals.float_total("row_norm")
             self.baseline = totals.float_total("baseline") / self.texts
-            self.deviation = np.sqrt(variance(self.texts, totals.float_total("value"), totals.strata_square.sum(0)))
+            self.deviation = np.sqrt(
+                variance(self.texts, totals.float_total("value"), totals.strata_square.sum(0))
+            )
         self.interval, self.units = self._intervals()
         with np.errstate(invalid="ignore", divide="ignore"):
-            alone = float(np.nanmedian(self.units / self.texts)) if self.texts.any() else 1.0
-        # how many of the texts vary by themselves, as a share: all, unless documents or repeated texts count
+            if self.texts.any():
+                alone = float(np.nanmedian(self.units / self.texts))
+            else:
+                alone = 1.0
+        # how many of the texts vary by themselves, as a share: all, unless documents or repeated
+        # texts count
         self.alone = 1.0 if np.isnan(alone) else alone
         self.sampled: dict[tuple[int, int], int] = {}
         values = totals.sample.values / UNIT
         # the bin of each number of the samples [column, head, place]
-        self._sample_bins = np.stack([scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)])
+        self._sample_bins = np.stack(
+            [scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)]
+        )
 
     def _intervals(self) -> tuple[Floats, Floats]:
-        """The 95% interval of each mean, [2, column, head], and from how many texts (or clusters of texts) each is,
-        [column, head]."""
+        """The 95% interval of each mean, [2, column, head], and from how many texts (or clusters of
+        texts) each is, [column, head]."""
         times = self.totals.float_total("replicate_texts")
-        units, deviation, together = self.texts, self.deviation, bool(self.totals.plan.choice.cluster)
+        units = self.texts
+        deviation = self.deviation
+        together = bool(self.totals.plan.choice.cluster)
         few = np.zeros(self.texts.shape, bool)
         alone = clusters(self.texts, times)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # the replicates of single texts, which repeated ones are not, seldom tell of a quarter fewer
+            # the replicates of single texts, which repeated ones are not, seldom tell of a quarter
+            # fewer
             if together or (self.texts.any() and np.nanmedian(alone / self.texts) < REPEATED):
-                together, units = True, alone
+                together = True
+                units = alone
                 means = self.totals.float_total("replicate_value") / times
                 deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
                 few = rests_on_few(means)
         intervals = []
         for at, scale in enumerate(map(scale_named, self.columns)):
             bent = skewness(self.counts["histogram"][:, self.bins[at]], scale.centres())
-            # of clusters too it is that of their texts: what clusters do to it is not known, and to take it for 0
-            # holds less often
+            # of clusters too it is that of their texts: what clusters do to it is not known, and to
+            # take it for 0 holds less often
             skew = np.where(deviation[at] > 0, bent, np.nan)
-            share, least = scale.kind == "share", least_deviation(self.columns[at])
+            share = scale.kind == "share"
+            least = least_deviation(self.columns[at])
             is_doubtful = few[at] | (share & together & (deviation[at] < EVENER * least))
             intervals.append(
                 mean_interval(
-                    self.mean[at], deviation[at], skew, units[at], share=share, least=least, is_doubtful=is_doubtful
+                    self.mean[at],
+                    deviation[at],
+                    skew,
+                    units[at],
+                    share=share,
+                    least=least,
+                    is_doubtful=is_doubtful,
                 )
             )
         return np.stack(intervals, 1), units
@@ -308,8 +371,8 @@ class _Heads:
         ]
 
     def layers(self) -> list[ScanLayer]:
-        """The document's part about each layer: its massive activations, whose totals are stored in the column of its
-        head 0."""
+        """The document's part about each layer: its massive activations, whose totals are stored in
+        the column of its head 0."""
         column = self.columns.index(MASSIVE)
         parts = []
         for place, (layer, head) in enumerate(self.totals.plan.heads):
@@ -328,8 +391,8 @@ class _Heads:
         return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
-        """The document's part about one metric of one head. column: of the metric; place: of the head among all of the
-        model."""
+        """The document's part about one metric of one head. column: of the metric; place: of the
+        head among all of the model."""
         return ScanMetric(
             texts=int(self.texts[column, place]),
             rows=int(self.counts["rows"][column, place]),
@@ -339,13 +402,17 @@ class _Heads:
             quantiles=self._quantiles(column, place),
             quantile_error=scale_named(self.columns[column]).error,
             ci95=_known_interval(self.interval[:, column, place]),
-            baseline=None if self.columns[column] in (MOVED, MASSIVE) else _known_number(self.baseline[column, place]),
+            baseline=(
+                None
+                if self.columns[column] in (MOVED, MASSIVE)
+                else _known_number(self.baseline[column, place])
+            ),
             strata=self._strata(column, place),
         )
 
     def _quantiles(self, column: int, place: int) -> dict[str, float | None]:
-        """Quantiles of a column of a head by name, from its histogram; where all texts have the same value, exactly
-        that value."""
+        """Quantiles of a column of a head by name, from its histogram; where all texts have the
+        same value, exactly that value."""
         if self.deviation[column, place] == 0:
             return dict.fromkeys(QUANTILES, _known_number(self.mean[column, place]))
         histogram = self.counts["histogram"][place, self.bins[column]]
@@ -354,7 +421,10 @@ class _Heads:
 
     def _effect(self, place: int) -> ScanEffect | UnsetType:
         """The effect of removing a head, over all texts; unset for a head that was not removed."""
-        column = self.columns.index(EFFECT) if EFFECT in self.columns else -1
+        if EFFECT in self.columns:
+            column = self.columns.index(EFFECT)
+        else:
+            column = -1
         if column < 0 or not self.texts[column, place]:
             return UNSET
         return ScanEffect(
@@ -366,38 +436,48 @@ class _Heads:
         )
 
     def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
-        """How the scores of a head's strongest links divide into parts, as shares with intervals; unset for a head
-        whose scores were not decomposed."""
-        chosen = [number for number, row in enumerate(self.totals.plan.measures.why) if row[:2] == (layer, head)]
+        """How the scores of a head's strongest links divide into parts, as shares with intervals;
+        unset for a head whose scores were not decomposed."""
+        chosen = [
+            number
+            for number, row in enumerate(self.totals.plan.measures.why)
+            if row[:2] == (layer, head)
+        ]
         if not chosen:
             return UNSET
         number = chosen[0]
         names = self.totals.plan.measures.why[number][2]
         texts = int(self.totals.count_total("why_texts")[number])
-        total, values = (
-            self.totals.float_total("why_total")[number],
-            self.totals.float_total("why_value")[:, number, : len(names)],
-        )
+        total = self.totals.float_total("why_total")[number]
+        values = self.totals.float_total("why_value")[:, number, : len(names)]
         if not texts:
             return ScanWhy(texts=0, advantage=None, parts=[])
         shares = values / total
         totals = self.totals.float_total("why_replicate_total")[:, number]
         replicates = self.totals.float_total("why_replicate_value")[:, :, number, : len(names)]
         units = min(texts, int(np.nanmin(self.units)))
-        ends = ratio_interval(shares, replicates[totals > 0] / totals[totals > 0, None, None], units)
+        ends = ratio_interval(
+            shares, replicates[totals > 0] / totals[totals > 0, None, None], units
+        )
         rows = [
             ScanWhyPart(
                 **parse_part_key(name)._asdict(),
-                query_share=float(shares[0, place]), query_ci95=_known_interval(ends[:, 0, place]),
-                key_share=float(shares[1, place]), key_ci95=_known_interval(ends[:, 1, place]),
+                query_share=float(shares[0, place]),
+                query_ci95=_known_interval(ends[:, 0, place]),
+                key_share=float(shares[1, place]),
+                key_ci95=_known_interval(ends[:, 1, place]),
             )
-            for place, name in enumerate(names) if values[:, place].any()
-        ]  # fmt: skip
+            for place, name in enumerate(names)
+            if values[:, place].any()
+        ]
         return ScanWhy(texts=texts, advantage=float(total / texts), parts=rows)
 
     def _strata(self, column: int, place: int) -> list[Stratum]:
-        """The mean of a metric of a head over the texts of each stratum (a range of text lengths) that has texts."""
-        counts, values = self.counts["strata_texts"][:, column, place], self.strata_value[:, column, place]
+        """The mean of a metric of a head over the texts of each stratum (a range of text lengths)
+        that has texts.
+        """
+        counts = self.counts["strata_texts"][:, column, place]
+        values = self.strata_value[:, column, place]
         return [
             Stratum(most=most, texts=int(count), mean=float(value / count))
             for most, count, value in zip((*STRATA, None), counts, values, strict=True)
@@ -405,43 +485,69 @@ class _Heads:
         ]
 
     def _labels(self, place: int) -> list[ScanLabel]:
-        """The labels of a head: those that it earns over the corpus, is borderline for, or earns in some text."""
+        """The labels of a head: those that it earns over the corpus, is borderline for, or earns in
+        some text.
+        """
         labels = (
-            self._repeat_label(label, place) if label.score.startswith("repeats_") else self._metric_label(label, place)
+            (
+                self._repeat_label(label, place)
+                if label.score.startswith("repeats_")
+                else self._metric_label(label, place)
+            )
             for label in LABELS.values()
         )
         return [label for label in labels if label is not None]
 
     def _repeat_label(self, label: Label, place: int) -> ScanLabel | None:
-        """The label (duplicate or induction) that scores on random repeated tokens decide; None for a head below its
-        threshold."""
+        """The label (duplicate or induction) that scores on random repeated tokens decide; None for
+        a head below its threshold."""
         scores = self._repeats.get(self.totals.plan.heads[place])
-        score = None if scores is None else scores[label.score == "repeats_induction"]
+        if scores is None:
+            score = None
+        else:
+            score = scores[label.score == "repeats_induction"]
         if score is None or score < label.threshold:
             return None
         return ScanLabel(
-            name=label.name, detail=None, score=score, threshold=label.threshold, texts=None, texts_ci95=None,
-            ci95=None, earned=True, borderline=False,
-        )  # fmt: skip
+            name=label.name,
+            detail=None,
+            score=score,
+            threshold=label.threshold,
+            texts=None,
+            texts_ci95=None,
+            ci95=None,
+            earned=True,
+            borderline=False,
+        )
 
     def _metric_label(self, label: Label, place: int) -> ScanLabel | None:
-        """The label that a metric's mean decides; None for a head that does not earn it, is not borderline, and earns
-        it in no text."""
+        """The label that a metric's mean decides; None for a head that does not earn it, is not
+        borderline, and earns it in no text."""
         column = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
         earned_in = int(self.counts["label_texts"][METRIC_LABELS.index(label), place])
         texts = int(self.texts[column, place])
-        score, even = self.mean[column, place], self.baseline[column, place]
+        score = self.mean[column, place]
+        even = self.baseline[column, place]
         between = _known_interval(self.interval[:, column, place])
-        least = label.threshold if label.name == "broad" else max(label.threshold, MARGIN * even)
+        if label.name == "broad":
+            least = label.threshold
+        else:
+            least = max(label.threshold, MARGIN * even)
         is_earned = bool(score >= least)
         borderline = bool(between is None or between[0] < least <= between[1])
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
-        alone = float(self.units[column, place] / texts) if texts else 0.0
+        if texts:
+            alone = float(self.units[column, place] / texts)
+        else:
+            alone = 0.0
         detail = None
         if label.score == "positional":
             offsets = self.counts["label_offsets"][place]
-            detail = tuple(OFFSETS)[int(offsets.argmax())].removeprefix("offset") if offsets.any() else None
+            if offsets.any():
+                detail = tuple(OFFSETS)[int(offsets.argmax())].removeprefix("offset")
+            else:
+                detail = None
         return ScanLabel(
             name=label.name,
             detail=detail,
@@ -455,9 +561,10 @@ class _Heads:
         )
 
     def _sample(self, place: int) -> list[StratumExample] | UnsetType:
-        """The sampled texts of a head to show: of each metric some per decile of its values, then some whatever their
-        value; unset where no sample was asked for."""
-        sample, count = self.totals.sample, self.totals.plan.measures.examples
+        """The sampled texts of a head to show: of each metric some per decile of its values, then
+        some whatever their value; unset where no sample was asked for."""
+        sample = self.totals.sample
+        count = self.totals.plan.measures.examples
         if not count:
             return UNSET
         is_drawn = sample.table[0, place] != NO_HASH
@@ -468,24 +575,31 @@ class _Heads:
             values = sample.values[column, place]
             histogram = self.counts["histogram"][place, self.bins[column]]
             has_value = is_drawn & (values != NONE)
-            for decile, drawn in sample_strata(histogram, self._sample_bins[column, place], has_value, count):
+            for decile, drawn in sample_strata(
+                histogram, self._sample_bins[column, place], has_value, count
+            ):
                 _, file, line, query, key = sample.table[:, place, drawn].tolist()
                 examples.append(
                     StratumExample(
-                        metric=name, decile=None if decile is None else decile + 1, value=float(values[drawn]) / UNIT,
+                        metric=name,
+                        decile=None if decile is None else decile + 1,
+                        value=float(values[drawn]) / UNIT,
                         text=self.sampled.setdefault((file, line), len(self.sampled)),
-                        query=None if query < 0 else query, key=None if key < 0 else key,
+                        query=None if query < 0 else query,
+                        key=None if key < 0 else key,
                     )
-                )  # fmt: skip
+                )
         return examples
 
     def _links(self, place: int, layer: int) -> list[FrequentLink] | UnsetType:
-        """The most frequent (query token, key token) pairs of a head's strongest links; unset where links were not
-        counted."""
-        links, masks = self.totals.links, self.totals.plan.measures.links
+        """The most frequent (query token, key token) pairs of a head's strongest links; unset where
+        links were not counted."""
+        links = self.totals.links
+        masks = self.totals.plan.measures.links
         if not masks:
             return UNSET
-        texts, alone = self.totals.counts.get("texts", 0), self.alone
+        texts = self.totals.counts.get("texts", 0)
+        alone = self.alone
         return [
             FrequentLink(
                 query=FrequentToken(id=pair.query, text=links.texts[pair.query]),
@@ -502,41 +616,56 @@ class _Heads:
         ]
 
     def _examples(self, place: int, *, is_layer: bool = False) -> list[ScanExample]:
-        """The texts in which each metric of a head is largest; is_layer: those with its layer's most massive
-        activations instead."""
-        arrays, totals = self.totals.examples, self.totals
+        """The texts in which each metric of a head is largest; is_layer: those with its layer's
+        most massive activations instead."""
+        arrays = self.totals.examples
+        totals = self.totals
         examples = []
         for column, name in enumerate(self.columns):
             if name == POSITIONAL or (name == MASSIVE) != is_layer:
                 continue
             for rank in range(arrays["value"].shape[-1]):
                 value, file, line, query, key = (
-                    int(arrays[field][column, place, rank]) for field in ("value", "file", "line", "query", "key")
+                    int(arrays[field][column, place, rank])
+                    for field in ("value", "file", "line", "query", "key")
                 )
                 if value == NONE:
                     break
                 examples.append(
                     ScanExample(
-                        metric=name, value=value / UNIT, shard=totals.shards[file, line], file=file, line=line,
-                        text=totals.texts[file, line], query=None if query < 0 else query, key=None if key < 0 else key,
+                        metric=name,
+                        value=value / UNIT,
+                        shard=totals.shards[file, line],
+                        file=file,
+                        line=line,
+                        text=totals.texts[file, line],
+                        query=None if query < 0 else query,
+                        key=None if key < 0 else key,
                     )
-                )  # fmt: skip
+                )
         return examples
 
 
 FEWEST = 10
 """Texts with a pair, from which on its lift has an interval."""
 LEAST_SPREAD = 5
-"""Squares of what texts' numbers of a pair differ by, in all: below, nearly all have equally many, and the rare others
-would decide."""
+"""Squares of what texts' numbers of a pair differ by, in all: below, nearly all have equally many,
+and the rare others would decide."""
 
 
 def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | None:
-    """The 95% interval of a pair's lift (its links divided by those that chance makes), from how texts' numbers of
-    links vary; None where texts are too few or hardly differ, the number of links is not exact, or chance makes none.
-    alone: the number of independent texts as a share of all, below 1 where texts belong together."""
+    """The 95% interval of a pair's lift (its links divided by those that chance makes), from how
+    texts' numbers of links vary; None where texts are too few or hardly differ, the number of links
+    is not exact, or chance makes none.
+    alone: the number of independent texts as a share of all, below 1 where texts belong together.
+    """
     units = texts * alone
-    if units < LEAST_TEXTS or pair.texts * alone < FEWEST or pair.most > pair.links or pair.chance <= 0:
+    if (
+        units < LEAST_TEXTS
+        or pair.texts * alone < FEWEST
+        or pair.most > pair.links
+        or pair.chance <= 0
+    ):
         return None
     squares = pair.squares - pair.links**2 / texts
     if squares * alone < LEAST_SPREAD:
@@ -548,12 +677,16 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
 
 def _known_number(value: Floats | float) -> float | None:
     """The number as a float; None for NaN."""
-    return None if np.isnan(value) else float(value)
+    if np.isnan(value):
+        return None
+    return float(value)
 
 
 def _known_interval(ends: Floats) -> list[float] | None:
     """The interval [low, high] as a list; None where an end is NaN."""
-    return None if np.isnan(ends).any() else ends.tolist()
+    if np.isnan(ends).any():
+        return None
+    return ends.tolist()
 
 
 FEWER = 0.75
@@ -563,10 +696,11 @@ FEWER = 0.75
 def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     """The `attn.scan_compare/1` document of two scans' folders.
 
-    Means are compared within strata of length that both have, as many numbers depend on it. Raises InputError for an
-    unfinished scan, UsageError for scans that share no heads or metrics.
+    Means are compared within strata of length that both have, as many numbers depend on it. Raises
+    InputError for an unfinished scan, UsageError for scans that share no heads or metrics.
     """
-    first, second = _read_totals(a), _read_totals(b)
+    first = _read_totals(a)
+    second = _read_totals(b)
     if first.plan.model.heads != second.plan.model.heads:
         raise UsageError(
             "one scan has {heads} heads, the other {heads_2}",
@@ -574,21 +708,33 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
             heads=len(first.plan.heads),
             heads_2=len(second.plan.heads),
         )
-    common = [name for name in first.plan.metrics if name in second.plan.metrics and name != MASSIVE]
+    common = [
+        name for name in first.plan.metrics if name in second.plan.metrics and name != MASSIVE
+    ]
     if not common:
         raise UsageError("the scans have no metric in common", expected=listing(first.plan.metrics))
     is_paired = _text_selection(first) == _text_selection(second)
-    a_side, b_side = _Side(first), _Side(second)
+    a_side = _Side(first)
+    b_side = _Side(second)
     has_texts = a_side.has_texts & b_side.has_texts
     row_pairs = [
         row
         for name in common
         for place in range(len(first.plan.heads))
-        if (row := _difference_of_head(name, place, a_side, b_side, is_paired=is_paired)) is not None
+        if (row := _difference_of_head(name, place, a_side, b_side, is_paired=is_paired))
+        is not None
     ]
     q_values = iter(benjamini_hochberg([row[1] for row in row_pairs if row[1] is not None]))
     rows = [replace(row, q=None if p is None else next(q_values)) for row, p in row_pairs]
-    rows.sort(key=lambda row: (-abs(row.cliffs_delta or 0.0), -abs(row.difference), row.layer, row.head, row.metric))
+    rows.sort(
+        key=lambda row: (
+            -abs(row.cliffs_delta or 0.0),
+            -abs(row.difference),
+            row.layer,
+            row.head,
+            row.metric,
+        )
+    )
     return ScanCompareDocument(
         version=__version__,
         a=scan_document(first).plan,
@@ -597,29 +743,43 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
         paired=is_paired,
         strata=list(compress((*STRATA, None), has_texts)),
         differences=rows,
-        warnings=[] if first.plan.dtype == second.plan.dtype else [message("the scans computed in different types")],
+        warnings=(
+            []
+            if first.plan.dtype == second.plan.dtype
+            else [message("the scans computed in different types")]
+        ),
     )
 
 
 def _text_selection(totals: Totals) -> tuple[object, ...]:
-    """The values that decide which texts a scan counted and how bootstrap replicates draw them, such as the corpus's
-    digests and the seed; equal for two scans of the same texts."""
-    plan, choice = totals.plan, totals.plan.choice
+    """The values that decide which texts a scan counted and how bootstrap replicates draw them,
+    such as the corpus's digests and the seed; equal for two scans of the same texts."""
+    plan = totals.plan
+    choice = totals.plan.choice
     files = tuple((file.sha256, file.size) for file in plan.files)
     selection = (choice.sample, choice.threshold, choice.duplicates, choice.cluster)
     return files, plan.seed, selection, len(totals.done_shards), totals.counts["texts"]
 
 
 def _read_totals(folder: Path) -> Totals:
-    """The totals of a scan's finished shards. Raises InputError where there are none, or none can be read."""
+    """The totals of a scan's finished shards. Raises InputError where there are none, or none can
+    be read.
+    """
     totals = total(read_plan(folder), folder)
     if not totals.done_shards and totals.broken:
         shard, reason = min(totals.broken.items())
         raise InputError(
-            "no shard of this scan can be read; shard {shard}: {reason}", where=str(folder), shard=shard, reason=reason
+            "no shard of this scan can be read; shard {shard}: {reason}",
+            where=str(folder),
+            shard=shard,
+            reason=reason,
         )
     if not totals.done_shards:
-        raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
+        raise InputError(
+            "nothing of this scan is done",
+            where=str(folder),
+            expected="a scan with finished shards",
+        )
     return totals
 
 
@@ -633,8 +793,13 @@ class _Side:
         self.strata: Floats = np.stack(
             [texts.astype(np.float64), totals.float_total("strata_value"), totals.strata_square]
         )
-        self.times, self.composition = totals.float_total("replicate_texts"), totals.float_total("replicate_strata")
-        with np.errstate(invalid="ignore", divide="ignore"):  # a replicate without texts has no mean
+        self.times, self.composition = (
+            totals.float_total("replicate_texts"),
+            totals.float_total("replicate_strata"),
+        )
+        with np.errstate(
+            invalid="ignore", divide="ignore"
+        ):  # a replicate without texts has no mean
             self.replicates = totals.float_total("replicate_value") / self.times
         self.histogram = totals.count_total("histogram")
 
@@ -653,9 +818,11 @@ class _Side:
 
 @dataclass(frozen=True, eq=False)
 class _MetricOfHead:
-    """The numbers of one metric of one head in one scan. strata: how many texts have it, the sum of their values and of
-    the squares, [3, stratum]. times, replicates: of each bootstrap replicate how many texts it drew, and their mean;
-    composition: how many from each stratum (a range of text lengths), [replicate, stratum]. histogram: [bin].
+    """The numbers of one metric of one head in one scan. strata: how many texts have it, the sum of
+    their values and of the squares, [3, stratum]. times, replicates: of each bootstrap replicate
+    how many texts it drew, and their mean;
+    composition: how many from each stratum (a range of text lengths), [replicate, stratum].
+        histogram: [bin].
     is_clustered: whether texts are grouped, as by document."""
 
     strata: Floats
@@ -667,17 +834,20 @@ class _MetricOfHead:
 
     @property
     def units(self) -> float:
-        """How many independent units there are: the texts; where texts are grouped, the effective number of clusters
-        divided by `FEWER`, the most that replicates may have understated it by chance."""
+        """How many independent units there are: the texts; where texts are grouped, the effective
+        number of clusters divided by `FEWER`, the most that replicates may have understated it by
+        chance."""
         texts = self.strata[0].sum(keepdims=True)
-        return float(clusters(texts, self.times)[0]) / FEWER if self.is_clustered else float(texts[0])
+        if self.is_clustered:
+            return float(clusters(texts, self.times)[0]) / FEWER
+        return float(texts[0])
 
 
 def _difference_of_head(
     name: str, place: int, a: _Side, b: _Side, *, is_paired: bool
 ) -> tuple[ScanDifference, float | None] | None:
-    """The difference a − b of a metric of one head within strata of text lengths, and its p value (None where texts are
-    too few); None altogether where no stratum has texts in both scans."""
+    """The difference a − b of a metric of one head within strata of text lengths, and its p value
+    (None where texts are too few); None altogether where no stratum has texts in both scans."""
     sides = a.metric_of_head(name, place), b.metric_of_head(name, place)
     strata = np.flatnonzero((sides[0].strata[0] > 0) & (sides[1].strata[0] > 0))
     if not strata.size:
@@ -687,8 +857,11 @@ def _difference_of_head(
     share /= share.sum()
     means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
     difference = means[0] - means[1]
-    if min(side.units for side in sides) < LEAST_TEXTS or any(np.isnan(side.replicates).any() for side in sides):
-        z, between = None, None
+    if min(side.units for side in sides) < LEAST_TEXTS or any(
+        np.isnan(side.replicates).any() for side in sides
+    ):
+        z = None
+        between = None
     elif is_paired:
         units = float(clusters(sides[0].strata[0].sum(keepdims=True), sides[0].times)[0])
         z, between = _paired_interval(sides[0].replicates - sides[1].replicates, difference, units)
@@ -698,7 +871,10 @@ def _difference_of_head(
     spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
     counts = [int(sums[0].sum()) for sums in within]
     layer, head = a.totals.plan.heads[place]
-    probability = None if z is None else two_sided(z)
+    if z is None:
+        probability = None
+    else:
+        probability = two_sided(z)
     row = ScanDifference(
         layer=layer,
         head=head,
@@ -720,48 +896,77 @@ def _difference_of_head(
 def _unpaired_interval(
     sides: Sequence[_MetricOfHead], within: Sequence[Floats], share: Floats, difference: float
 ) -> tuple[float | None, list[float] | None]:
-    """z of a difference between scans that are not of the same texts, and its 95% interval; None for both where texts
-    are too few.
+    """z of a difference between scans that are not of the same texts, and its 95% interval; None
+    for both where texts are too few.
 
-    within: texts, sum and sum of squares of each side's shared strata, [3, stratum]; share: of each stratum in both.
-    Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of variance, 1946.
+    within: texts, sum and sum of squares of each side's shared strata, [3, stratum]; share: of each
+        stratum in both.
+    Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of
+    variance, 1946.
     """
-    variances, replicates, doubt = [], [], 0.0
+    variances = []
+    replicates = []
+    doubt = 0.0
     for side, sums in zip(sides, within, strict=True):
-        # each replicate's mean around what it would be if each of its texts were the mean of the text's stratum
+        # each replicate's mean around what it would be if each of its texts were the mean of the
+        # text's stratum
         expected = side.composition @ (side.strata[1] / np.maximum(side.strata[0], 1))
         replicates.append(side.replicates - expected / side.times)
         spread, uncertainty = mean_variance(share, sums[0], variance(*sums))
-        effect = design_effect(replicates[-1], _variance_alone(side.strata)) if side.is_clustered else 1.0
+        if side.is_clustered:
+            effect = design_effect(replicates[-1], _variance_alone(side.strata))
+        else:
+            effect = 1.0
         variances.append(float(spread) * effect)
         doubt += float(uncertainty) * effect**2
     total = variances[0] + variances[1]
     if math.isnan(total):
         return None, None
-    covariance = 2 * correlation(replicates, [side.times for side in sides]) * math.sqrt(variances[0] * variances[1])
+    covariance = (
+        2
+        * correlation(replicates, [side.times for side in sides])
+        * math.sqrt(variances[0] * variances[1])
+    )
     error = math.sqrt(max(total - covariance, 0.0))
-    free = total * total / doubt if doubt > 0 else math.inf
-    width = reach(free) * error if error > 0 else 0.0
+    if doubt > 0:
+        free = total * total / doubt
+    else:
+        free = math.inf
+    if error > 0:
+        width = reach(free) * error
+    else:
+        width = 0.0
     if math.isinf(width):
         return None, None
-    z = deviate(difference / error, free) if error > 0 else None
+    if error > 0:
+        z = deviate(difference / error, free)
+    else:
+        z = None
     return z, [difference - width, difference + width]
 
 
 def _variance_alone(strata: Floats) -> float:
-    """The variance of a scan's mean within strata, [3, stratum] as of `_MetricOfHead`, if its texts were drawn one by
-    one."""
+    """The variance of a scan's mean within strata, [3, stratum] as of `_MetricOfHead`, if its texts
+    were drawn one by one."""
     sums = strata[:, strata[0] > 0]
     return float(mean_variance(sums[0] / sums[0].sum(), sums[0], variance(*sums))[0])
 
 
-def _paired_interval(differences: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
-    """z of a difference between scans of the same texts, and its 95% interval, from the differences of bootstrap
-    replicates [replicate]. units: how many texts, or clusters of them; None for both where these are too few."""
+def _paired_interval(
+    differences: Floats, difference: float, units: float
+) -> tuple[float | None, list[float] | None]:
+    """z of a difference between scans of the same texts, and its 95% interval, from the differences
+    of bootstrap
+    replicates [replicate]. units: how many texts, or clusters of them; None for both where these
+    are too few.
+    """
     if units < LEAST_TEXTS * FEWER:
         return None, None
     free = units - 1
     error = float(differences.std(ddof=1)) * math.sqrt(units / free)
     width = reach(free) * error
-    z = deviate(difference / error, free) if error > 0 else None
+    if error > 0:
+        z = deviate(difference / error, free)
+    else:
+        z = None
     return z, [difference - width, difference + width]

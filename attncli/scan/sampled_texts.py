@@ -1,4 +1,5 @@
-"""A scan's own texts run once more: for the heads most like a head, and for the rows of weights that shade them.
+"""A scan's own texts run once more: for the heads most like a head, and for the rows of weights
+that shade them.
 
 Heads are alike by what they do over these texts, and by what they read and write.
 """
@@ -30,15 +31,17 @@ NEAREST = 5
 LONGEST_COMPARED = 256
 """Tokens of a text that heads are compared over, at most."""
 STEPS = 3 * 10**8
-"""Numbers that are compared, at most, a matter of ten seconds; beyond, fewer texts are looked at."""
+"""Numbers that are compared, at most, a matter of ten seconds; beyond, fewer texts are looked at.
+"""
 
 
 def sampled_texts(document: ScanDocument, head: ScanHead) -> list[str]:
-    """The texts of a head's random sample that the document holds, each once; the head's strongest examples where it
-    has no sample."""
+    """The texts of a head's random sample that the document holds, each once; the head's strongest
+    examples where it has no sample."""
     texts = document.texts or ()
     places = {
-        (texts[example.text].file, texts[example.text].line): texts[example.text].text for example in head.sample or ()
+        (texts[example.text].file, texts[example.text].line): texts[example.text].text
+        for example in head.sample or ()
     }
     places = places or {(example.file, example.line): example.text for example in head.top}
     return list(places.values())
@@ -52,11 +55,12 @@ def alike_heads(
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Mapping[Place, AlikeHeads]:
-    """The heads most like each of `places` (layer, head): by their attention weights over texts, and by the subspaces
-    that their value and output matrices share.
+    """The heads most like each of `places` (layer, head): by their attention weights over texts,
+    and by the subspaces that their value and output matrices share.
 
-    Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces
-    via the projection kernel, 2026; of the distance: Lin, Divergence measures based on the Shannon entropy, 1991.
+    Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head
+    weight subspaces via the projection kernel, 2026; of the distance: Lin, Divergence measures
+    based on the Shannon entropy, 1991.
     """
     held_model = hold_weights(model)
     every = plan.heads
@@ -65,11 +69,14 @@ def alike_heads(
     common, chance = _shared_subspaces(held_model, every, chosen)
     result = {}
     for row, place in enumerate(places):
-        over_texts, by_weights = divergences[:, row], []
+        over_texts = divergences[:, row]
+        by_weights = []
         by_doing = _most_alike(every, place, -_finite_mean(over_texts))
         if common is not None:
             by_weights = [
-                AlikeHead(layer=every[at][0], head=every[at][1], value=float(common[row, at]), ci95=None)
+                AlikeHead(
+                    layer=every[at][0], head=every[at][1], value=float(common[row, at]), ci95=None
+                )
                 for at in _most_alike(every, place, common[row])
             ]
         result[place] = AlikeHeads(
@@ -83,12 +90,19 @@ def alike_heads(
 
 
 def _divergences(
-    plan: ScanPlan, model: Model, chosen: Sequence[int], texts: Sequence[str], progress: Callable[[float], None]
+    plan: ScanPlan,
+    model: Model,
+    chosen: Sequence[int],
+    texts: Sequence[str],
+    progress: Callable[[float], None],
 ) -> Floats:
-    """The Jensen–Shannon divergence between the attention weights of each chosen head and those of every head, [text,
-    chosen, head], in nats; texts that are too short or too long are left out. chosen: the heads' numbers."""
+    """The Jensen–Shannon divergence between the attention weights of each chosen head and those of
+    every head, [text, chosen, head], in nats; texts that are too short or too long are left out.
+    chosen: the heads' numbers.
+    """
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
-    rows, steps = [], 0
+    rows = []
+    steps = 0
     for number, text in enumerate(texts):
         progress(number / len(texts))
         tokens = truncate(model.tokenizer.encode(text), limit)
@@ -103,25 +117,32 @@ def _divergences(
         ]
         weights = np.concatenate(layers)
         rows.append(np.stack([jensen_shannon(weights[at][None], weights) for at in chosen]))
-    return np.stack(rows) if rows else np.zeros((0, len(chosen), len(plan.heads)))
+    if rows:
+        return np.stack(rows)
+    return np.zeros((0, len(chosen), len(plan.heads)))
 
 
 def _finite_mean(values: Floats) -> Floats:
-    """The mean of the finite values over texts, [text, head] to [head]; infinite for a head without any."""
+    """The mean of the finite values over texts, [text, head] to [head]; infinite for a head without
+    any.
+    """
     known = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known.any(0), np.where(known, values, 0.0).sum(0) / known.sum(0), np.inf)
 
 
 def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
-    """The numbers of the heads with the highest likeness to the one at `place`, itself left out, highest first.
+    """The numbers of the heads with the highest likeness to the one at `place`, itself left out,
+    highest first.
     likeness: of every head, [head]."""
     order = np.argsort(-np.nan_to_num(likeness, nan=-np.inf), kind="stable").tolist()
     return [at for at in order if every[at] != place and np.isfinite(likeness[at])][:NEAREST]
 
 
 def _alike_head(place: Place, values: Floats) -> AlikeHead:
-    """A head as one like another: its mean distance, 0 to 1, and the interval. values: divergences [text], in nats."""
+    """A head as one like another: its mean distance, 0 to 1, and the interval. values: divergences
+    [text], in nats.
+    """
     known = values[np.isfinite(values)]
     mean = float(known.mean())
     ends = None
@@ -132,23 +153,28 @@ def _alike_head(place: Place, values: Floats) -> AlikeHead:
 
 
 def _as_distance(divergence: float) -> float:
-    """The distance, 0 to 1, that a Jensen–Shannon divergence in nats stands for: √(divergence / ln 2)."""
+    """The distance, 0 to 1, that a Jensen–Shannon divergence in nats stands for: √(divergence / ln
+    2).
+    """
     return float(np.sqrt(min(max(divergence, 0.0) / np.log(2), 1.0)))
 
 
 def _shared_subspaces(
     model: Model, every: Sequence[Place], chosen: Sequence[int]
 ) -> tuple[Floats | None, float | None]:
-    """How far the subspaces of each chosen head's value and output matrices coincide with those of every head, 0 to 1,
-    [chosen, head], and what random subspaces would have; None for both where single heads' matrices are not known, or
-    there are too many."""
+    """How far the subspaces of each chosen head's value and output matrices coincide with those of
+    every head, 0 to 1, [chosen, head], and what random subspaces would have; None for both where
+    single heads' matrices are not known, or there are too many."""
     matrices: list[HeadMatrices] = []
     if not model.own_layers:
         return None, None
     with suppress(UnsupportedError):  # no output projection
         for layer in model.spec.attending():
             matrices += head_matrices(model, layer, EVERY)
-    if len(matrices) != len(every) or len({(head.w_v.shape, head.w_o.shape) for head in matrices}) > 1:
+    if (
+        len(matrices) != len(every)
+        or len({(head.w_v.shape, head.w_o.shape) for head in matrices}) > 1
+    ):
         return None, None
     width, rank = matrices[0].w_v.shape
     if len(chosen) * len(every) * width * rank * rank > 100 * STEPS:
@@ -158,7 +184,9 @@ def _shared_subspaces(
         for row, at in enumerate(chosen):
             for place, second in enumerate(bases):
                 least = min(bases[at].shape[1], second.shape[1])
-                shares[row, place] += np.square(bases[at].T @ second).sum() / least / 2 if least else np.nan
+                shares[row, place] += (
+                    np.square(bases[at].T @ second).sum() / least / 2 if least else np.nan
+                )
     return shares, kernel_chance(width, rank).mean
 
 
@@ -176,11 +204,11 @@ def shading(
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Shading:
-    """The tokens of each text by (file, line); and by (file, line, layer, head) the query position of the head's
-    strongest link in the text, with that query's weights [key].
+    """The tokens of each text by (file, line); and by (file, line, layer, head) the query position
+    of the head's strongest link in the text, with that query's weights [key].
 
-    texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's strongest link in
-    the text. Texts of more than `LONGEST_SHADED` tokens are left out.
+    texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's
+    strongest link in the text. Texts of more than `LONGEST_SHADED` tokens are left out.
     """
     held_model = hold_weights(model)
     texts: dict[Place, str] = {}
@@ -200,23 +228,31 @@ def shading(
         tokens[text] = text_tokens
         layers = sorted({layer for layer, _ in head_places})
         for trace in held_model.trace(text_tokens, layers=layers, keep=("weights",)):
-            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(text_tokens)]
-            choosing = choosing_rows(model.spec.blocks[trace.layer].attention.mask, len(text_tokens))
+            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[
+                ..., : len(text_tokens)
+            ]
+            choosing = choosing_rows(
+                model.spec.blocks[trace.layer].attention.mask, len(text_tokens)
+            )
             for layer, head in head_places:
                 if layer == trace.layer:
                     peaks = weights[head].max(-1)
-                    query = int((np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax())
+                    query = int(
+                        (np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax()
+                    )
                     looks[*text, layer, head] = (query, weights[head, query])
     progress(1.0)
     return tokens, looks
 
 
 def texts_of_metric(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
-    """The texts that a head's screen shows for a metric, by (file, line). place: (layer, head); metric: None for the
-    first."""
+    """The texts that a head's screen shows for a metric, by (file, line). place: (layer, head);
+    metric: None for the first."""
     head = next(head for head in document.heads if (head.layer, head.head) == place)
     name = metric or next(iter(head.metrics), "")
-    shown = {(example.file, example.line): example.text for example in head.top if example.metric == name}
+    shown = {
+        (example.file, example.line): example.text for example in head.top if example.metric == name
+    }
     texts = document.texts or []
     for example in head.sample or ():
         if example.metric == name:

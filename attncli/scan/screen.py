@@ -1,4 +1,6 @@
-"""The screens of a scan: a metric of every head, labels, examples; two scans compared; one verified."""
+"""The screens of a scan: a metric of every head, labels, examples; two scans compared; one
+verified.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,13 @@ from attncli.scan.head_screen import (
 )
 
 EFFECT_NOTES = {
-    "zero": message("1 − cos of the vector at the end, mean over texts; the head passes on nothing"),
-    "mean": message("1 − cos of the vector at the end, mean over texts; the head passes on its mean over the text"),
+    "zero": message(
+        "1 − cos of the vector at the end, mean over texts; the head passes on nothing"
+    ),
+    "mean": message(
+        "1 − cos of the vector at the end, mean over texts; the head passes on its mean over the"
+        " text"
+    ),
 }
 """What the effect of a head is, by what it passes on instead."""
 RESTING = ("special-token", "first-token sink")
@@ -64,12 +71,18 @@ def scan_screen(
     comparison: ScanCompareDocument | None = None,
     shades: Shading | None = None,
 ) -> Lines:
-    """The screen of a scan. metric: of the grid and the examples, None for the first. head: (layer, head) of one to
-    show in detail, None for all; deciles: with texts of each tenth of the metric's values; alike: the heads most like
-    it; comparison: with another scan, whose differences for the head are shown; shades: attention weights to shade
-    texts by."""
-    metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
-    chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
+    """The screen of a scan. metric: of the grid and the examples, None for the first. head: (layer,
+    head) of one to show in detail, None for all; deciles: with texts of each tenth of the metric's
+    values; alike: the heads most like it; comparison: with another scan, whose differences for the
+    head are shown; shades: attention weights to shade texts by."""
+    if document.heads:
+        metric_shown = metric or next(iter(document.heads[0].metrics), "")
+    else:
+        metric_shown = ""
+    chosen_head = next(
+        (scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head),
+        None,
+    )
     shown = ScanShown(document, metric_shown, chosen_head, deciles, alike, comparison, shades)
     return draw_parts(SCAN_PARTS, shown, view)
 
@@ -95,7 +108,9 @@ def _shows_strongest(shown: ScanShown, view: View) -> bool:
 
 
 def scan_page(document: ScanDocument, lang: str) -> bytes:
-    """The HTML page of a scan, in UTF-8, without its model: texts are not shaded by weights, and the page says so."""
+    """The HTML page of a scan, in UTF-8, without its model: texts are not shaded by weights, and
+    the page says so.
+    """
     from attncli.draw.page import corpus_page
 
     return corpus_page.scan_page([corpus_page.PageScan(document, {}, {})], lang=lang)
@@ -103,26 +118,54 @@ def scan_page(document: ScanDocument, lang: str) -> bytes:
 
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
     """Yield every metric of every head as a row, column names first, for `--plain`."""
-    yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")
+    yield (
+        "layer",
+        "head",
+        "metric",
+        "texts",
+        "rows",
+        "mean_texts",
+        "mean_rows",
+        "sd",
+        "low",
+        "high",
+        "baseline",
+    )
     for head in document.heads:
         for name, metric in head.metrics.items():
             low, high = metric.ci95 or (None, None)
             yield (
-                head.layer, head.head, name, metric.texts, metric.rows, metric.mean_texts, metric.mean_rows,
-                metric.sd, low, high, metric.baseline,
-            )  # fmt: skip
+                head.layer,
+                head.head,
+                name,
+                metric.texts,
+                metric.rows,
+                metric.mean_texts,
+                metric.mean_rows,
+                metric.sd,
+                low,
+                high,
+                metric.baseline,
+            )
 
 
 def _header(shown: ScanShown, view: View) -> Lines:
     """What was scanned with which model, how far it has come, and what was left out."""
-    document, progress = shown.document, shown.document.done
+    document = shown.document
+    progress = shown.document.done
     skip_notes = [
-        say(view, SKIP_NOTES[reason], count=f"{count:,}") for reason, count in progress.skipped.items() if count
+        say(view, SKIP_NOTES[reason], count=f"{count:,}")
+        for reason, count in progress.skipped.items()
+        if count
     ]
     if progress.truncated:
-        skip_notes.append(say(view, "{count} cut to the model's length", count=f"{progress.truncated:,}"))
+        skip_notes.append(
+            say(view, "{count} cut to the model's length", count=f"{progress.truncated:,}")
+        )
     corpus = document.plan.corpus
-    names = ", ".join(safe(name) for name in corpus[:3]) + (f" … ({len(corpus)})" if len(corpus) > 3 else "")
+    names = ", ".join(safe(name) for name in corpus[:3]) + (
+        f" … ({len(corpus)})" if len(corpus) > 3 else ""
+    )
     shards_done = say(
         view,
         "{done} of {total} shards · {texts} · {tokens}",
@@ -132,13 +175,22 @@ def _header(shown: ScanShown, view: View) -> Lines:
         tokens=plural("{count:,} token", "{count:,} tokens", count=progress.tokens),
     )
     rows = [
-        [say(view, "model"), f"{safe(document.plan.model_with_adapters(document.plan.model))} · {document.plan.dtype}"],
+        [
+            say(view, "model"),
+            (
+                f"{safe(document.plan.model_with_adapters(document.plan.model))} ·"
+                f" {document.plan.dtype}"
+            ),
+        ],
         [say(view, "corpus"), names],
         [say(view, "done"), shards_done],
     ]
     if skip_notes:
         rows.append([say(view, "left out"), " · ".join(skip_notes)])
-    rows += [[say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
+    rows += [
+        [say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"]
+        for shard in progress.failed[:5]
+    ]
     if document.plan.sample_memory:
         size = f"{math.ceil(document.plan.sample_memory / 2**20):,}"
         memory = say(view, "samples and pairs: at most {size} MiB of a worker", size=size)
@@ -152,7 +204,8 @@ def _header(shown: ScanShown, view: View) -> Lines:
 
 def _grid(shown: ScanShown, view: View) -> Lines:
     """A cell for each head, coloured by the mean of the metric that is shown."""
-    heads, name = shown.document.heads, shown.metric
+    heads = shown.document.heads
+    name = shown.metric
     if not heads or name not in heads[0].metrics:
         return Lines()
     grid = head_grid((head.layer, head.head, head.metrics[name].mean_texts) for head in heads)
@@ -173,35 +226,52 @@ def _labels(shown: ScanShown, view: View) -> Lines:
     if not labels:
         return heading("labels", "no head earns a label over this corpus", view)
     strongest_first = sorted(labels, key=lambda pair: -_score_over_threshold(pair[1]))
-    labels_shown = labels if view.full else strongest_first[: view.top]
+    if view.full:
+        labels_shown = labels
+    else:
+        labels_shown = strongest_first[: view.top]
     rows = [
         [
             f"L{head.layer} H{head.head}",
             label_text(scan_label, view),
             number_text(scan_label.score, view),
             interval_text(scan_label.ci95, view),
-            say(view, "on random repeats")
-            if scan_label.texts is None
-            else share_text(scan_label.texts, scan_label.texts_ci95, view),
-            "" if not scan_label.borderline else say(view, "borderline" if _is_borderline(scan_label) else "undecided"),
+            (
+                say(view, "on random repeats")
+                if scan_label.texts is None
+                else share_text(scan_label.texts, scan_label.texts_ci95, view)
+            ),
+            (
+                ""
+                if not scan_label.borderline
+                else say(view, "borderline" if _is_borderline(scan_label) else "undecided")
+            ),
         ]
         for head, scan_label in sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
-    interval = message("95% interval") if view.width >= SPACED else message("interval")
+    if view.width >= SPACED:
+        interval = message("95% interval")
+    else:
+        interval = message("interval")
     names = [*say_each(view, "head", "label", "score", interval, "texts"), ""]
     if not any(row[-1] for row in rows):
-        names, rows = names[:-1], [row[:-1] for row in rows]
+        names = names[:-1]
+        rows = [row[:-1] for row in rows]
     body = table(
         names,
         rows,
         view,
         align=["left", "left", "right", "left", "right", "left"],
         title="labels",
-        note="score: mean over texts with its 95% interval; texts: share that earns the label alone",
+        note=(
+            "score: mean over texts with its 95% interval; texts: share that earns the label alone"
+        ),
     )
     if len(labels_shown) == len(labels):
         return body
-    count = message("{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels))
+    count = message(
+        "{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels)
+    )
     return stack(body, remark(count, view))
 
 
@@ -249,7 +319,10 @@ def _layers(shown: ScanShown, view: View) -> Lines:
         view,
         align=["left", "right", "left", "right"],
         title="massive activations",
-        note="numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one",
+        note=(
+            "numbers above 100 and 1,000 times the median among those that leave the layer; texts:"
+            " share with one"
+        ),
     )
 
 
@@ -263,11 +336,15 @@ def _answer(shown: ScanShown, view: View) -> Lines:
     if shown.head is not None:
         return sentences(_head_sentences(shown.head, shown.document, view), view)
     document, (done_count, total) = shown.document, shown.document.done.shards
-    answer_sentences = _label_sentences(document, view) if document.heads else []
+    if document.heads:
+        answer_sentences = _label_sentences(document, view)
+    else:
+        answer_sentences = []
     answer_sentences += why_sentences(document.heads, view)
     if done_count < total:
         unfinished = message(
-            "This scan is not finished: {done} of {total} shards are done. The same command again goes on.",
+            "This scan is not finished: {done} of {total} shards are done. The same command again"
+            " goes on.",
             done=done_count,
             total=total,
         )
@@ -276,36 +353,43 @@ def _answer(shown: ScanShown, view: View) -> Lines:
 
 
 def _label_sentences(document: ScanDocument, view: View) -> list[str]:
-    """Sentences on how many heads earn a label, what is not known of them, and how many mostly look at special or first
-    tokens."""
-    labelled_count = sum(any(scan_label.earned for scan_label in head.labels) for head in document.heads)
+    """Sentences on how many heads earn a label, what is not known of them, and how many mostly look
+    at special or first tokens."""
+    labelled_count = sum(
+        any(scan_label.earned for scan_label in head.labels) for head in document.heads
+    )
     borderline_count = sum(any(map(_is_borderline, head.labels)) for head in document.heads)
     missing_intervals = _missing_interval_sentences(document.heads, document)
-    borderline: Message = (
-        message("whether they keep it over other texts is not known")
-        if not _has_intervals(document)
-        else plural("{count} is borderline", "{count} are borderline", count=borderline_count)
-        if borderline_count
-        else message("none is borderline")
-    )
+    if not _has_intervals(document):
+        borderline: Message = message("whether they keep it over other texts is not known")
+    elif borderline_count:
+        borderline = plural(
+            "{count} is borderline", "{count} are borderline", count=borderline_count
+        )
+    else:
+        borderline = message("none is borderline")
     counts = {"heads": len(document.heads), "texts": _text_count(document, view)}
-    first: Message = (
-        message("{heads} heads are measured over {texts}; labels were not asked for.", **counts)
-        if not document.plan.labels
-        else plural(
+    if not document.plan.labels:
+        first: Message = message(
+            "{heads} heads are measured over {texts}; labels were not asked for.", **counts
+        )
+    elif labelled_count:
+        first = plural(
             "{count} of {heads} heads earns a label over {texts}; {borderline}.",
             "{count} of {heads} heads earn a label over {texts}; {borderline}.",
             count=labelled_count,
             borderline=borderline,
             **counts,
         )
-        if labelled_count
-        else message(
-            "None of the {heads} heads earns a label over {texts}; {borderline}.", borderline=borderline, **counts
+    else:
+        first = message(
+            "None of the {heads} heads earns a label over {texts}; {borderline}.",
+            borderline=borderline,
+            **counts,
         )
-    )
     resting = sum(
-        any(scan_label.earned and scan_label.name in RESTING for scan_label in head.labels) for head in document.heads
+        any(scan_label.earned and scan_label.name in RESTING for scan_label in head.labels)
+        for head in document.heads
     )
     rest = plural(
         "{count} head rests: its label is special-token or first-token sink.",
@@ -326,8 +410,8 @@ def _has_intervals(document: ScanDocument) -> bool:
 
 
 def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocument) -> list[str]:
-    """A sentence that the texts are too few for intervals, or how many means of these heads have none although there
-    are enough; an empty list where all have one."""
+    """A sentence that the texts are too few for intervals, or how many means of these heads have
+    none although there are enough; an empty list where all have one."""
     if not _has_intervals(document):
         few = plural(
             "{count} text is too few for intervals, which take {least}.",
@@ -337,14 +421,18 @@ def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocumen
         )
         return [few]
     missing = sum(
-        metric.ci95 is None and metric.texts >= LEAST_TEXTS for head in heads for metric in head.metrics.values()
+        metric.ci95 is None and metric.texts >= LEAST_TEXTS
+        for head in heads
+        for metric in head.metrics.values()
     )
     even = plural(
         "{count} mean has no interval: too few texts differ there.",
         "{count} means have no interval: too few texts differ there.",
         count=missing,
     )
-    return [even] if missing else []
+    if missing:
+        return [even]
+    return []
 
 
 def _text_count(document: ScanDocument, view: View) -> str:
@@ -353,24 +441,27 @@ def _text_count(document: ScanDocument, view: View) -> str:
 
 
 def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
-    """The labels of one head, why it looks where it looks, its furthest link, and which intervals are missing."""
+    """The labels of one head, why it looks where it looks, its furthest link, and which intervals
+    are missing.
+    """
     earned_labels = [
         f"{label_text(scan_label, view)} ({number_text(scan_label.score, view)})"
         for scan_label in head.labels
         if scan_label.earned
     ]
     places = {"layer": head.layer, "head": head.head, "texts": _text_count(document, view)}
-    labels_sentence: Message = (
-        plural(
+    if earned_labels:
+        labels_sentence: Message = plural(
             "Over {texts}, layer {layer} head {head} earns the label {labels}.",
             "Over {texts}, layer {layer} head {head} earns the labels {labels}.",
             count=len(earned_labels),
             labels=say(view, contextual("between", ", ")).join(earned_labels),
             **places,
         )
-        if earned_labels
-        else message("Layer {layer} head {head} earns no label over {texts}.", **places)
-    )
+    else:
+        labels_sentence = message(
+            "Layer {layer} head {head} earns no label over {texts}.", **places
+        )
     return [
         labels_sentence,
         *why_sentences([head], view),
@@ -385,7 +476,9 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("labels", _labels),
     ScreenPart("layers", _layers, _shows_all_heads),
     ScreenPart("effects", _effects),
-    ScreenPart("why", lambda shown, view: stack_spaced(*(why_parts(head, view) for head in shown.heads))),
+    ScreenPart(
+        "why", lambda shown, view: stack_spaced(*(why_parts(head, view) for head in shown.heads))
+    ),
     ScreenPart("kinds", of_one_head(kinds_of_head), _shows_one_head),
     ScreenPart("metrics", of_one_head(metrics_of_head), _shows_one_head),
     ScreenPart("changes", of_one_head(changes_of_head), _shows_one_head),
@@ -415,7 +508,10 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     """The screen of a comparison: the largest effects, and how many are more than chance makes."""
     if view.brief:
         return clip_lines(_comparison_answer(document, view), view.width, ascii=view.ascii)
-    differences = document.differences if view.full else document.differences[: view.top]
+    if view.full:
+        differences = document.differences
+    else:
+        differences = document.differences[: view.top]
     columns = {
         "head": [f"L{row.layer} H{row.head}" for row in differences],
         "metric": [row.metric for row in differences],
@@ -429,7 +525,9 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     names = {name: say(view, COMPARED[name]) if name in COMPARED else name for name in columns}
     hidden_columns = _columns_left_out(names, columns, view.width)
     columns_shown = [name for name in columns if name not in hidden_columns]
-    first, second = (safe(plan.model_with_adapters(plan.model)) for plan in (document.a, document.b))
+    first, second = (
+        safe(plan.model_with_adapters(plan.model)) for plan in (document.a, document.b)
+    )
     body = table(
         [names[name] for name in columns_shown],
         list(zip(*(columns[name] for name in columns_shown), strict=True)),
@@ -440,35 +538,75 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     )
     notes = list(document.warnings)
     if hidden_columns:
-        hidden_names = say(view, contextual("between", ", ")).join(names[name] for name in hidden_columns)
-        notes.append(message("a wider window, --plain or --json also shows: {columns}", columns=hidden_names))
-    count, total = len(differences), len(document.differences)
+        hidden_names = say(view, contextual("between", ", ")).join(
+            names[name] for name in hidden_columns
+        )
+        notes.append(
+            message("a wider window, --plain or --json also shows: {columns}", columns=hidden_names)
+        )
+    count = len(differences)
+    total = len(document.differences)
     if count < total:
         counts = {"count": f"{count:,}", "total": f"{total:,}", "top": total}
         notes.append(message("{count} of {total} shown; --top {top} shows all", **counts))
     remarks = [remark(note, view) for note in notes]
-    return clip_lines(stack_spaced(body, *remarks, _comparison_answer(document, view)), view.width, ascii=view.ascii)
+    return clip_lines(
+        stack_spaced(body, *remarks, _comparison_answer(document, view)),
+        view.width,
+        ascii=view.ascii,
+    )
 
 
-def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
-    """The names of the columns to leave out so that the others fit into `width` cells; the most that may be, where even
-    that does not fit."""
+def _columns_left_out(
+    names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int
+) -> list[str]:
+    """The names of the columns to leave out so that the others fit into `width` cells; the most
+    that may be, where even that does not fit."""
     wide = {name: max(map(cells, [names[name], *column])) + GAP for name, column in columns.items()}
     for hidden_columns in ([], ["d"], ["a", "b", "d"]):
-        if sum(column_width for name, column_width in wide.items() if name not in hidden_columns) - GAP <= width:
+        if (
+            sum(column_width for name, column_width in wide.items() if name not in hidden_columns)
+            - GAP
+            <= width
+        ):
             return hidden_columns
     return hidden_columns
 
 
 def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object]]:
     """Yield every difference between two scans as a row, column names first, for `--plain`."""
-    yield ("layer", "head", "metric", "a", "b", "difference", "low", "high", "cohens_d", "cliffs_delta", "z", "p", "q")
+    yield (
+        "layer",
+        "head",
+        "metric",
+        "a",
+        "b",
+        "difference",
+        "low",
+        "high",
+        "cohens_d",
+        "cliffs_delta",
+        "z",
+        "p",
+        "q",
+    )
     for difference in document.differences:
         low, high = difference.ci95 or (None, None)
         yield (
-            difference.layer, difference.head, difference.metric, difference.a, difference.b, difference.difference,
-            low, high, difference.cohens_d, difference.cliffs_delta, difference.z, difference.p, difference.q,
-        )  # fmt: skip
+            difference.layer,
+            difference.head,
+            difference.metric,
+            difference.a,
+            difference.b,
+            difference.difference,
+            low,
+            high,
+            difference.cohens_d,
+            difference.cliffs_delta,
+            difference.z,
+            difference.p,
+            difference.q,
+        )
 
 
 def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
@@ -502,16 +640,25 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
 def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     """The screen of shards computed again, its verdict last."""
     verdict = remark(
-        "The scan's files hold what its plan gives."
-        if document.passed
-        else "The scan's files do not hold what its plan gives: run attn scan again after removing them.",
+        (
+            "The scan's files hold what its plan gives."
+            if document.passed
+            else (
+                "The scan's files do not hold what its plan gives: run attn scan again after"
+                " removing them."
+            )
+        ),
         view,
         style="",
     )
     if view.brief:
         return clip_lines(verdict, view.width, ascii=view.ascii)
     rows = [
-        [str(shard.shard), say(view, "the same" if shard.same_bits else "differ"), f"{shard.difference:.1e}"]
+        [
+            str(shard.shard),
+            say(view, "the same" if shard.same_bits else "differ"),
+            f"{shard.difference:.1e}",
+        ]
         for shard in document.shards
     ]
     names = say_each(view, "shard", "bits", contextual("column", "difference"))

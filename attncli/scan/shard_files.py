@@ -1,8 +1,9 @@
-"""A shard's files: written whole, the last one is the commit; Parquet tables for other programs; links to look for.
+"""A shard's files: written whole, the last one is the commit; Parquet tables for other programs;
+links to look for.
 
-Rows and links come first, the state last; each goes to a temporary file in the same folder, to the disk, and then to
-its name in one step. A second worker of the same shard writes the same bytes. Which links are kept is what a condition
-says: "from=it to=animal weight>=0.3 head=L5H11".
+Rows and links come first, the state last; each goes to a temporary file in the same folder, to the
+disk, and then to its name in one step. A second worker of the same shard writes the same bytes.
+Which links are kept is what a condition says: "from=it to=animal weight>=0.3 head=L5H11".
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
 
 @dataclass(frozen=True)
 class ShardOutcome:
-    """How the computation of a shard ended. reason: "" where it is done, else why it failed. texts, tokens: how many it
-    counted."""
+    """How the computation of a shard ended. reason: "" where it is done, else why it failed. texts,
+    tokens: how many it counted."""
 
     shard: int
     reason: str = ""
@@ -45,8 +46,10 @@ class ShardOutcome:
 
 @dataclass(frozen=True)
 class Condition:
-    """Which links (weights of a query on a key) `--find` keeps. source, target: texts of the query's and key's token,
-    None for any. least: the smallest weight. heads: (layer, head) of those searched; empty for all."""
+    """Which links (weights of a query on a key) `--find` keeps. source, target: texts of the
+    query's and key's token,
+    None for any. least: the smallest weight. heads: (layer, head) of those searched; empty for all.
+    """
 
     source: str | None = None
     target: str | None = None
@@ -67,28 +70,38 @@ class MatchedLink:
 
 
 def parse_condition(text: str) -> Condition:
-    """The condition of `--find` as written, such as "from=it to=animal weight>=0.3 head=L5H11". Raises UsageError for
-    what is none, or would keep nearly every link."""
+    """The condition of `--find` as written, such as "from=it to=animal weight>=0.3 head=L5H11".
+    Raises UsageError for what is none, or would keep nearly every link."""
     values: dict[str, str] = {}
     for piece in text.split():
         match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
         if match is None:
             raise UsageError(
-                "--find {text}: {piece} is no condition", expected=EXPECTED, text=repr(text), piece=repr(piece)
+                "--find {text}: {piece} is no condition",
+                expected=EXPECTED,
+                text=repr(text),
+                piece=repr(piece),
             )
         name, value = (match[1], match[2]) if match[1] else (match[3], match[4])
         if name in values:
-            raise UsageError("--find {text} says {name} twice", expected=EXPECTED, text=repr(text), name=name)
+            raise UsageError(
+                "--find {text} says {name} twice", expected=EXPECTED, text=repr(text), name=name
+            )
         values[name] = value
     least = float(values.get("weight", "0"))
     if least > 1:
         raise UsageError(
-            "--find {text}: no weight reaches {least:g}", expected="a weight from 0 to 1", text=repr(text), least=least
+            "--find {text}: no weight reaches {least:g}",
+            expected="a weight from 0 to 1",
+            text=repr(text),
+            least=least,
         )
     if not {"from", "to"} & set(values) and (least < 0.5 or "head" not in values):
         what = message("--find {text} would keep links of nearly every text", text=repr(text))
         raise UsageError(what, expected="a token, or a head and a weight from 0.5")
-    return Condition(values.get("from"), values.get("to"), least, parse_heads(values.get("head", "")))
+    return Condition(
+        values.get("from"), values.get("to"), least, parse_heads(values.get("head", ""))
+    )
 
 
 def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
@@ -97,16 +110,24 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
     for piece in filter(None, text.split(",")):
         head = parse_head(piece)
         if head is None:
-            raise UsageError("{piece} is no head", expected="such as L5H11 or L5H11,L3H1", piece=repr(piece))
+            raise UsageError(
+                "{piece} is no head", expected="such as L5H11 or L5H11,L3H1", piece=repr(piece)
+            )
         heads.append(head)
     return tuple(heads)
 
 
 def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
-    """The positions of queries and of keys in a text whose tokens the condition names; None where either has none."""
+    """The positions of queries and of keys in a text whose tokens the condition names; None where
+    either has none.
+    """
     indices = []
     for text in (condition.source, condition.target):
-        matches = [token.index for token in tokens if text is None or condition_text(token.text) == text.casefold()]
+        matches = [
+            token.index
+            for token in tokens
+            if text is None or condition_text(token.text) == text.casefold()
+        ]
         if not matches:
             return None
         indices.append(np.array(matches, np.int64))
@@ -114,7 +135,9 @@ def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[
 
 
 def condition_text(text: str) -> str:
-    """A token's text in the form that conditions compare: without marks of word starts, case-folded."""
+    """A token's text in the form that conditions compare: without marks of word starts,
+    case-folded.
+    """
     return text.strip("Ġ▁ ").removeprefix("##").casefold()
 
 
@@ -128,21 +151,29 @@ def matching_links(
     first: int,
     first_head: int,
 ) -> list[MatchedLink]:
-    """The links of a layer that meet the condition. weights: [text, head, row, key] from query `first` and head
-    `first_head` on; where: `places_of_condition` of each text."""
+    """The links of a layer that meet the condition. weights: [text, head, row, key] from query
+    `first` and head `first_head` on; where: `places_of_condition` of each text."""
     heads = list(range(first_head, first_head + weights.shape[1]))
     if condition.heads:
-        heads = [head for head_layer, head in condition.heads if head_layer == layer and head in heads]
+        heads = [
+            head for head_layer, head in condition.heads if head_layer == layer and head in heads
+        ]
     matched_links = []
     for text, place in enumerate(where):
         if place is None or not heads:
             continue
-        weight_rows = np.asarray(backend.numpy(weights[text]), np.float64)[[head - first_head for head in heads]]
+        weight_rows = np.asarray(backend.numpy(weights[text]), np.float64)[
+            [head - first_head for head in heads]
+        ]
         queries = place[0][(place[0] >= first) & (place[0] < first + weight_rows.shape[1])]
         part = weight_rows[:, queries - first][:, :, place[1]]
         for head, query, key in np.argwhere((part >= condition.least) & (part > 0)).tolist():
             weight = float(part[head, query, key])
-            matched_links.append(MatchedLink(text, layer, heads[head], int(queries[query]), int(place[1][key]), weight))
+            matched_links.append(
+                MatchedLink(
+                    text, layer, heads[head], int(queries[query]), int(place[1][key]), weight
+                )
+            )
     return matched_links
 
 
@@ -159,21 +190,26 @@ _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 @dataclass(frozen=True, eq=False)
 class ShardState:
-    """What a shard's file holds. arrays: sums as integers, by name. facts: counts of texts, the machine, the texts of
-    examples, as JSON."""
+    """What a shard's file holds. arrays: sums as integers, by name. facts: counts of texts, the
+    machine, the texts of examples, as JSON."""
 
     arrays: Mapping[str, np.ndarray[Any, Any]]
     facts: Mapping[str, Any]
 
 
 def path_of(folder: Path, shard: int, kind: str) -> Path:
-    """The path of one of a shard's files. kind: "state.npz", "rows.parquet", "links.parquet" or "failed.txt"."""
+    """The path of one of a shard's files. kind: "state.npz", "rows.parquet", "links.parquet" or
+    "failed.txt".
+    """
     return folder / FOLDER / f"{shard // PER_FOLDER:03d}" / f"{shard:06d}.{kind}"
 
 
 def paths_of(folder: Path, shard: int) -> list[Path]:
     """The paths of all files that a shard may have, there or not."""
-    return [path_of(folder, shard, kind) for kind in ("state.npz", "rows.parquet", "links.parquet", "failed.txt")]
+    return [
+        path_of(folder, shard, kind)
+        for kind in ("state.npz", "rows.parquet", "links.parquet", "failed.txt")
+    ]
 
 
 def is_done(folder: Path, shard: int) -> bool:
@@ -183,10 +219,11 @@ def is_done(folder: Path, shard: int) -> bool:
 
 @contextmanager
 def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
-    """Context that gives a stream; its content replaces the file `path`, synced to the disk, when the block ends
-    without an exception.
+    """Context that gives a stream; its content replaces the file `path`, synced to the disk, when
+    the block ends without an exception.
 
-    part: which part of the scan writes, told in the temporary file's name. Raises AttnError where it cannot be written.
+    part: which part of the scan writes, told in the temporary file's name. Raises AttnError where
+    it cannot be written.
     """
     name, kind = path.name.split(".")[:2]
     beside = path.parent / f".{name}.{kind}.{temporary_name(part)}.tmp"
@@ -220,10 +257,18 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, part: str) -> None:
-    """Remove temporary files that earlier processes of this part, or of planning, left behind on this machine."""
+    """Remove temporary files that earlier processes of this part, or of planning, left behind on
+    this machine.
+    """
     prefixes = [temporary_name(name).rpartition(".")[0] for name in (part, PLANNING)]
-    for path in (*(folder / FOLDER).glob("*/.*.tmp"), *folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")):
-        if _TEMPORARY.fullmatch(path.name) and any(f".{prefix}." in path.name for prefix in prefixes):
+    for path in (
+        *(folder / FOLDER).glob("*/.*.tmp"),
+        *folder.glob(".*.tmp"),
+        *folder.glob("*/.*.tmp"),
+    ):
+        if _TEMPORARY.fullmatch(path.name) and any(
+            f".{prefix}." in path.name for prefix in prefixes
+        ):
             owner = path.name.split(".")[-2]
             if not owner.isdecimal() or not _is_running(int(owner)):
                 with suppress(OSError):  # somebody else's to remove, or gone
@@ -255,8 +300,8 @@ def remove_file(path: Path) -> None:
 
 
 def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
-    """Record in the folder that a shard has failed, for other parts of the scan and later runs; ignored where that
-    cannot be written."""
+    """Record in the folder that a shard has failed, for other parts of the scan and later runs;
+    ignored where that cannot be written."""
     with suppress(AttnError), synced_writer(path_of(folder, shard, "failed.txt"), part) as stream:
         stream.write(reason.encode("utf-8", "replace"))
 
@@ -284,7 +329,9 @@ def load(folder: Path, shard: int) -> ShardState:
             arrays = {name: archive.array(name) for name in archive.names}
             facts = json.loads(archive.metadata()["facts"])
     except (ValueError, KeyError, EOFError) as error:
-        raise InputError("this shard is not whole: {error}", where=str(path), error=error) from error
+        raise InputError(
+            "this shard is not whole: {error}", where=str(path), error=error
+        ) from error
     if not isinstance(facts, dict):
         raise InputError("this shard is not whole: its facts are no object", where=str(path))
     return ShardState(arrays, facts)
@@ -292,8 +339,9 @@ def load(folder: Path, shard: int) -> ShardState:
 
 # Tables of a shard for other programs: a row per text and head, a row per link, as Parquet.
 #
-# A row names its text in two ways: `text` is a hash of what it says, the same in every scan, by which the rows of two
-# scans are joined; `file` and `line` are where it stands in this scan's corpus, both from 0.
+# A row names its text in two ways: `text` is a hash of what it says, the same in every scan, by
+# which the rows of two scans are joined; `file` and `line` are where it stands in this scan's
+# corpus, both from 0.
 
 
 def import_pyarrow() -> Any:
@@ -302,13 +350,16 @@ def import_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise UnsupportedError("--rows and --find write Parquet files", hint=install_command("scan")) from error
+        raise UnsupportedError(
+            "--rows and --find write Parquet files", hint=install_command("scan")
+        ) from error
     return pyarrow
 
 
 @dataclass(frozen=True)
 class TextPlace:
-    """How tables of rows and links identify a text. text: `text_hash` with seed 0, whatever the scan's seed. file,
+    """How tables of rows and links identify a text. text: `text_hash` with seed 0, whatever the
+    scan's seed. file,
     line: as of `Record`."""
 
     text: int
@@ -328,7 +379,9 @@ class RowTable:
     heads: (layer, head) of each; columns: names of the metrics; write: takes a table.
     """
 
-    def __init__(self, heads: Sequence[tuple[int, int]], columns: Sequence[str], write: Callable[[Any], None]) -> None:
+    def __init__(
+        self, heads: Sequence[tuple[int, int]], columns: Sequence[str], write: Callable[[Any], None]
+    ) -> None:
         self._heads = np.array(heads, np.int32).reshape((-1, 2))
         self._columns = tuple(columns)
         self._write = write
@@ -336,9 +389,10 @@ class RowTable:
         self._row_count = 0
 
     def add(self, places: Sequence[TextPlace], tokens: int, values: Floats, rows: Ints) -> None:
-        """Add a batch of texts of `tokens` tokens each. places: of each text; values: [text, column, head]; rows: query
-        rows used, [column, head]."""
-        texts, heads = len(places), len(self._heads)
+        """Add a batch of texts of `tokens` tokens each. places: of each text; values: [text,
+        column, head]; rows: query rows used, [column, head]."""
+        texts = len(places)
+        heads = len(self._heads)
         part: dict[str, Any] = {
             "text": np.repeat(np.array([place.text for place in places], np.uint64), heads),
             "file": np.repeat(np.array([place.file for place in places], np.int32), heads),
@@ -348,7 +402,10 @@ class RowTable:
             "tokens": np.full(texts * heads, tokens, np.int32),
             "rows": np.tile(rows.max(0).astype(np.int32), texts),
         }
-        part |= {name: values[:, column].reshape(-1).astype(np.float32) for column, name in enumerate(self._columns)}
+        part |= {
+            name: values[:, column].reshape(-1).astype(np.float32)
+            for column, name in enumerate(self._columns)
+        }
         self._parts.append(part)
         self._row_count += texts * heads
         if self._row_count >= GROUP:
@@ -358,31 +415,67 @@ class RowTable:
         """Write the buffered rows as a row group."""
         if self._parts:
             arrow = import_pyarrow()
-            columns = {name: np.concatenate([values[name] for values in self._parts]) for name in self._parts[0]}
-            self._parts, self._row_count = [], 0
-            self._write(arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()}))
+            columns = {
+                name: np.concatenate([values[name] for values in self._parts])
+                for name in self._parts[0]
+            }
+            self._parts = []
+            self._row_count = 0
+            self._write(
+                arrow.table(
+                    {
+                        name: arrow.array(values, from_pandas=True)
+                        for name, values in columns.items()
+                    }
+                )
+            )
 
 
 @contextmanager
 def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> Iterator[RowTable]:
-    """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block ends without an
+    """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block
+    ends without an
     exception. part: as of `synced_writer`."""
     arrow = import_pyarrow()
-    kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
+    kinds = [
+        arrow.uint64(),
+        arrow.int32(),
+        arrow.int64(),
+        *[arrow.int32()] * 4,
+        *[arrow.float32()] * len(columns),
+    ]
     schema = arrow.schema(list(zip((*KEY_COLUMNS, *columns), kinds, strict=True)))
-    settings = {"compression": "zstd", "use_dictionary": list(KEY_COLUMNS), "use_byte_stream_split": list(columns)}
+    settings = {
+        "compression": "zstd",
+        "use_dictionary": list(KEY_COLUMNS),
+        "use_byte_stream_split": list(columns),
+    }
     with (
         synced_writer(path_of(folder, shard, "rows.parquet"), part) as stream,
         arrow.parquet.ParquetWriter(stream, schema, **settings) as writer,
     ):
-        rows = RowTable(heads, columns, lambda table: writer.write_table(table, row_group_size=table.num_rows))
+        rows = RowTable(
+            heads, columns, lambda table: writer.write_table(table, row_group_size=table.num_rows)
+        )
         yield rows
         rows.flush()
 
 
-LINK_FIELDS = ("condition", "text", "file", "line", "layer", "head", "query", "key", "query_text", "key_text", "weight")
+LINK_FIELDS = (
+    "condition",
+    "text",
+    "file",
+    "line",
+    "layer",
+    "head",
+    "query",
+    "key",
+    "query_text",
+    "key_text",
+    "weight",
+)
 
 
 class LinkTable:
@@ -391,23 +484,47 @@ class LinkTable:
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
 
-    def add(self, condition: int, additions: Sequence[MatchedLink], places: Sequence[TextPlace], names: Any) -> None:
-        """Add the links of a batch that meet a condition. condition: its number; places: of each text; names: a
-        function (text, token) that returns the token's text."""
+    def add(
+        self,
+        condition: int,
+        additions: Sequence[MatchedLink],
+        places: Sequence[TextPlace],
+        names: Any,
+    ) -> None:
+        """Add the links of a batch that meet a condition. condition: its number; places: of each
+        text; names: a function (text, token) that returns the token's text."""
         for link in additions:
             place = places[link.text]
             texts = names(link.text, link.query), names(link.text, link.key)
             link_place = (link.layer, link.head, link.query, link.key)
-            self._rows.append((condition, place.text, place.file, place.line, *link_place, *texts, link.weight))
+            self._rows.append(
+                (condition, place.text, place.file, place.line, *link_place, *texts, link.weight)
+            )
 
     def save(self, folder: Path, shard: int, part: str) -> int:
-        """Write the shard's links in the order of condition, file and line; returns how many there are."""
+        """Write the shard's links in the order of condition, file and line; returns how many there
+        are.
+        """
         arrow = import_pyarrow()
-        whole, string = arrow.int32(), arrow.string()
-        kinds = [whole, arrow.uint64(), whole, arrow.int64(), *[whole] * 4, string, string, arrow.float32()]
+        whole = arrow.int32()
+        string = arrow.string()
+        kinds = [
+            whole,
+            arrow.uint64(),
+            whole,
+            arrow.int64(),
+            *[whole] * 4,
+            string,
+            string,
+            arrow.float32(),
+        ]
         sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
         columns = list(zip(*sorted_rows, strict=True)) or [()] * len(LINK_FIELDS)
-        arrays = [arrow.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
+        arrays = [
+            arrow.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)
+        ]
         with synced_writer(path_of(folder, shard, "links.parquet"), part) as stream:
-            arrow.parquet.write_table(arrow.table(arrays, names=list(LINK_FIELDS)), stream, compression="zstd")
+            arrow.parquet.write_table(
+                arrow.table(arrays, names=list(LINK_FIELDS)), stream, compression="zstd"
+            )
         return len(self._rows)

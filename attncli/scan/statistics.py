@@ -1,7 +1,9 @@
-"""Statistics of what shards added up: means, intervals, effect sizes, and which differences are news.
+"""Statistics of what shards added up: means, intervals, effect sizes, and which differences are
+news.
 
-Everything is computed from sums, histograms and replicates, so that it does not depend on the order of texts. Sums are
-of integers, whole multiples of 2⁻²⁴, which add up exactly: any number of workers in any order find the same bits.
+Everything is computed from sums, histograms and replicates, so that it does not depend on the order
+of texts. Sums are of integers, whole multiples of 2⁻²⁴, which add up exactly: any number of workers
+in any order find the same bits.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ WIDTH = 1.02
 """Logarithmic bins are 2% wide; they reach to millions of tokens."""
 STEP = np.log(WIDTH)
 SMALLEST = 1e-4
-"""Where logarithmic bins of quantities that are never negative begin; bin 0 holds what is smaller."""
+"""Where logarithmic bins of quantities that are never negative begin; bin 0 holds what is smaller.
+"""
 NEAREST = 1e-3
 """Where the bins of signed quantities begin on either side of 0."""
 
@@ -36,30 +39,38 @@ def to_fixed(values: Floats) -> Ints:
 
 
 HALF = 22
-"""Bits of the lower half of a value that is squared: products of halves of values below 10⁶ fit, 65,536 of them."""
+"""Bits of the lower half of a value that is squared: products of halves of values below 10⁶ fit,
+65,536 of them.
+"""
 
 
 def squares(values: Ints) -> Ints:
-    """Exact sums of squares over texts, in three parts [3, column, head], of values [text, column, head] in multiples
-    of 2⁻²⁴: the sums of high², high · low and low², where a value is high · 2²² + low. `square_sum` puts them
-    together."""
-    high, low = values >> HALF, values & ((1 << HALF) - 1)
+    """Exact sums of squares over texts, in three parts [3, column, head], of values [text, column,
+    head] in multiples of 2⁻²⁴: the sums of high², high · low and low², where a value is high · 2²²
+    + low. `square_sum` puts them together."""
+    high = values >> HALF
+    low = values & ((1 << HALF) - 1)
     return np.stack([(high * high).sum(0), (high * low).sum(0), (low * low).sum(0)])
 
 
 def square_sum(parts: Floats) -> Floats:
     """The sums of squares, float64 [...], that the three parts [3, ...] from `squares` make up."""
-    total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(UNIT) ** 2
+    total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(
+        UNIT
+    ) ** 2
     return total
 
 
 UPPER = 32
-"""Bits of the lower half of a sum over a text's rows: of 65,536 texts of a million tokens both halves add up."""
+"""Bits of the lower half of a sum over a text's rows: of 65,536 texts of a million tokens both
+halves add up.
+"""
 
 
 def halves(values: Ints) -> Ints:
-    """Exact sums over texts of values [text, column, head], in two parts [2, column, head]: the sums of the upper and
-    of the lower halves, where a value is upper · 2³² + lower. `from_halves` puts them together."""
+    """Exact sums over texts of values [text, column, head], in two parts [2, column, head]: the
+    sums of the upper and of the lower halves, where a value is upper · 2³² + lower. `from_halves`
+    puts them together."""
     return np.stack([(values >> UPPER).sum(0), (values & ((1 << UPPER) - 1)).sum(0)])
 
 
@@ -71,8 +82,8 @@ def from_halves(parts: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a metric's values are binned. kind: "share" (0 to 1, equal bins), "size" (from 0, logarithmic) or
-    "signed" (logarithmic on both sides of 0)."""
+    """How a metric's values are binned. kind: "share" (0 to 1, equal bins), "size" (from 0,
+    logarithmic) or "signed" (logarithmic on both sides of 0)."""
 
     kind: str
 
@@ -88,13 +99,15 @@ class Scale:
 
     @property
     def error(self) -> float:
-        """How far a quantile read from the bins may be off at most: absolute for shares, relative for the other
-        kinds."""
-        return 0.5 / SHARES if self.kind == "share" else float(np.expm1(STEP / 2))
+        """How far a quantile read from the bins may be off at most: absolute for shares, relative
+        for the other kinds."""
+        if self.kind == "share":
+            return 0.5 / SHARES
+        return float(np.expm1(STEP / 2))
 
     def bins(self, values: Floats) -> Ints:
-        """The index of each value's bin, 0 to `count` − 1, values beyond either end in the first or last bin; NaN
-        counts as 0."""
+        """The index of each value's bin, 0 to `count` − 1, values beyond either end in the first or
+        last bin; NaN counts as 0."""
         finite = np.nan_to_num(values)
         match self.kind:
             case "share":
@@ -102,7 +115,9 @@ class Scale:
             case "size":
                 bins = _logarithmic_bins(finite, SMALLEST)
             case _:
-                bins = SIDE + np.sign(finite) * np.minimum(_logarithmic_bins(np.abs(finite), NEAREST), SIDE - 1)
+                bins = SIDE + np.sign(finite) * np.minimum(
+                    _logarithmic_bins(np.abs(finite), NEAREST), SIDE - 1
+                )
         return np.clip(bins, 0, self.count - 1).astype(np.int64)
 
     def centres(self) -> Floats:
@@ -129,20 +144,26 @@ def _bin_middles(index: Ints, least: float) -> Floats:
 
 
 def scale_of(metric: Metric) -> Scale:
-    """The scale for a metric's values, from the range that it declares: "share" within 0 to 1, "size" from 0, "signed"
-    else."""
+    """The scale for a metric's values, from the range that it declares: "share" within 0 to 1,
+    "size" from 0, "signed" else."""
     if metric.low is None:
         return Scale("signed")
-    return Scale("share") if metric.high is not None and metric.high <= 1 and metric.low >= 0 else Scale("size")
+    if metric.high is not None and metric.high <= 1 and metric.low >= 0:
+        return Scale("share")
+    return Scale("size")
 
 
 def quantiles(histogram: Ints, scale: Scale, shares: tuple[float, ...]) -> list[float | None]:
-    """The values at these shares (0.5 is the median) of a histogram [bin]; each None for an empty histogram."""
+    """The values at these shares (0.5 is the median) of a histogram [bin]; each None for an empty
+    histogram.
+    """
     total = int(histogram.sum())
     if total == 0:
         return [None] * len(shares)
     up_to = np.cumsum(histogram)
-    places = [int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in shares]
+    places = [
+        int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in shares
+    ]
     return [float(scale.centres()[place]) for place in places]
 
 
@@ -162,16 +183,20 @@ def mean_interval(
     least: float = 0.0,
     is_doubtful: Bools | bool = False,
 ) -> Floats:
-    """The ends of the 95% interval of each mean, [2, ...]: Student's t, corrected for skewness; NaN where there are
-    fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
+    """The ends of the 95% interval of each mean, [2, ...]: Student's t, corrected for skewness; NaN
+    where there are fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
 
-    mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether values lie from 0 to 1.
-    least: the deviation below which there is no interval: units that hardly differ do not tell of rare ones.
+    mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether
+        values lie from 0 to 1.
+    least: the deviation below which there is no interval: units that hardly differ do not tell of
+        rare ones.
     is_doubtful: where a unit or two are known to make up the spread, whatever the skewness.
-    Where a unit or two make up the spread, or there is none, few units more may show another: a share's interval is
-    then widened by what those may hold that `units` tries miss 39 times in 40, others have none.
-    Source: Johnson, Modified t tests and confidence intervals for asymmetrical populations, 1978; Hall, On the removal
-    of skewness by transformation, 1992; Jovanovic and Levy, A look at the rule of three, 1997.
+    Where a unit or two make up the spread, or there is none, few units more may show another: a
+    share's interval is then widened by what those may hold that `units` tries miss 39 times in 40,
+    others have none.
+    Source: Johnson, Modified t tests and confidence intervals for asymmetrical populations, 1978;
+    Hall, On the removal of skewness by transformation, 1992; Jovanovic and Levy, A look at the rule
+    of three, 1997.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         is_bent = skew * skew < units / 2
@@ -179,7 +204,9 @@ def mean_interval(
         far = np.vectorize(reach, otypes=[float])(units - 1)
         bend = np.where(is_bent, skew, 0.0) / np.sqrt(units)
         bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)  # a straight line, nearly
-        ends = np.stack([3 / bend * (np.cbrt(1 + bend * (side - bend / 6)) - 1) for side in (far, -far)])
+        ends = np.stack(
+            [3 / bend * (np.cbrt(1 + bend * (side - bend / 6)) - 1) for side in (far, -far)]
+        )
         bounds: Floats = mean - deviation / np.sqrt(units) * ends
         if share:
             missed = np.where(known, 0.0, 1 - 0.025 ** (1 / units))
@@ -189,19 +216,24 @@ def mean_interval(
 
 
 def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
-    """The ends of the 95% interval of each ratio of two sums over texts, [2, ...]: Student's t times the standard
-    deviation of its bootstrap replicates [replicate, ...]; NaN where there are fewer than `LEAST_TEXTS` units (texts,
-    or clusters of texts).
+    """The ends of the 95% interval of each ratio of two sums over texts, [2, ...]: Student's t
+    times the standard deviation of its bootstrap replicates [replicate, ...]; NaN where there are
+    fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
 
     Percentiles of the replicates would be too narrow: of 30 texts they hold 92% of means.
     """
-    deviation = replicates.std(0, ddof=1) * np.sqrt(units * units / (units - 1)) if units > 1 else np.zeros_like(ratios)
-    return mean_interval(ratios, deviation, np.zeros_like(ratios), np.full_like(ratios, units), share=False)
+    if units > 1:
+        deviation = replicates.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
+    else:
+        deviation = np.zeros_like(ratios)
+    return mean_interval(
+        ratios, deviation, np.zeros_like(ratios), np.full_like(ratios, units), share=False
+    )
 
 
 def skewness(histogram: Ints, centres: Floats) -> Floats:
-    """The skewness of the values in histograms [..., bin], [...]; NaN where one bin holds them all. centres: each bin's
-    value."""
+    """The skewness of the values in histograms [..., bin], [...]; NaN where one bin holds them all.
+    centres: each bin's value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         share = histogram / histogram.sum(-1, keepdims=True)
         around = centres - (share @ centres)[..., None]
@@ -211,18 +243,20 @@ def skewness(histogram: Ints, centres: Floats) -> Floats:
 
 
 LOPSIDED, PEAKED = 0.5, 0.8
-"""Skewness and excess of replicates' means from which on few clusters make up their spread: chance gives means of many
-0 ± 0.17 and 0 ± 0.35."""
+"""Skewness and excess of replicates' means from which on few clusters make up their spread: chance
+gives means of many 0 ± 0.17 and 0 ± 0.35."""
 EVENER = 3
-"""How many times the least deviation clusters must differ by: nearer to it, the rare cluster decides whether a mean has
-an interval at all, and those that have one hold the truth in four of five scans."""
+"""How many times the least deviation clusters must differ by: nearer to it, the rare cluster
+decides whether a mean has an interval at all, and those that have one hold the truth in four of
+five scans."""
 
 
 def rests_on_few(means: Floats) -> Bools:
-    """Whether a few clusters of texts cause most of a mean's spread, booleans [...], judged by its bootstrap replicates
-    [replicate, ...].
+    """Whether a few clusters of texts cause most of a mean's spread, booleans [...], judged by its
+    bootstrap replicates [replicate, ...].
 
-    Where one does, replicates are as its Poisson number: of skewness and excess 1; where n alike do, 1/√n and 1/n.
+    Where one does, replicates are as its Poisson number: of skewness and excess 1; where n alike
+    do, 1/√n and 1/n.
     """
     around = means - means.mean(0)
     square = (around**2).mean(0)
@@ -233,29 +267,34 @@ def rests_on_few(means: Floats) -> Bools:
 
 
 def clusters(texts: Floats, times: Floats) -> Floats:
-    """The effective number of clusters: how many of equal size would vary as these do, at most the number of texts.
-    texts: how many there are [...]; times: how many each bootstrap replicate drew [replicate, ...]. Source: Kish,
-    Survey Sampling, 1965, 8.2."""
+    """The effective number of clusters: how many of equal size would vary as these do, at most the
+    number of texts.
+    texts: how many there are [...]; times: how many each bootstrap replicate drew [replicate, ...].
+    Source: Kish, Survey Sampling, 1965, 8.2."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.minimum(texts * texts / times.var(0, ddof=1), texts)
 
 
 def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
-    """The sample variance (n − 1) of texts' values, from how many there are, their sum and the sum of their squares; 0
-    for one text, NaN for none."""
+    """The sample variance (n − 1) of texts' values, from how many there are, their sum and the sum
+    of their squares; 0 for one text, NaN for none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         around = square - value * value / texts
-        result: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(texts - 1, 1)
+        result: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(
+            texts - 1, 1
+        )
     return result
 
 
 def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """The variance of a mean weighted over strata (ranges of text lengths) [stratum, ...], Σ share² · spread / texts;
-    and half the variance of that estimate, for its degrees of freedom.
+    """The variance of a mean weighted over strata (ranges of text lengths) [stratum, ...], Σ share²
+    · spread / texts; and half the variance of that estimate, for its degrees of freedom.
 
-    share: of each stratum. texts: in each, 1 at least. spread: the variance of its texts, where they are 2 at least; a
-    stratum of one text takes that of all strata's, each around its own mean. NaN where no stratum has two.
-    Source: Cochran, Sampling Techniques, 1977, 5.4 and 5A.12; Holt and Smith, Post stratification, 1979.
+    share: of each stratum. texts: in each, 1 at least. spread: the variance of its texts, where
+    they are 2 at least; a stratum of one text takes that of all strata's, each around its own mean.
+    NaN where no stratum has two.
+    Source: Cochran, Sampling Techniques, 1977, 5.4 and 5A.12; Holt and Smith, Post stratification,
+    1979.
     """
     free = texts - 1
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -266,14 +305,20 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
 
 
 def reach(free: float) -> float:
-    """How many standard errors a 95% interval reaches to either side, with `free` degrees of freedom: 1.96 for many,
-    infinite for two or fewer; `deviate` maps this t to 1.96."""
-    remainder = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free) if free > 0 else 0.0
-    return Z / math.sqrt(remainder) if remainder > 0 else math.inf
+    """How many standard errors a 95% interval reaches to either side, with `free` degrees of
+    freedom: 1.96 for many, infinite for two or fewer; `deviate` maps this t to 1.96."""
+    if free > 0:
+        remainder = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free)
+    else:
+        remainder = 0.0
+    if remainder > 0:
+        return Z / math.sqrt(remainder)
+    return math.inf
 
 
 def deviate(t: float, free: float) -> float:
-    """The standard normal z that is nearly as improbable as Student's t with `free` degrees of freedom.
+    """The standard normal z that is nearly as improbable as Student's t with `free` degrees of
+    freedom.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 1964, 26.7.8.
     """
@@ -281,54 +326,77 @@ def deviate(t: float, free: float) -> float:
 
 
 def design_effect(means: Floats, alone: float) -> float:
-    """The variance of a mean under sampling of clusters, from its bootstrap replicates, divided by what it would be if
-    texts were drawn one by one.
+    """The variance of a mean under sampling of clusters, from its bootstrap replicates, divided by
+    what it would be if texts were drawn one by one.
 
-    means: of the replicates. alone: the variance that the mean of single texts has. 1 where all texts are the same.
+    means: of the replicates. alone: the variance that the mean of single texts has. 1 where all
+        texts are the same.
     Source: Kish, Survey Sampling, 1965, 8.2.
     """
-    return float(means.var(ddof=1)) / alone if alone > 0 else 1.0
+    if alone > 0:
+        return float(means.var(ddof=1)) / alone
+    return 1.0
 
 
 def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
-    """The correlation of two scans' means, from their bootstrap replicates: above 0 where they share texts, which a
-    replicate counts equally often in both; 0 where replicates show no sign of shared texts.
+    """The correlation of two scans' means, from their bootstrap replicates: above 0 where they
+    share texts, which a replicate counts equally often in both; 0 where replicates show no sign of
+    shared texts.
 
-    means, texts: of each scan's replicates. Their numbers of texts have a correlation of (shared texts) / √(n · m).
+    means, texts: of each scan's replicates. Their numbers of texts have a correlation of (shared
+    texts) / √(n · m).
     """
     count = len(texts[0])
     if min(values.std() for values in (*means, *texts)) == 0:
         return 0.0
     alike = np.corrcoef(texts[0], texts[1])[0, 1]
     # of replicates that have nothing in common, one correlation in 700 is so far above 0
-    return float(np.corrcoef(means[0], means[1])[0, 1]) if alike > 3 / math.sqrt(count) else 0.0
+    if alike > 3 / math.sqrt(count):
+        return float(np.corrcoef(means[0], means[1])[0, 1])
+    return 0.0
 
 
 def wilson(successes: float, count: float) -> list[float] | None:
-    """The 95% interval [low, high] of the share successes / count; None for a count of 0. Source: Wilson, Probable
-    inference, 1927."""
+    """The 95% interval [low, high] of the share successes / count; None for a count of 0. Source:
+    Wilson, Probable inference, 1927."""
     if count == 0:
         return None
     share = successes / count
     centre = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
-    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
-    return [max(centre - half, 0.0) if successes else 0.0, min(centre + half, 1.0) if successes < count else 1.0]
+    half = (
+        Z
+        / (1 + Z * Z / count)
+        * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    )
+    return [
+        max(centre - half, 0.0) if successes else 0.0,
+        min(centre + half, 1.0) if successes < count else 1.0,
+    ]
 
 
-def cohens_d(means: tuple[float, float], deviations: tuple[float, float], counts: tuple[int, int]) -> float | None:
-    """Difference of means over the pooled standard deviation; None where that is 0. Source: Cohen 1988."""
+def cohens_d(
+    means: tuple[float, float], deviations: tuple[float, float], counts: tuple[int, int]
+) -> float | None:
+    """Difference of means over the pooled standard deviation; None where that is 0. Source: Cohen
+    1988.
+    """
     free = counts[0] + counts[1] - 2
     if free <= 0:
         return None
-    pooled = math.sqrt(((counts[0] - 1) * deviations[0] ** 2 + (counts[1] - 1) * deviations[1] ** 2) / free)
-    return None if pooled == 0 else (means[0] - means[1]) / pooled
+    pooled = math.sqrt(
+        ((counts[0] - 1) * deviations[0] ** 2 + (counts[1] - 1) * deviations[1] ** 2) / free
+    )
+    if pooled == 0:
+        return None
+    return (means[0] - means[1]) / pooled
 
 
 def cliffs_delta(a: Ints, b: Ints) -> tuple[float, float] | None:
-    """(P(x > y) − P(x < y), its largest error from binning) of values x, y in histograms [bin] of one scale; None
-    without values.
+    """(P(x > y) − P(x < y), its largest error from binning) of values x, y in histograms [bin] of
+    one scale; None without values.
 
-    Values that share a bin count as equal; their share is the most that the result is off. None without values.
+    Values that share a bin count as equal; their share is the most that the result is off. None
+    without values.
     Source: Cliff, Dominance statistics, 1993.
     """
     total = int(a.sum()) * int(b.sum())
@@ -337,7 +405,8 @@ def cliffs_delta(a: Ints, b: Ints) -> tuple[float, float] | None:
     # whole numbers that may pass 2⁶³ in all; each product of a bin fits
     below = np.concatenate([[0], np.cumsum(b)[:-1]]).astype(object)
     above = (int(b.sum()) - np.cumsum(b)).astype(object)
-    larger, smaller = int((a.astype(object) * below).sum()), int((a.astype(object) * above).sum())
+    larger = int((a.astype(object) * below).sum())
+    smaller = int((a.astype(object) * above).sum())
     ties = total - larger - smaller
     return (larger - smaller) / total, ties / total
 
@@ -348,14 +417,15 @@ def two_sided(z: float) -> float:
 
 
 def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
-    """The probabilities adjusted for multiple tests (q values), in the order given: calling those below q discoveries
-    makes a share of at most q of them false.
+    """The probabilities adjusted for multiple tests (q values), in the order given: calling those
+    below q discoveries makes a share of at most q of them false.
 
     Source: Benjamini and Hochberg, Controlling the false discovery rate, 1995.
     """
     count = len(probabilities)
     order = sorted(range(count), key=lambda index: probabilities[index], reverse=True)
-    q_values, least = [0.0] * count, 1.0
+    q_values = [0.0] * count
+    least = 1.0
     for rank, index in zip(range(count, 0, -1), order, strict=True):
         least = min(least, probabilities[index] * count / rank)
         q_values[index] = least

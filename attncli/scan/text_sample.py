@@ -1,7 +1,9 @@
-"""A uniform sample of the texts for each head, drawn by a hash of text and head: the same in any order of texts.
+"""A uniform sample of the texts for each head, drawn by a hash of text and head: the same in any
+order of texts.
 
-It stands for the whole distribution: the texts of each decile of a metric are those of the sample whose numbers fall
-there. A sample without replacement of the smallest hashes is one of equal chances, and samples of shards add up.
+It stands for the whole distribution: the texts of each decile of a metric are those of the sample
+whose numbers fall there. A sample without replacement of the smallest hashes is one of equal
+chances, and samples of shards add up.
 Source: Broder, On the resemblance and containment of documents, 1997 (bottom-k sketches).
 """
 
@@ -13,22 +15,30 @@ from attncli.measure.row_facts import Bools, Ints
 from attncli.scan.intake import splitmix64
 
 DRAWN = 32
-"""Texts in the sample of a head for each example of a decile: a decile of it has fewer than that once in 300 times."""
+"""Texts in the sample of a head for each example of a decile: a decile of it has fewer than that
+once in 300 times.
+"""
 MOST = np.iinfo(np.int64).max
 """The hash of a place that no text has taken."""
 FIELDS = ("hash", "file", "line", "query", "key")
-"""What is kept of a text: its hash with the head's, where it stands, and the head's strongest link in it."""
+"""What is kept of a text: its hash with the head's, where it stands, and the head's strongest link
+in it.
+"""
 DECILES = 10
 
 
 def sample_memory(columns: int, heads: int, size: int) -> int:
-    """Bytes that samples of `size` texts for each of `heads` heads take, including the copy while texts are added."""
+    """Bytes that samples of `size` texts for each of `heads` heads take, including the copy while
+    texts are added.
+    """
     return 2 * 8 * (len(FIELDS) + columns) * heads * size
 
 
 class TextSample:
-    """A random sample of `size` texts for each head: those whose hash with the head is smallest. table: [field, head,
-    place], smallest hash first; values: each column's number, [column, head, place], in multiples of 2⁻²⁴."""
+    """A random sample of `size` texts for each head: those whose hash with the head is smallest.
+    table: [field, head, place], smallest hash first; values: each column's number, [column, head,
+    place], in multiples of 2⁻²⁴.
+    """
 
     def __init__(self, columns: int, heads: int, size: int) -> None:
         self.size = size
@@ -45,11 +55,11 @@ class TextSample:
         }
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
-        """Offer a batch's texts with their values [text, column, head], in multiples of 2⁻²⁴; those with the smallest
-        hashes are kept.
+        """Offer a batch's texts with their values [text, column, head], in multiples of 2⁻²⁴; those
+        with the smallest hashes are kept.
 
-        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
-        [2, text, head].
+        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of
+        each text and head, [2, text, head].
         """
         if not self.size:
             return
@@ -62,14 +72,15 @@ class TextSample:
         self._keep(heads, new, values[..., heads].transpose(1, 2, 0))
 
     def add_shard(self, arrays: dict[str, Ints]) -> None:
-        """Merge in another shard's sample (arrays by name, as `arrays` gives); the texts with the smallest hashes are
-        kept."""
+        """Merge in another shard's sample (arrays by name, as `arrays` gives); the texts with the
+        smallest hashes are kept."""
         if self.size:
             table = np.stack([arrays[f"sample_{name}"] for name in FIELDS])
             self._keep(np.arange(table.shape[1]), table, arrays["sample_value"])
 
     def _keep(self, heads: Ints, table: Ints, values: Ints) -> None:
-        """Merge texts into the samples of these heads, keeping those with the smallest hashes. heads: their numbers;
+        """Merge texts into the samples of these heads, keeping those with the smallest hashes.
+        heads: their numbers;
         table: [field, head, place]; values: [column, head, place]."""
         every = np.concatenate([self.table[:, heads], table], -1)
         order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
@@ -80,33 +91,41 @@ class TextSample:
     def text_places(self) -> set[tuple[int, int]]:
         """The texts in the sample, as (file, line)."""
         is_filled = self.table[0] != MOST
-        return set(zip(self.table[1][is_filled].tolist(), self.table[2][is_filled].tolist(), strict=True))
+        return set(
+            zip(self.table[1][is_filled].tolist(), self.table[2][is_filled].tolist(), strict=True)
+        )
 
 
 def head_hashes(hashes: Ints, heads: int) -> Ints:
-    """A 63-bit hash of each text combined with each head's number, [text, head], so that heads sample different
-    texts."""
+    """A 63-bit hash of each text combined with each head's number, [text, head], so that heads
+    sample different texts."""
     numbers = np.arange(1, heads + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return (splitmix64(hashes.astype(np.uint64)[:, None] ^ numbers[None, :]) >> np.uint64(1)).astype(np.int64)
+    return (
+        splitmix64(hashes.astype(np.uint64)[:, None] ^ numbers[None, :]) >> np.uint64(1)
+    ).astype(np.int64)
 
 
 def decile_of_bins(histogram: Ints) -> Ints:
-    """The decile, 0 to 9, of each bin of a histogram [bin]: that of the middle rank of its texts, which all go into
-    one."""
+    """The decile, 0 to 9, of each bin of a histogram [bin]: that of the middle rank of its texts,
+    which all go into one."""
     total = max(int(histogram.sum()), 1)
     below = np.cumsum(histogram) - histogram
     return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
 
 
-def sample_strata(histogram: Ints, bins: Ints, is_there: Bools, count: int) -> list[tuple[int | None, int]]:
-    """The texts of a head's sample to show: (decile from 0, place) of `count` at most for each decile of a metric,
-    those with the smallest hashes; then (None, place) of `count` at most whatever their value. A place is an index into
-    the sample.
+def sample_strata(
+    histogram: Ints, bins: Ints, is_there: Bools, count: int
+) -> list[tuple[int | None, int]]:
+    """The texts of a head's sample to show: (decile from 0, place) of `count` at most for each
+    decile of a metric, those with the smallest hashes; then (None, place) of `count` at most
+    whatever their value. A place is an index into the sample.
 
     histogram: of all texts. bins: of the sample's texts, [place]; is_there: which have the metric.
     """
     deciles = decile_of_bins(histogram)[bins]
     chosen: list[tuple[int | None, int]] = []
     for decile in range(DECILES):
-        chosen += [(decile, int(place)) for place in np.flatnonzero(is_there & (deciles == decile))[:count]]
+        chosen += [
+            (decile, int(place)) for place in np.flatnonzero(is_there & (deciles == decile))[:count]
+        ]
     return [*chosen, *((None, int(place)) for place in np.flatnonzero(is_there)[:count])]

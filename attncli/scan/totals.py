@@ -24,26 +24,38 @@ from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_who
 from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.plan import EFFECT, POSITIONAL, ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
-from attncli.scan.statistics import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
+from attncli.scan.statistics import (
+    UNIT,
+    Scale,
+    from_halves,
+    halves,
+    scale_of,
+    square_sum,
+    squares,
+    to_fixed,
+)
 from attncli.scan.text_sample import DRAWN, TextSample
 from attncli.scan.text_sample import FIELDS as SAMPLED
 from attncli.scan.text_sample import MOST as NO_HASH
 from attncli.scan.why_shares import WHY_VALUES, why_shapes
 
-# The strongest examples of each head and metric: the texts with the largest values, the same in any order.
+# The strongest examples of each head and metric: the texts with the largest values, the same in any
+# order.
 
 NONE = np.iinfo(np.int64).min
 """The value of a place that no example has taken."""
 PIECE = 2048
-"""Columns and heads that are sorted at once: a batch of many texts has more numbers than a model has heads."""
+"""Columns and heads that are sorted at once: a batch of many texts has more numbers than a model
+has heads.
+"""
 FIELDS = ("value", "hash", "file", "line", "query", "key")
-"""What is kept of an example: its value in multiples of 2⁻²⁴, a hash of the text, where it stands (these decide
-between equal values), and the head's strongest link in it."""
+"""What is kept of an example: its value in multiples of 2⁻²⁴, a hash of the text, where it stands
+(these decide between equal values), and the head's strongest link in it."""
 
 
 class Examples:
-    """Keeps the `top` texts with the largest value of each column (a metric or score) and head, largest first: `table`
-    is [field, column, head, rank]."""
+    """Keeps the `top` texts with the largest value of each column (a metric or score) and head,
+    largest first: `table` is [field, column, head, rank]."""
 
     def __init__(self, columns: int, heads: int, top: int) -> None:
         self.top = top
@@ -56,11 +68,11 @@ class Examples:
         return dict(zip(FIELDS, self.table, strict=True))
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
-        """Offer a batch's values [text, column, head], in multiples of 2⁻²⁴, `NONE` where there is none; the largest
-        are kept.
+        """Offer a batch's values [text, column, head], in multiples of 2⁻²⁴, `NONE` where there is
+        none; the largest are kept.
 
-        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
-        [2, text, head].
+        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of
+        each text and head, [2, text, head].
         """
         if not self.top:
             return
@@ -72,33 +84,42 @@ class Examples:
             for field_index, name in enumerate(("hash", "file", "line"), 1):
                 new[field_index] = places[name]
             new[4:] = links[..., head].transpose(0, 2, 1)
-            best = _largest_examples(np.concatenate([self.table[:, column, head], new], -1), self.top)
+            best = _largest_examples(
+                np.concatenate([self.table[:, column, head], new], -1), self.top
+            )
             best[4:, best[0] == NONE] = -1
             self.table[:, column, head] = best
 
     def take(self, shard_fields: dict[str, Ints]) -> None:
-        """Merge in another shard's examples (arrays by field name, as `fields` gives); the largest are kept."""
+        """Merge in another shard's examples (arrays by field name, as `fields` gives); the largest
+        are kept.
+        """
         every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
         self.table = _largest_examples(every, self.top)
 
     def text_places(self) -> set[tuple[int, int]]:
         """The texts that are examples, as (file, line)."""
         is_filled = self.table[0] != NONE
-        return set(zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True))
+        return set(
+            zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True)
+        )
 
 
 def _largest_examples(every: Ints, top: int) -> Ints:
-    """The first `top` of the examples [field, ..., rank] along the last axis, ordered by value descending, then hash,
-    file and line."""
+    """The first `top` of the examples [field, ..., rank] along the last axis, ordered by value
+    descending, then hash, file and line."""
     keys = every[3], every[2], every[1], -every[0].astype(np.float64)
     order = np.lexsort(keys, axis=-1)[None, ..., :top]
     return np.take_along_axis(every, order, -1)
 
 
 def strongest_links(backend: Backend, weights: Array, choosing: Bools) -> tuple[Ints, Ints]:
-    """The key of the largest weight of each row, [text, head, query], and the (query, key) of the largest weight of
-    each text and head, [2, text, head], out of weights [text, head, query, key]. choosing: booleans [query], rows that
-    see several keys: of others the one weight is 1 whatever a head does; they count where there are no such rows."""
+    """The key of the largest weight of each row, [text, head, query], and the (query, key) of the
+    largest weight of each text and head, [2, text, head], out of weights [text, head, query, key].
+    choosing: booleans [query], rows that
+    see several keys: of others the one weight is 1 whatever a head does; they count where there are
+    no such rows.
+    """
     array: Any = backend.numpy(weights)
     keys = array.argmax(-1)
     peaks = np.take_along_axis(array, keys[..., None], -1)[..., 0]
@@ -106,7 +127,8 @@ def strongest_links(backend: Backend, weights: Array, choosing: Bools) -> tuple[
     return keys, np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
 
 
-# What a shard adds up: integer arrays that do not depend on the order of texts, and that add up with other shards'.
+# What a shard adds up: integer arrays that do not depend on the order of texts, and that add up
+# with other shards'.
 
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
 """Most tokens of the texts in each stratum but the last, which has no bound."""
@@ -117,10 +139,12 @@ FLUSH = 512
 
 @dataclass(frozen=True, eq=False)
 class TextValues:
-    """The numbers of one batch of texts of equal length. value, norm: float64 [text, column, head]; a column's number
-    is value / norm. baseline: its value under uniform attention, [text, column, head]. rows: query rows used, integers
-    [column, head]. tokens: in each text. hashes: of each text; they decide how often it counts in each bootstrap
-    replicate."""
+    """The numbers of one batch of texts of equal length. value, norm: float64 [text, column, head];
+    a column's number
+    is value / norm. baseline: its value under uniform attention, [text, column, head]. rows: query
+    rows used, integers
+    [column, head]. tokens: in each text. hashes: of each text; they decide how often it counts in
+    each bootstrap replicate."""
 
     value: Floats
     norm: Floats
@@ -137,25 +161,29 @@ class TextValues:
 
 
 def scale_named(column: str) -> Scale:
-    """How the histogram of a column (the name of a metric, or of a score such as the effect) is binned."""
+    """How the histogram of a column (the name of a metric, or of a score such as the effect) is
+    binned.
+    """
     if column == EFFECT:
         return Scale("size")
-    return Scale("share") if column == POSITIONAL else scale_of(column_metric(column))
+    if column == POSITIONAL:
+        return Scale("share")
+    return scale_of(column_metric(column))
 
 
 def least_deviation(column: str) -> float:
-    """The smallest standard deviation over texts at which a column's mean gets an interval, in the column's unit. Heads
-    whose texts differ less have rare texts that differ by far: before one is seen, an interval would hold the mean in
-    half of scans or fewer, and to look at skewness does not help, as it shows only once one is seen
-    (`tests/benchmarks/intervals.py`)."""
+    """The smallest standard deviation over texts at which a column's mean gets an interval, in the
+    column's unit. Heads whose texts differ less have rare texts that differ by far: before one is
+    seen, an interval would hold the mean in half of scans or fewer, and to look at skewness does
+    not help, as it shows only once one is seen (`tests/benchmarks/intervals.py`)."""
     if column == EFFECT:
         return 0.0
     return 0.002 if scale_named(column).kind == "share" else 0.05
 
 
 def bins_of(columns: Sequence[str]) -> list[slice]:
-    """The slice of each column's bins on the bin axis of `histogram` [head, bin], which holds all columns' bins side by
-    side."""
+    """The slice of each column's bins on the bin axis of `histogram` [head, bin], which holds all
+    columns' bins side by side."""
     ends = np.cumsum([0, *(scale_named(column).count for column in columns)]).tolist()
     return [slice(start, stop) for start, stop in pairwise(ends)]
 
@@ -172,29 +200,38 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
     shapes |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
     shapes["replicate_strata"] = (REPLICATES, len(STRATA) + 1, len(columns))
     if labels:
-        shapes |= {"label_texts": (len(METRIC_LABELS), heads), "label_offsets": (heads, len(OFFSETS))}
+        shapes |= {
+            "label_texts": (len(METRIC_LABELS), heads),
+            "label_offsets": (heads, len(OFFSETS)),
+        }
     return shapes
 
 
 class Tallies:
-    """Sums, histograms and bootstrap replicates over a shard's texts, batch by batch. columns: names, as of the plan;
+    """Sums, histograms and bootstrap replicates over a shard's texts, batch by batch. columns:
+    names, as of the plan;
     heads: how many in all, over all layers.
 
     arrays: integers by name: `texts value row_norm rows baseline` [column, head];
     `row_value` [2, column, head], see `halves`;
-    `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value` [stratum, column, head];
-    `strata_square` [3, stratum, column, head], see `squares`;
-    `replicate_texts replicate_value` [replicate, column, head]; `replicate_strata` [replicate, stratum, column], texts
-    that any head has the number of; `label_texts` [label, head];
+    `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value` [stratum, column,
+    head]; `strata_square` [3, stratum, column, head], see `squares`;
+    `replicate_texts replicate_value` [replicate, column, head]; `replicate_strata` [replicate,
+    stratum, column], texts that any head has the number of; `label_texts` [label, head];
     `label_offsets` [head, offset]. Sums of values are in multiples of 2⁻²⁴.
     """
 
     def __init__(self, columns: Sequence[str], heads: int, *, labels: bool) -> None:
-        self.columns, self.heads, self.labels = tuple(columns), heads, labels
+        self.columns = tuple(columns)
+        self.heads = heads
+        self.labels = labels
         shapes = tally_shapes(columns, heads, labels=labels)
-        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+        self.arrays: dict[str, Ints] = {
+            name: np.zeros(shape, np.int64) for name, shape in shapes.items()
+        }
         self._scales = list(zip(map(scale_named, columns), bins_of(columns), strict=True))
-        # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
+        # one array for all that is held: pieces of their own, living side by side with a batch's,
+        # would scatter memory
         self._means: Floats = np.empty((FLUSH, len(columns), heads))
         self._hashes: list[int] = []
         self._strata: list[int] = []
@@ -226,35 +263,48 @@ class Tallies:
             self._strata += [stratum] * len(part)
 
     def _count_labels(self, mean: Floats, batch: TextValues) -> None:
-        """Count the texts that earn each label, by head. mean: each text's number [text, column, head]."""
+        """Count the texts that earn each label, by head. mean: each text's number [text, column,
+        head].
+        """
         value = {name: mean[:, column] for column, name in enumerate(self.columns)}
         even = {name: batch.baseline[:, column] for column, name in enumerate(self.columns)}
-        rows: dict[str, Any] = {name: batch.rows[None, column] for column, name in enumerate(self.columns)}
+        rows: dict[str, Any] = {
+            name: batch.rows[None, column] for column, name in enumerate(self.columns)
+        }
         for place, label in enumerate(METRIC_LABELS):
             decision = decide_label(label, value, even, rows)
             self.arrays["label_texts"][place] += decision.is_earned.sum(0)
             if decision.offset is not None:
                 for offset in range(len(OFFSETS)):
-                    self.arrays["label_offsets"][:, offset] += (decision.is_earned & (decision.offset == offset)).sum(0)
+                    self.arrays["label_offsets"][:, offset] += (
+                        decision.is_earned & (decision.offset == offset)
+                    ).sum(0)
 
     def flush(self) -> None:
         """Add the texts that `add` has buffered to histograms and replicates."""
         if not self._hashes:
             return
-        mean, times = self._means[: len(self._hashes)], replicate_counts(self._hashes)
+        mean = self._means[: len(self._hashes)]
+        times = replicate_counts(self._hashes)
         stratum_flags = np.eye(len(STRATA) + 1)[self._strata]
-        self._hashes, self._strata = [], []
+        self._hashes = []
+        self._strata = []
         is_number = ~np.isnan(mean)
         for column, (scale, where) in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
             present_bins = bins[is_number[:, column]]
             bin_counts = np.bincount(present_bins, minlength=self.heads * scale.count)
             self.arrays["histogram"][:, where] += bin_counts.reshape((self.heads, scale.count))
-        # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
+        # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices
+        # quickly
         weights = times.T.astype(np.float64)
         present: Any = is_number.any(-1)
         strata = stratum_flags[:, :, None] * present[:, None, :]
-        every = ("replicate_value", to_fixed(mean)), ("replicate_texts", is_number), ("replicate_strata", strata)
+        every = (
+            ("replicate_value", to_fixed(mean)),
+            ("replicate_texts", is_number),
+            ("replicate_strata", strata),
+        )
         for name, values in every:
             flat = values.reshape((len(mean), -1)).astype(np.float64)
             self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)
@@ -266,9 +316,11 @@ HALF = 32
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The sums over all finished shards of a scan. plan: of the scan. done_shards: the numbers of those added. counts:
-    of texts, tokens and skipped records. machines: that computed shards. texts: the examples' texts by (file, line).
-    broken: shards whose file could not be read, with the reason. low, high: the lower and upper 32 bits of each array's
+    """The sums over all finished shards of a scan. plan: of the scan. done_shards: the numbers of
+    those added. counts: of texts, tokens and skipped records. machines: that computed shards.
+    texts: the examples' texts by (file, line).
+    broken: shards whose file could not be read, with the reason. low, high: the lower and upper 32
+        bits of each array's
     total, by name. links: counts of pairs of tokens."""
 
     plan: ScanPlan
@@ -286,7 +338,9 @@ class Totals:
     @cached_property
     def sample(self) -> TextSample:
         """Each head's random sample of texts, over all shards."""
-        return TextSample(len(self.columns), len(self.plan.heads), DRAWN * self.plan.measures.examples)
+        return TextSample(
+            len(self.columns), len(self.plan.heads), DRAWN * self.plan.measures.examples
+        )
 
     def add(self, shard: int, state: ShardState) -> None:
         """Add a shard's state to the totals."""
@@ -294,7 +348,8 @@ class Totals:
             if name.startswith(("top_", "sample_", "link_")):
                 continue
             whole = array.astype(np.int64)
-            low, high = whole & ((1 << HALF) - 1), whole >> HALF
+            low = whole & ((1 << HALF) - 1)
+            high = whole >> HALF
             self.low[name] = self.low[name] + low if name in self.low else low
             self.high[name] = self.high[name] + high if name in self.high else high
         new_examples = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
@@ -323,8 +378,12 @@ class Totals:
 
     def float_total(self, name: str) -> Floats:
         """The total of this name as float64; sums of values are divided by 2²⁴."""
-        sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(1 << HALF)
-        return sums / UNIT if name in VALUES else sums
+        sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(
+            1 << HALF
+        )
+        if name in VALUES:
+            return sums / UNIT
+        return sums
 
     def count_total(self, name: str) -> Ints:
         """The total of this name as a count, which 64 bits hold."""
@@ -332,8 +391,8 @@ class Totals:
 
     @property
     def strata_square(self) -> Floats:
-        """Sums of the squares of texts' numbers, float64 [stratum, column, head]; a stratum is a range of text
-        lengths."""
+        """Sums of the squares of texts' numbers, float64 [stratum, column, head]; a stratum is a
+        range of text lengths."""
         return square_sum(self.float_total("strata_square"))
 
     @property
@@ -352,27 +411,40 @@ class Totals:
         return len(self.machines) > 1
 
     def digest(self) -> str | None:
-        """sha256 over sums, histograms, examples and links; None for a mixed fleet, whose last bits may differ."""
+        """sha256 over sums, histograms, examples and links; None for a mixed fleet, whose last bits
+        may differ.
+        """
         if self.is_mixed_fleet:
             return None
         hasher = hashlib.sha256()
         for name in sorted(self.low):
             carried_high = self.high[name] + (self.low[name] >> HALF)
-            hasher.update(name.encode() + carried_high.tobytes() + (self.low[name] & ((1 << HALF) - 1)).tobytes())
+            hasher.update(
+                name.encode()
+                + carried_high.tobytes()
+                + (self.low[name] & ((1 << HALF) - 1)).tobytes()
+            )
         for name in FIELDS:
-            hasher.update(name.encode() + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes())
-        hasher.update(b"".join(name.encode() + array.tobytes() for name, array in self.sample.arrays.items()))
+            hasher.update(
+                name.encode()
+                + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes()
+            )
+        hasher.update(
+            b"".join(name.encode() + array.tobytes() for name, array in self.sample.arrays.items())
+        )
         hasher.update(self.links.state())
         return hasher.hexdigest()
 
 
-VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"}) | WHY_VALUES
+VALUES = (
+    frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"}) | WHY_VALUES
+)
 """Totals that are multiples of 2⁻²⁴."""
 
 
 def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
-    """Add up the finished shards of a scan. shards: only those of these numbers. A shard whose file cannot be read is
-    put in `broken`."""
+    """Add up the finished shards of a scan. shards: only those of these numbers. A shard whose file
+    cannot be read is put in `broken`."""
     totals = Totals(plan)
     for shard in numbers_of(shards, len(plan.shards)):
         if not is_done(folder, shard):
@@ -385,8 +457,8 @@ def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
 
 
 class ShardFacts(Struct, frozen=True):
-    """The type that `ShardState.facts` must have: a shard's counts of texts, its machine, and the texts of its examples
-    and tokens."""
+    """The type that `ShardState.facts` must have: a shard's counts of texts, its machine, and the
+    texts of its examples and tokens."""
 
     plan: str
     counts: dict[str, Annotated[int, Meta(ge=0)]]
@@ -400,27 +472,39 @@ ANY_SIZE = -1
 
 
 def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
-    """Read a finished shard's state and check that it is one of this plan: its arrays have the sizes that the plan
-    gives, its facts their types, and each example a text. Raises InputError, naming what does not fit."""
-    state, where = load(folder, shard), str(path_of(folder, shard, "state.npz"))
+    """Read a finished shard's state and check that it is one of this plan: its arrays have the
+    sizes that the plan gives, its facts their types, and each example a text. Raises InputError,
+    naming what does not fit.
+    """
+    state = load(folder, shard)
+    where = str(path_of(folder, shard, "state.npz"))
     try:
         facts = convert(state.facts, ShardFacts)
     except ValidationError as error:
         raise InputError("this shard is not whole: {error}", where=where, error=error) from error
     if lacking := {"texts", "tokens"} - facts.counts.keys():
-        raise InputError("this shard is not whole: it does not count {smallest}", where=where, smallest=min(lacking))
+        raise InputError(
+            "this shard is not whole: it does not count {smallest}",
+            where=where,
+            smallest=min(lacking),
+        )
     if facts.plan != plan.digest:
         raise InputError("this shard belongs to another plan", where=where)
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
-        shape = state.arrays[name].shape if name in state.arrays else "missing"
+        if name in state.arrays:
+            shape = state.arrays[name].shape
+        else:
+            shape = "missing"
         if name == "link_tokens" and shape != "missing":
             shape = (*shape[:1], ANY_SIZE, *shape[2:])
         if shape != shapes.get(name):
             what = message("this shard is not whole: {name} is {shape}", name=name, shape=shape)
             raise InputError(what, where=where, expected=str(shapes.get(name, "no such array")))
         if state.arrays[name].dtype.kind not in "iu":
-            raise InputError("this shard is not whole: {name} holds no whole numbers", where=where, name=name)
+            raise InputError(
+                "this shard is not whole: {name} holds no whole numbers", where=where, name=name
+            )
     example_places: set[tuple[int, int]] = set()
     for kind, free in (("top", ("value", NONE)), ("sample", ("hash", NO_HASH))):
         has_example = state.arrays[f"{kind}_{free[0]}"] != free[1]
@@ -428,14 +512,20 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         example_places.update(zip(*places, strict=True))
     if not example_places <= {(file, line) for file, line, _ in facts.examples}:
         raise InputError("this shard is not whole: an example has no text", where=where)
-    if plan.measures.links and not links_are_whole(state.arrays, {number for number, _ in facts.tokens}):
-        raise InputError("this shard is not whole: a link's token is not among its tokens", where=where)
+    if plan.measures.links and not links_are_whole(
+        state.arrays, {number for number, _ in facts.tokens}
+    ):
+        raise InputError(
+            "this shard is not whole: a link's token is not among its tokens", where=where
+        )
     return state
 
 
 def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     """The shape of each array of a shard's file, by name."""
-    columns, heads, measures = len(plan.columns), len(plan.heads), plan.measures
+    columns = len(plan.columns)
+    heads = len(plan.heads)
+    measures = plan.measures
     sizes = tally_shapes(plan.columns, heads, labels=measures.labels) | why_shapes(measures.why)
     sizes |= dict.fromkeys((f"top_{name}" for name in FIELDS), (columns, heads, measures.top))
     sample_size = DRAWN * measures.examples

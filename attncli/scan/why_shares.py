@@ -1,6 +1,8 @@
-"""Why chosen heads look where they look most, over a corpus: which share of the advantage each part adds.
+"""Why chosen heads look where they look most, over a corpus: which share of the advantage each part
+adds.
 
-Of each text it is the head's strongest link, as `attn heads` lists it, taken apart as `attn why` does.
+Of each text it is the head's strongest link, as `attn heads` lists it, taken apart as `attn why`
+does.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ from attncli.scan.statistics import to_fixed
 FIELDS = ("kind", "layer", "attention", "head", "place")
 SEPARATOR = "|"
 PLANNED_TOKENS = 3
-"""Tokens of the text by which the parts of a model are listed: enough for two keys that differ in distance."""
+"""Tokens of the text by which the parts of a model are listed: enough for two keys that differ in
+distance.
+"""
 WhyPlan = tuple[tuple[int, int, tuple[str, ...]], ...]
 """Of each head its layer, its number and the names of its parts."""
 
 
 class PlannedPart(NamedTuple):
-    """What identifies a part of a score (what one embedding, head or layer adds to it): the part's kind, and the layer,
-    attention, head and place that wrote it, None where they do not apply."""
+    """What identifies a part of a score (what one embedding, head or layer adds to it): the part's
+    kind, and the layer, attention, head and place that wrote it, None where they do not apply."""
 
     kind: str
     layer: int | None
@@ -42,9 +46,14 @@ class PlannedPart(NamedTuple):
 
 
 def part_key(part: LinkPart) -> str:
-    """The string that a plan names a part of a score by, the same in every text; `parse_part_key` reads it."""
+    """The string that a plan names a part of a score by, the same in every text; `parse_part_key`
+    reads it.
+    """
     stream = part.stream
-    values = (part.kind, *(None if stream is None else getattr(stream, field) for field in FIELDS[1:]))
+    values = (
+        part.kind,
+        *(None if stream is None else getattr(stream, field) for field in FIELDS[1:]),
+    )
     return SEPARATOR.join("" if value is None else str(value) for value in values)
 
 
@@ -52,14 +61,20 @@ def parse_part_key(name: str) -> PlannedPart:
     """The part of a score that a string from `part_key` stands for."""
     kind, layer, attention, head, place = name.split(SEPARATOR)
     return PlannedPart(
-        kind, int(layer) if layer else None, attention or None, int(head) if head else None, place or None
+        kind,
+        int(layer) if layer else None,
+        attention or None,
+        int(head) if head else None,
+        place or None,
     )
 
 
 def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
-    """Of each (layer, head) the names of the parts that its scores are the sums of, which are the same in every text.
+    """Of each (layer, head) the names of the parts that its scores are the sums of, which are the
+    same in every text.
 
-    Raises UnsupportedError for a model whose layers cannot be run one by one, or that attends by hashes.
+    Raises UnsupportedError for a model whose layers cannot be run one by one, or that attends by
+    hashes.
     """
     refuse_foreign(model)
     refuse_hashing(model.spec)
@@ -67,9 +82,17 @@ def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
     planned = []
     for layer, head in heads:
         query = PLANNED_TOKENS - 1
-        whole = contributions(SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query))
+        whole = contributions(
+            SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query)
+        )
         names = [part_key(part) for part in whole.parts]
-        planned.append((layer, head, tuple(dict.fromkeys([*names, part_key(LinkPart("score_bias", None, "both"))]))))
+        planned.append(
+            (
+                layer,
+                head,
+                tuple(dict.fromkeys([*names, part_key(LinkPart("score_bias", None, "both"))])),
+            )
+        )
     return tuple(planned)
 
 
@@ -77,7 +100,8 @@ def why_shapes(plan: WhyPlan) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays that `WhyTallies` adds up, by name."""
     if not plan:
         return {}
-    heads, most = len(plan), max(len(parts) for _, _, parts in plan)
+    heads = len(plan)
+    most = max(len(parts) for _, _, parts in plan)
     return {
         "why_texts": (heads,),
         "why_total": (heads,),
@@ -92,40 +116,52 @@ WHY_VALUES = frozenset({"why_total", "why_value", "why_replicate_total", "why_re
 
 
 class WhyTallies:
-    """Sums over texts of what each part adds to the score of a head's strongest link. arrays: integers by name, see
-    `why_shapes`: how many texts had a link whose score is above its row's expectation (its advantage), the sum of the
-    advantages, what each part adds on the sides of the query and of the key; the same of bootstrap replicates."""
+    """Sums over texts of what each part adds to the score of a head's strongest link. arrays:
+    integers by name, see
+    `why_shapes`: how many texts had a link whose score is above its row's expectation (its
+    advantage), the sum of the advantages, what each part adds on the sides of the query and of the
+    key; the same of bootstrap replicates.
+    """
 
     def __init__(self, plan: WhyPlan) -> None:
-        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in why_shapes(plan).items()}
+        self.arrays: dict[str, Ints] = {
+            name: np.zeros(shape, np.int64) for name, shape in why_shapes(plan).items()
+        }
 
     def add(self, head: int, values: Floats, total: float, text_hash: int) -> None:
-        """Add one text's link. head: its index in the plan; values: what each part adds on the query's and the key's
-        side, [2, part]; total: the advantage."""
-        fixed, whole, times = to_fixed(values), int(to_fixed(np.array(total))), replicate_counts([text_hash])[0]
+        """Add one text's link. head: its index in the plan; values: what each part adds on the
+        query's and the key's side, [2, part]; total: the advantage."""
+        fixed = to_fixed(values)
+        whole = int(to_fixed(np.array(total)))
+        times = replicate_counts([text_hash])[0]
         self.arrays["why_texts"][head] += 1
         self.arrays["why_total"][head] += whole
         self.arrays["why_value"][:, head, : fixed.shape[1]] += fixed
         self.arrays["why_replicate_total"][:, head] += times * whole
-        self.arrays["why_replicate_value"][:, :, head, : fixed.shape[1]] += times[:, None, None] * fixed[None]
+        self.arrays["why_replicate_value"][:, :, head, : fixed.shape[1]] += (
+            times[:, None, None] * fixed[None]
+        )
 
 
 class WhyShares:
-    """Decomposes the score of each planned head's strongest link in a text into its parts. model: with its weights in
-    memory."""
+    """Decomposes the score of each planned head's strongest link in a text into its parts. model:
+    with its weights in memory."""
 
     def __init__(self, plan: WhyPlan, model: Model) -> None:
-        self._plan, self._model = plan, model
+        self._plan = plan
+        self._model = model
         self._places = [{name: place for place, name in enumerate(parts)} for _, _, parts in plan]
 
     def take(self, tokens: Sequence[Token], text_hash: int, tallies: WhyTallies) -> None:
-        """Run a text, and add the parts of each planned head's strongest link to the tallies; nothing for a head
-        without a link whose score is above what its row expects. text_hash: decides how often the text counts in
-        replicates."""
+        """Run a text, and add the parts of each planned head's strongest link to the tallies;
+        nothing for a head without a link whose score is above what its row expects. text_hash:
+        decides how often the text counts in replicates."""
         layers = sorted({layer for layer, _, _ in self._plan})
         links = StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
         rows = rows_for(self._model.spec, len(tokens))
-        for _ in self._model.trace(tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block):
+        for _ in self._model.trace(
+            tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block
+        ):
             pass
         text = SweepText(self._model, tokens, self._model.backend)
         for number, (layer, head, parts) in enumerate(self._plan):
@@ -142,7 +178,8 @@ class WhyShares:
                 tallies.add(number, self._sides(number, whole, len(parts)), total, text_hash)
 
     def _sides(self, number: int, whole: Contributions, count: int) -> Floats:
-        """What each planned part adds to the score, relative to the row's mean key, on the query's and the key's side:
+        """What each planned part adds to the score, relative to the row's mean key, on the query's
+        and the key's side:
         [2, part]. number: the head's index in the plan; count: how many parts it has."""
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):

@@ -1,4 +1,6 @@
-"""`Worker`: computes shards of a plan, batches of texts layer by layer: a function of plan and number alone."""
+"""`Worker`: computes shards of a plan, batches of texts layer by layer: a function of plan and
+number alone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import measured_at, places
-from attncli.features.effects.sweep import By, ByMean, ByZero, SweepPlan, SweepText, ablate_heads, sweep
+from attncli.features.effects.sweep import (
+    By,
+    ByMean,
+    ByZero,
+    SweepPlan,
+    SweepText,
+    ablate_heads,
+    sweep,
+)
 from attncli.inputs.token import Token, Tokenizer, ignore
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
@@ -53,7 +63,15 @@ from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import ShardLinks, choosing_rows
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, EFFECT, POSITIONAL, ScanPlan
-from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, parse_heads, row_writer, save
+from attncli.scan.shard_files import (
+    LinkTable,
+    RowTable,
+    ShardState,
+    TextPlace,
+    parse_heads,
+    row_writer,
+    save,
+)
 from attncli.scan.statistics import to_fixed
 from attncli.scan.text_sample import DRAWN, TextSample
 from attncli.scan.totals import NONE, Examples, Tallies, TextValues, strongest_links
@@ -69,8 +87,10 @@ MOST_WEIGHTS = 6_300_000
 
 @dataclass(frozen=True, eq=False)
 class CountedText:
-    """A text that is counted; its record holds only the beginning that is tokenized. tokens: how many it has, at most
-    what the model takes. hash: of its cluster, or itself where it has none; decides how often it counts in replicates.
+    """A text that is counted; its record holds only the beginning that is tokenized. tokens: how
+    many it has, at most
+    what the model takes. hash: of its cluster, or itself where it has none; decides how often it
+    counts in replicates.
     own, name: hashes of the whole text, with the scan's seed and without."""
 
     record: Record
@@ -88,52 +108,70 @@ class TokenizedText(NamedTuple):
 
 
 def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
-    """Yield the texts in batches, each of texts of one length in tokens, in the order of (tokens, file, line). heads:
-    the most of any layer; bounds the size of a batch."""
+    """Yield the texts in batches, each of texts of one length in tokens, in the order of (tokens,
+    file, line). heads: the most of any layer; bounds the size of a batch."""
     sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
     for count, same_length in groupby(sorted_texts, key=lambda text: text.tokens):
         texts_of_length = list(same_length)
         most = max(min(MOST_TOKENS // count, MOST_WEIGHTS // (heads * count * count)), 1)
-        yield from (texts_of_length[start : start + most] for start in range(0, len(texts_of_length), most))
+        yield from (
+            texts_of_length[start : start + most] for start in range(0, len(texts_of_length), most)
+        )
 
 
 STAGES = frozenset({"weights", "entropy"})
 
 OnLayer = Callable[[int, Array | None, Floats, Floats, Ints, Floats], None]
-"""Told each layer's number, weights [text, head, query, key] (None where they went by in blocks), value and norm
-[text, head, metric], rows [metric], baseline [text, metric]."""
+"""Told each layer's number, weights [text, head, query, key] (None where they went by in blocks),
+value and norm [text, head, metric], rows [metric], baseline [text, metric]."""
 
 OnTrace = Callable[[LayerTrace], None]
 """Told each layer's trace of a batch, before `OnLayer`."""
 
 OnWeights = Callable[[int, Array, int, int], None]
-"""Told each layer's number and a block of its weights [text, head, row, key], with its first row and first head."""
+"""Told each layer's number and a block of its weights [text, head, row, key], with its first row
+and first head.
+"""
 
 
 class Layers:
-    """Runs batches of texts through a model's layers and measures the weights. metrics: names. words: whether subword
-    tokens are merged to words. all_vectors: whether the last layer's output vectors are computed too.
+    """Runs batches of texts through a model's layers and measures the weights. metrics: names.
+    words: whether subword
+    tokens are merged to words. all_vectors: whether the last layer's output vectors are computed
+    too.
 
     between: called after each layer.
     """
 
     def __init__(
-        self, model: Model, metrics: Sequence[str], *, words: bool, all_vectors: bool, between: Callable[[], None]
+        self,
+        model: Model,
+        metrics: Sequence[str],
+        *,
+        words: bool,
+        all_vectors: bool,
+        between: Callable[[], None],
     ) -> None:
-        self.spec, self.store, self.backend = model.spec, model.store, model.backend
+        self.spec = model.spec
+        self.store = model.store
+        self.backend = model.backend
         if not all_vectors:  # nor what the last layer does with its weights
             last = self.spec.blocks[-1]
-            entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
+            entering: dict[Place, Norm] = {
+                place: norm for place, norm in last.norms.items() if place == "attn.in"
+            }
             blocks = (*self.spec.blocks[:-1], replace(last, mlp=None, norms=entering))
             self.spec = replace(self.spec, blocks=blocks)
-        self.metrics, self.words, self._between = tuple(map(column_metric, metrics)), words, between
+        self.metrics = tuple(map(column_metric, metrics))
+        self.words = words
+        self._between = between
         self._needs_words = any(metric.needs == "words" for metric in self.metrics)
         self._lengths: dict[str, LengthTally] = {}
         self._on_trace: OnTrace | None = None
 
     def runs_together(self, count: int) -> bool:
-        """Whether texts of `count` tokens are run as one batch; else each is run alone, by blocks of query rows or
-        merged to words."""
+        """Whether texts of `count` tokens are run as one batch; else each is run alone, by blocks
+        of query rows or merged to words."""
         return not self.words and LengthTally.fits(self.metrics, count)
 
     def run(
@@ -143,8 +181,8 @@ class Layers:
         on_weights: OnWeights | None,
         on_trace: OnTrace | None = None,
     ) -> None:
-        """Run a batch of texts of one length, calling `on_layer`, `on_weights` and `on_trace` for each layer; only one
-        text where `runs_together` is false."""
+        """Run a batch of texts of one length, calling `on_layer`, `on_weights` and `on_trace` for
+        each layer; only one text where `runs_together` is false."""
         self._on_trace = on_trace
         if self.runs_together(len(batch[0].tokens)):
             self._run_together(batch, on_layer, on_weights)
@@ -155,7 +193,9 @@ class Layers:
         else:
             self._run_by_rows(text, on_layer, on_weights)
 
-    def _run_together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
+    def _run_together(
+        self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None
+    ) -> None:
         """Run texts of one length as one batch, calling `on_layer` and `on_weights` for each layer."""
         count = len(batch[0].tokens)
         facts_of_texts = [self._token_facts(text) for text in batch]
@@ -166,29 +206,46 @@ class Layers:
                 texts[repr(mask)] = TextBatch(self._length_tally(mask, count), facts_of_texts)
             whole = trace.stages["weights"]
             weights = whole[..., :count]
-            # where a learned key takes part, which is no token, the step's entropy is not of the tokens alone
-            entropy = trace.stages["entropy"] if whole.shape[-1] == count else None
+            # where a learned key takes part, which is no token, the step's entropy is not of the
+            # tokens alone
+            if whole.shape[-1] == count:
+                entropy = trace.stages["entropy"]
+            else:
+                entropy = None
             sums = texts[repr(mask)].sums(self.backend, weights, entropy)
             if on_weights is not None:
                 on_weights(trace.layer, weights, 0, 0)
             on_layer(trace.layer, weights, sums.value, sums.norm, sums.rows, sums.baseline)
 
     def _run_merged(self, text: TokenizedText, on_layer: OnLayer) -> None:
-        """Run one text, and measure its weights with subword tokens merged to words, as `attn heads` does."""
-        count, word_merge = len(text.tokens), merged_words(text.tokens, text.text.record.text or "")
-        text_facts = token_facts(word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words)))
+        """Run one text, and measure its weights with subword tokens merged to words, as `attn
+        heads` does.
+        """
+        count = len(text.tokens)
+        word_merge = merged_words(text.tokens, text.text.record.text or "")
+        text_facts = token_facts(
+            word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words))
+        )
         for trace in self._layer_traces([text.tokens], None, None):
-            visible = sight_of(self.spec.blocks[trace.layer].attention.mask, count).visibility_matrix(count)[0]
-            weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[..., :count]
+            visible = sight_of(
+                self.spec.blocks[trace.layer].attention.mask, count
+            ).visibility_matrix(count)[0]
+            weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[
+                ..., :count
+            ]
             tally, feeder = self._new_tally(trace.layer, text_facts, len(word_merge.words))
             feeder.take_layer(
-                word_merge.merge(weights), word_merge.merge_visible(np.broadcast_to(visible, weights.shape))
+                word_merge.merge(weights),
+                word_merge.merge_visible(np.broadcast_to(visible, weights.shape)),
             )
             self._report_tally(trace.layer, tally, on_layer)
 
-    def _run_by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
+    def _run_by_rows(
+        self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None
+    ) -> None:
         """Run one long text by blocks of query rows, so that no array is tokens × tokens."""
-        count, text_facts = len(text.tokens), self._token_facts(text)
+        count = len(text.tokens)
+        text_facts = self._token_facts(text)
         tallies: dict[int, tuple[Tally, RowFeeder]] = {}
 
         def block(layer: int, kind: str, rows: RowBlock) -> None:
@@ -205,15 +262,17 @@ class Layers:
             self._report_tally(trace.layer, tallies.pop(trace.layer)[0], on_layer)
 
     def _token_facts(self, text: TokenizedText) -> TokenFacts:
-        """What metrics need to know of a text's tokens; where a metric needs words, also which tokens make up each."""
+        """What metrics need to know of a text's tokens; where a metric needs words, also which
+        tokens make up each.
+        """
         if not self._needs_words:
             return token_facts(text.tokens)
         starts = word_starts(text.tokens, text.text.record.text or "")
         return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
     def _new_tally(self, layer: int, text_facts: TokenFacts, count: int) -> tuple[Tally, RowFeeder]:
-        """A new, empty tally of the metrics of a layer's heads for a text of `count` tokens, and the feeder that adds
-        rows of weights to it."""
+        """A new, empty tally of the metrics of a layer's heads for a text of `count` tokens, and
+        the feeder that adds rows of weights to it."""
         heads = self.spec.blocks[layer].attention.heads
         tally = Tally(heads, self.metrics, text_facts)
         return tally, RowFeeder(self.backend, [tally], text_facts, count, heads=range(heads))
@@ -224,15 +283,21 @@ class Layers:
         on_layer(layer, None, value[None], norm[None], row_counts, baseline[None])
 
     def _layer_traces(
-        self, texts: Sequence[Sequence[Token]], rows: int | None, block: Callable[[int, str, RowBlock], None] | None
+        self,
+        texts: Sequence[Sequence[Token]],
+        rows: int | None,
+        block: Callable[[int, str, RowBlock], None] | None,
     ) -> Iterator[LayerTrace]:
-        """Run texts of one length, and yield each attention layer's intermediate results in order. rows: how many query
-        rows are computed at once, each block passed to `block`; None for all."""
+        """Run texts of one length, and yield each attention layer's intermediate results in order.
+        rows: how many query rows are computed at once, each block passed to `block`; None for
+            all."""
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
         vectors = embed_texts(self.store, self.backend, texts)
         hidden = vectors.reshape((len(texts), count, vectors.shape[-1]))
-        for trace in run_layers(self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks))):
+        for trace in run_layers(
+            self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks))
+        ):
             if not self.spec.blocks[trace.layer].instead:
                 if self._on_trace is not None:
                     self._on_trace(trace)
@@ -240,8 +305,8 @@ class Layers:
             self._between()
 
     def _length_tally(self, mask: Mask, count: int) -> LengthTally:
-        """What the metrics precompute for texts of `count` tokens under a mask; cached until texts of another length
-        come."""
+        """What the metrics precompute for texts of `count` tokens under a mask; cached until texts
+        of another length come."""
         if any(length.count != count for length in self._lengths.values()):
             self._lengths.clear()
         if repr(mask) not in self._lengths:
@@ -250,7 +315,9 @@ class Layers:
 
 
 def _pad_keys(backend: Backend, rows: RowBlock, count: int) -> Array:
-    """A block's weights [text, head, row, key] with all `count` keys, 0 for those that the block leaves out."""
+    """A block's weights [text, head, row, key] with all `count` keys, 0 for those that the block
+    leaves out.
+    """
     weights = rows.stages["weights"]
     if rows.low > 0 or rows.high < count:
         dtype = backend.dtype_of(weights)
@@ -266,11 +333,18 @@ def _drop_batch_axis(rows: RowBlock) -> RowBlock:
     def find_visibility() -> Array | None:
         """The mask [head, row, key] without the batch axis; None where all is visible."""
         visibility = rows.visibility
-        return visibility if visibility is None or visibility.ndim < 4 else visibility[0]
+        if visibility is None or visibility.ndim < 4:
+            return visibility
+        return visibility[0]
 
     stages = {name: stage[0] for name, stage in rows.stages.items()}
     return replace(
-        rows, stages=stages, mixed=rows.mixed[0], find_visibility=find_visibility, empty=rows.empty[0], lse=rows.lse[0]
+        rows,
+        stages=stages,
+        mixed=rows.mixed[0],
+        find_visibility=find_visibility,
+        empty=rows.empty[0],
+        lse=rows.lse[0],
     )
 
 
@@ -281,42 +355,56 @@ WAYS: dict[str, By] = {"zero": ByZero(), "mean": ByMean()}
 
 
 class AblationEffects:
-    """Measures the effect of removing heads one at a time: how far a text's output vector turns, 1 − cosine.
+    """Measures the effect of removing heads one at a time: how far a text's output vector turns, 1
+    − cosine.
 
-    It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the way, then heads as
+    It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the
+    way, then heads as
     written. model: its weights are held.
     """
 
     def __init__(self, way_and_heads: Sequence[str], model: Model) -> None:
         way, *heads = way_and_heads
-        self._by, self._model = WAYS[way], model
+        self._by = WAYS[way]
+        self._model = model
         pairs = sorted({pair for head_text in heads for pair in parse_heads(head_text)})
         self.places = places(model.spec, HeadSelection(pairs=pairs))
 
     def of_text(self, tokens: Sequence[Token]) -> Floats:
-        """The effect (1 − cosine) of removing each head in a text, [head] in the order of `places`; NaN where a vector
-        has no direction."""
+        """The effect (1 − cosine) of removing each head in a text, [head] in the order of `places`;
+        NaN where a vector has no direction."""
         text = SweepText(self._model, tokens, self._model.backend)
-        spec, count = self._model.spec, len(tokens)
+        spec = self._model.spec
+        count = len(tokens)
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
-        plan = SweepPlan(self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind))
+        plan = SweepPlan(
+            self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind)
+        )
         return np.asarray(sweep(text, plan, request, None).readings["cosine"][:, 0], np.float64)
 
 
 def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """The options `--effects` and `--head` in a plan's form: ("zero" or "mean", then each head as "L5H11"); () where
-    neither is given. Raises UsageError where one lacks the other."""
+    """The options `--effects` and `--head` in a plan's form: ("zero" or "mean", then each head as
+    "L5H11"); () where neither is given. Raises UsageError where one lacks the other."""
     if not way and not heads:
         return ()
     if not way:
-        raise UsageError("--head chooses heads for --effects", expected="both", hint="--effects zero")
+        raise UsageError(
+            "--head chooses heads for --effects", expected="both", hint="--effects zero"
+        )
     if not heads:
-        raise UsageError("--effects needs the heads to take away", expected="both", hint="--head L5H11")
-    return (way, *(f"L{layer}H{head}" for head_text in heads for layer, head in parse_heads(head_text)))
+        raise UsageError(
+            "--effects needs the heads to take away", expected="both", hint="--head L5H11"
+        )
+    return (
+        way,
+        *(f"L{layer}H{head}" for head_text in heads for layer, head in parse_heads(head_text)),
+    )
 
 
 TYPICAL, LONGEST = 8, 128
-"""Characters of a token: more than most have, and as many as the longest of any vocabulary in use."""
+"""Characters of a token: more than most have, and as many as the longest of any vocabulary in use.
+"""
 MARGIN = 16
 """Tokens at the end of a piece that may be others in the whole text."""
 SKIPPED = ("empty", "long", "undecodable", "duplicate", message("not drawn"))
@@ -343,14 +431,24 @@ class ShardTakers:
 class Worker:
     """Computes the shards of a scan one after the other, with the model's weights in memory.
 
-    model: the plan's model, in the plan's type, on torch. folder: the scan's. part: which part of the scan this is.
+    model: the plan's model, in the plan's type, on torch. folder: the scan's. part: which part of
+        the scan this is.
     between: called between layers and between batches, when little is held.
     """
 
     def __init__(
-        self, plan: ScanPlan, folder: Path, model: Model, *, part: str = "1", between: Callable[[], None] = lambda: None
+        self,
+        plan: ScanPlan,
+        folder: Path,
+        model: Model,
+        *,
+        part: str = "1",
+        between: Callable[[], None] = lambda: None,
     ) -> None:
-        self.plan, self.folder, self.model, self.part = plan, folder, model, part
+        self.plan = plan
+        self.folder = folder
+        self.model = model
+        self.part = part
         measures = plan.measures
         for file in measures.metric_files:
             require(file)
@@ -359,15 +457,21 @@ class Worker:
         self._weight_metrics = [name for name in plan.metrics if name not in CORPUS_METRICS]
         all_vectors = MASSIVE in plan.metrics
         self._layers = Layers(
-            held_model, self._weight_metrics, words=measures.words, all_vectors=all_vectors, between=between
+            held_model,
+            self._weight_metrics,
+            words=measures.words,
+            all_vectors=all_vectors,
+            between=between,
         )
         self._norms = [
             OutputNorms(model.backend, held_model.store, layer, heads)
             for layer, heads in enumerate(plan.model.heads)
             if MOVED in plan.metrics
         ]
-        self._effects = AblationEffects(measures.effects, held_model) if measures.effects else None
-        self._why = WhyShares(measures.why, held_model) if measures.why else None
+        self._effects = (
+            (AblationEffects(measures.effects, held_model)) if (measures.effects) else (None)
+        )
+        self._why = (WhyShares(measures.why, held_model)) if (measures.why) else (None)
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
         self._starts = np.cumsum([0, *plan.model.heads])
@@ -375,10 +479,13 @@ class Worker:
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
     def shard(self, number: int, progress: Callable[[int], None] = ignore) -> Mapping[str, int]:
-        """Compute shard `number`, and write its files. Returns its counts by name, such as "texts". progress: called
-        with the number of texts done since its last call."""
+        """Compute shard `number`, and write its files. Returns its counts by name, such as "texts".
+        progress: called with the number of texts done since its last call."""
         plan = self.plan
-        row_file = row_writer(self.folder, number, self.part, plan.heads, self.columns) if plan.measures.rows else None
+        if plan.measures.rows:
+            row_file = row_writer(self.folder, number, self.part, plan.heads, self.columns)
+        else:
+            row_file = None
         with row_file or nullcontext() as rows:
             state, links = self.compute(number, progress, rows)
         if links is not None:
@@ -390,19 +497,32 @@ class Worker:
     def compute(
         self, number: int, progress: Callable[[int], None] = ignore, rows: RowTable | None = None
     ) -> tuple[ShardState, LinkTable | None]:
-        """Compute shard `number` without writing its state: (state, links that meet conditions or None where there are
+        """Compute shard `number` without writing its state: (state, links that meet conditions or
+        None where there are
         no conditions). rows: receives the shard's rows of numbers. progress: as of `shard`."""
         plan = self.plan
-        records = intake.records(plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster)
+        records = intake.records(
+            plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster
+        )
         counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
         texts = list(self._counted_texts(records, counts))
-        columns, heads = len(self.columns), int(self._starts[-1])
+        columns = len(self.columns)
+        heads = int(self._starts[-1])
         tallies = Tallies(self.columns, heads, labels=plan.measures.labels)
         examples = Examples(columns, heads, plan.measures.top)
         sample = TextSample(columns, heads, DRAWN * plan.measures.examples)
-        counts_of_links = ShardLinks(self.model.spec, self._starts) if plan.measures.links else None
-        links = LinkTable() if self._conditions else None
-        why = WhyTallies(plan.measures.why) if plan.measures.why else None
+        if plan.measures.links:
+            counts_of_links = ShardLinks(self.model.spec, self._starts)
+        else:
+            counts_of_links = None
+        if self._conditions:
+            links = LinkTable()
+        else:
+            links = None
+        if plan.measures.why:
+            why = WhyTallies(plan.measures.why)
+        else:
+            why = None
         takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links, why)
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.runs_together(batch[0].tokens)
@@ -431,14 +551,21 @@ class Worker:
             "plan": plan.digest,
             "range": [part.sha256 for part in plan.shards[number]],
             "examples": sorted(example_texts),
-            "tokens": [] if counts_of_links is None else counts_of_links.token_texts(arrays["link_pairs"]),
+            "tokens": (
+                [] if counts_of_links is None else counts_of_links.token_texts(arrays["link_pairs"])
+            ),
         }
         state = {name: _narrow(array) for name, array in arrays.items()}
         return ShardState(state, json.loads(json.dumps(facts))), links
 
-    def _counted_texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[CountedText]:
-        """Yield the texts that are counted, adding each to `counts`; the others are added there by reason."""
-        plan, limit = self.plan, self._limit
+    def _counted_texts(
+        self, records: Iterator[Record], counts: dict[str, int]
+    ) -> Iterator[CountedText]:
+        """Yield the texts that are counted, adding each to `counts`; the others are added there by
+        reason.
+        """
+        plan = self.plan
+        limit = self._limit
         for record in records:
             if record.text is None:
                 counts[record.reason] += 1
@@ -452,7 +579,9 @@ class Worker:
                 continue
             try:
                 piece, tokens = tokenize_beginning(record.text, self.model.tokenizer, limit)
-            except InputError:  # one that takes too long is no reason: another machine may be faster
+            except (
+                InputError
+            ):  # one that takes too long is no reason: another machine may be faster
                 counts[UNTOKENIZED] = counts.get(UNTOKENIZED, 0) + 1
                 continue
             longer = len(tokens) > limit or len(piece) < len(record.text)
@@ -470,19 +599,31 @@ class Worker:
             count = min(len(tokens), limit)
             counts["tokens"] += count
             counts["truncated"] += longer
-            unit = text_hash(record.cluster, plan.seed) if record.cluster else number
-            name = text_hash(record.text) if plan.seed else number
+            if record.cluster:
+                unit = text_hash(record.cluster, plan.seed)
+            else:
+                unit = number
+            if plan.seed:
+                name = text_hash(record.text)
+            else:
+                name = number
             yield CountedText(dataclasses.replace(record, text=piece), count, unit, number, name)
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
         """A counted text with its tokens, truncated to the limit."""
-        return TokenizedText(text, truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit))
+        return TokenizedText(
+            text, truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit)
+        )
 
     def _take_batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
         """Run texts of one length, and add their numbers to all collectors."""
-        count, texts, backend = len(batch[0].tokens), [text for text, _ in batch], self.model.backend
+        count = len(batch[0].tokens)
+        texts = [text for text, _ in batch]
+        backend = self.model.backend
         shape = (len(batch), len(self.columns), int(self._starts[-1]))
-        value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
+        value = np.zeros(shape)
+        norm = np.zeros(shape)
+        baseline = np.full(shape, np.nan)
         row_counts = np.zeros(shape[1:], np.int64)
         places = {
             "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
@@ -496,7 +637,10 @@ class Worker:
             column = self.columns.index(EFFECT)
             heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
             effects = np.array([self._effects.of_text(tokens) for _, tokens in batch])
-            value[:, column, heads], norm[:, column, heads] = np.nan_to_num(effects), ~np.isnan(effects)
+            value[:, column, heads], norm[:, column, heads] = (
+                np.nan_to_num(effects),
+                ~np.isnan(effects),
+            )
             row_counts[column, heads] = 1
         if self._why is not None and takers.why is not None:
             for text, tokens in batch:
@@ -513,26 +657,48 @@ class Worker:
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
             """Keep the links that match a condition, from rows and heads of a layer's weights."""
-            for number, (condition, where) in enumerate(zip(self._conditions, condition_places, strict=True)):
+            for number, (condition, where) in enumerate(
+                zip(self._conditions, condition_places, strict=True)
+            ):
                 matched_links = shard_files.matching_links(
                     condition, backend, weights, layer, where, first=first, first_head=first_head
                 )
                 if links is not None:
-                    links.add(number, matched_links, names, lambda text, token: batch[text].tokens[token].text)
+                    links.add(
+                        number,
+                        matched_links,
+                        names,
+                        lambda text, token: batch[text].tokens[token].text,
+                    )
 
         def on_layer(
-            layer: int, weights: Array | None, sums: Floats, norms: Floats, counts: Ints, even: Floats
+            layer: int,
+            weights: Array | None,
+            sums: Floats,
+            norms: Floats,
+            counts: Ints,
+            even: Floats,
         ) -> None:
             """Keep a layer's sums over query rows, by metric and head."""
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
-            metrics, head_count = len(self._weight_metrics), heads.stop - heads.start
+            metrics = len(self._weight_metrics)
+            head_count = heads.stop - heads.start
             value[:, :metrics, heads] = sums.transpose(0, 2, 1)
             norm[:, :metrics, heads] = norms.transpose(0, 2, 1)
-            row_counts[:metrics, heads] = np.broadcast_to(np.asarray(counts), (head_count, metrics)).T
-            spread = even if even.ndim == 3 else even[:, None, :]
-            baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), head_count, metrics)).transpose(0, 2, 1)
+            row_counts[:metrics, heads] = np.broadcast_to(
+                np.asarray(counts), (head_count, metrics)
+            ).T
+            if even.ndim == 3:
+                spread = even
+            else:
+                spread = even[:, None, :]
+            baseline[:, :metrics, heads] = np.broadcast_to(
+                spread, (len(batch), head_count, metrics)
+            ).transpose(0, 2, 1)
             if weights is not None:
-                choosing = choosing_rows(self.model.spec.blocks[layer].attention.mask, weights.shape[-2])
+                choosing = choosing_rows(
+                    self.model.spec.blocks[layer].attention.mask, weights.shape[-2]
+                )
                 keys, strong[..., heads] = strongest_links(backend, weights, choosing)
                 if ids is not None and takers.counts is not None:
                     takers.counts.add(ids, layer, keys)
@@ -543,17 +709,29 @@ class Worker:
             if MOVED in self.columns:
                 moved = moved_norms(self._norms[trace.layer].of(head_outputs(trace.stages)).sum(-1))
                 column = self.columns.index(MOVED)
-                value[:, column, start:stop], norm[:, column, start:stop] = np.nan_to_num(moved), ~np.isnan(moved)
+                value[:, column, start:stop], norm[:, column, start:stop] = (
+                    np.nan_to_num(moved),
+                    ~np.isnan(moved),
+                )
                 row_counts[column, start:stop] = count
             if MASSIVE in self.columns:
                 column = self.columns.index(MASSIVE)
-                value[:, column, start], norm[:, column, start] = massive_counts(backend, trace), 1.0
+                value[:, column, start], norm[:, column, start] = (
+                    massive_counts(backend, trace),
+                    1.0,
+                )
                 row_counts[column, start] = count
 
         is_traced = MOVED in self.columns or MASSIVE in self.columns
-        self._layers.run(batch, on_layer, on_weights if self._conditions else None, on_trace if is_traced else None)
+        self._layers.run(
+            batch,
+            on_layer,
+            on_weights if self._conditions else None,
+            on_trace if is_traced else None,
+        )
         if SINK_RATE in self.columns:
-            column, sink = self.columns.index(SINK_RATE), self.columns.index("sink")
+            column = self.columns.index(SINK_RATE)
+            sink = self.columns.index("sink")
             value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
             baseline[:, column] = baseline[:, sink] > RESTS
             row_counts[column] = row_counts[sink]
@@ -567,9 +745,11 @@ class Worker:
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
 
-    def _fill_positional(self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints) -> None:
-        """Fill the positional score, the column after the metrics, in a batch's arrays: the largest share of weight at
-        one offset, of each text and head, over offsets that enough rows have."""
+    def _fill_positional(
+        self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
+    ) -> None:
+        """Fill the positional score, the column after the metrics, in a batch's arrays: the largest
+        share of weight at one offset, of each text and head, over offsets that enough rows have."""
         columns = [self.plan.metrics.index(name) for name in OFFSETS]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(norm[:, columns] > 0, value[:, columns] / norm[:, columns], np.nan)
@@ -591,13 +771,14 @@ def hold_weights(model: Model) -> Model:
 
 
 def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
-    """(beginning of a text that fixes its first `limit` tokens, the beginning's tokens), so that a huge text is not
-    tokenized whole; a short text is returned whole.
+    """(beginning of a text that fixes its first `limit` tokens, the beginning's tokens), so that a
+    huge text is not tokenized whole; a short text is returned whole.
 
-    A word of millions of characters would take gigabytes, a text of millions of words seconds, before all but the first
-    are thrown away.
+    A word of millions of characters would take gigabytes, a text of millions of words seconds,
+    before all but the first are thrown away.
     """
-    size, most = limit * TYPICAL, limit * LONGEST
+    size = limit * TYPICAL
+    most = limit * LONGEST
     while size < len(text):
         blank = text.rfind(" ", size - LONGEST, size)
         piece = text[: size if blank < 0 else blank]
@@ -609,8 +790,8 @@ def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str
 
 
 def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
-    """The first tokens of a text, `limit` with the special ones at its end, which are kept; positions are
-    renumbered."""
+    """The first tokens of a text, `limit` with the special ones at its end, which are kept;
+    positions are renumbered."""
     if len(tokens) <= limit:
         return list(tokens)
     last = len(tokens)
@@ -622,13 +803,22 @@ def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
 
 
 def machine(model: Model) -> dict[str, str]:
-    """What the last bits of numbers may depend on, by name: machine, instruction set, versions of libraries, device."""
+    """What the last bits of numbers may depend on, by name: machine, instruction set, versions of
+    libraries, device.
+    """
     from attncli.arrays.torch_backend import capability
 
-    return {"machine": platform.machine(), "isa": capability(), "numpy": np.__version__, "device": model.backend.device}
+    return {
+        "machine": platform.machine(),
+        "isa": capability(),
+        "numpy": np.__version__,
+        "device": model.backend.device,
+    }
 
 
 def _narrow(array: Ints) -> Any:
     """The array as int32 if its values fit, else as int64."""
     fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
-    return array.astype(np.int32) if fits else array
+    if fits:
+        return array.astype(np.int32)
+    return array

@@ -1,8 +1,9 @@
-"""A worker as a process of its own: shard numbers come in by a pipe, what became of them goes out by another.
+"""A worker as a process of its own: shard numbers come in by a pipe, what became of them goes out
+by another.
 
-`python -m attncli.scan.worker_process FOLDER MODEL PART`. The first line that comes in tells where the files of the
-corpus are. When the pipe in ends without the word `stop`, the parent has died, and so does this process, in the middle
-of whatever it does.
+`python -m attncli.scan.worker_process FOLDER MODEL PART`. The first line that comes in tells where
+the files of the corpus are. When the pipe in ends without the word `stop`, the parent has died, and
+so does this process, in the middle of whatever it does.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any, TextIO
 
 # What keeps a worker's memory level: it runs for hours, and its arrays are of every size.
 #
-# Source: the GNU C library's manual, "Malloc Tunable Parameters" and "Replacing malloc"; malloc_trim(3);
-# oneDNN's guide, "Primitive Cache".
+# Source: the GNU C library's manual, "Malloc Tunable Parameters" and "Replacing malloc";
+# malloc_trim(3); oneDNN's guide, "Primitive Cache".
 
 ALLOCATION = {
     "MALLOC_ARENA_MAX": "1",
@@ -30,22 +31,27 @@ ALLOCATION = {
     "MALLOC_TRIM_THRESHOLD_": "1073741824",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16",
 }
-"""A worker's environment: arrays come from one heap, which `MemoryTrimmer` trims. Mapping the larger ones anew each
-time, as would give them back at once, costs a quarter more time. oneDNN compiles an activation for each shape of a
-batch, in a millisecond, and would keep a thousand of them, between the arrays."""
+"""A worker's environment: arrays come from one heap, which `MemoryTrimmer` trims. Mapping the
+larger ones anew each time, as would give them back at once, costs a quarter more time. oneDNN
+compiles an activation for each shape of a batch, in a millisecond, and would keep a thousand of
+them, between the arrays."""
 SPARE = 64 * 2**20
-"""Bytes that a worker may hold beyond what it needs before they are given back. Trimming takes milliseconds."""
+"""Bytes that a worker may hold beyond what it needs before they are given back. Trimming takes
+milliseconds.
+"""
 
 
 class MemoryTrimmer:
-    """Returns free memory of this process to the system, each time the process has grown by `SPARE` bytes."""
+    """Returns free memory of this process to the system, each time the process has grown by `SPARE`
+    bytes.
+    """
 
     def __init__(self) -> None:
         self._least = 0
 
     def trim_if_grown(self) -> None:
-        """Return free memory to the system if the process has grown by `SPARE` bytes since; cheap, to be called
-        often."""
+        """Return free memory to the system if the process has grown by `SPARE` bytes since; cheap,
+        to be called often."""
         resident = _resident()
         if resident > self._least + SPARE:
             _trim()
@@ -55,7 +61,9 @@ class MemoryTrimmer:
 
 
 def _resident() -> int:
-    """The resident memory of this process in bytes; 0 where /proc does not tell. Source: proc_pid_statm(5)."""
+    """The resident memory of this process in bytes; 0 where /proc does not tell. Source:
+    proc_pid_statm(5).
+    """
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
     except OSError:
@@ -73,8 +81,8 @@ STOP = "stop"
 
 
 def main(arguments: list[str]) -> int:
-    """The worker process: compute the shards whose numbers come in on standard input, until `STOP`, answering in lines
-    of JSON; returns the exit code. arguments: folder, model, part."""
+    """The worker process: compute the shards whose numbers come in on standard input, until `STOP`,
+    answering in lines of JSON; returns the exit code. arguments: folder, model, part."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
     use_one_thread()
     folder, model, part = arguments
@@ -100,13 +108,15 @@ def main(arguments: list[str]) -> int:
 
 def use_one_thread() -> None:
     """Set environment variables so that libraries imported from now on compute with one thread."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ[
+        "MKL_NUM_THREADS"
+    ] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
-    """A `Worker` for the scan in a folder, with its model loaded, on one thread. places: the present paths of the
-    plan's files."""
+    """A `Worker` for the scan in a folder, with its model loaded, on one thread. places: the
+    present paths of the plan's files."""
     from attncli.models.load import load
     from attncli.scan.plan import read_plan, with_files_at
     from attncli.scan.worker import Worker
@@ -114,14 +124,21 @@ def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> An
     on_one_thread()
     plan = with_files_at(read_plan(Path(folder)), places)
     loaded_model = load(
-        model, backend="torch", device=plan.device, dtype=plan.dtype, adapters=plan.model.adapters, note=None
+        model,
+        backend="torch",
+        device=plan.device,
+        dtype=plan.dtype,
+        adapters=plan.model.adapters,
+        note=None,
     )
-    return Worker(plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().trim_if_grown)
+    return Worker(
+        plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().trim_if_grown
+    )
 
 
 def on_one_thread() -> None:
-    """Set the imported libraries to one thread: more are no faster side by side, and sums would depend on their
-    number."""
+    """Set the imported libraries to one thread: more are no faster side by side, and sums would
+    depend on their number."""
     from attncli.arrays.torch_backend import one_thread
 
     one_thread()
@@ -132,13 +149,15 @@ def failure_text(error: Exception) -> str:
     from attncli.errors import AttnError
 
     if isinstance(error, AttnError):
-        return f"{error.what} ({error.where})" if error.where else error.what
+        if error.where:
+            return f"{error.what} ({error.where})"
+        return error.what
     return f"{type(error).__name__}: {error}"
 
 
 def _listen(stream: TextIO, word_queue: SimpleQueue[str]) -> None:
-    """Put each line that comes in into the queue, until `STOP`; if the input ends without it, the parent has died, and
-    this process exits."""
+    """Put each line that comes in into the queue, until `STOP`; if the input ends without it, the
+    parent has died, and this process exits."""
     for line in stream:
         word_queue.put(line.strip())
         if line.strip() == STOP:

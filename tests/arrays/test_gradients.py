@@ -1,5 +1,5 @@
-"""Gradients of every operation against finite differences in float64, and of whole layers, of every kind that is
-trained."""
+"""Gradients of every operation against finite differences in float64, and of whole layers, of every
+kind that is trained."""
 
 from __future__ import annotations
 
@@ -68,7 +68,11 @@ V = drawn(3, 4)
 
 def test_it_has_every_operation_of_the_protocol_and_no_other():
     def names(cls):
-        return {name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
+        return {
+            name
+            for name, _ in inspect.getmembers(cls, inspect.isfunction)
+            if not name.startswith("_")
+        }
 
     assert names(GradientBackend) == names(Backend)
 
@@ -94,12 +98,20 @@ OPERATIONS = {
     "where": lambda b, x, y: b.where(x > 0, x * x, y) * W,
     "at least": lambda b, x, y: b.at_least(x * 1.0, -0.2) * x * W,
     "transpose": lambda b, x, y: b.transpose(x) * b.transpose(x) * np.swapaxes(W, -1, -2),
-    "permute": lambda b, x, y: b.permute(x, (2, 0, 1)) * b.permute(x * x, (2, 0, 1)) * W.transpose(2, 0, 1),
-    "concat": lambda b, x, y: b.concat([x, y * y, x], -1) * np.concatenate([W, W[:, ::-1], W * 2], -1),
+    "permute": lambda b, x, y: (
+        b.permute(x, (2, 0, 1)) * b.permute(x * x, (2, 0, 1)) * W.transpose(2, 0, 1)
+    ),
+    "concat": lambda b, x, y: (
+        b.concat([x, y * y, x], -1) * np.concatenate([W, W[:, ::-1], W * 2], -1)
+    ),
     "broadcast": lambda b, x, y: b.broadcast(x[:, :1] * x[:, :1], (2, 3, 4)) * W,
-    "repeat": lambda b, x, y: b.repeat(x * x, 2, 1) * np.repeat(W, 2, 1) * np.arange(6)[None, :, None],
+    "repeat": lambda b, x, y: (
+        b.repeat(x * x, 2, 1) * np.repeat(W, 2, 1) * np.arange(6)[None, :, None]
+    ),
     "take": lambda b, x, y: b.take(x * x, b.array(np.array([2, 0, 2])), 1) * W,
-    "take the last axis": lambda b, x, y: b.take(x * x, b.array(np.array([3, 0, 3])), -1) * W[..., :3],
+    "take the last axis": lambda b, x, y: (
+        b.take(x * x, b.array(np.array([3, 0, 3])), -1) * W[..., :3]
+    ),
     "matmul": lambda b, x, y: b.matmul(x, b.transpose(y)) * W[..., :3],
     "matmul of one": lambda b, x, y: b.matmul(x, b.transpose(y[0])) * W[..., :3],
     "affine": lambda b, x, y: b.affine(x[0], y[1], y[0, :, 0]) * W[0, :, :3],
@@ -139,7 +151,9 @@ def test_a_norm(kind: str, unit: bool):
     check(lambda b, x, w, c: normalise(b, norm, x, w, c) * W, drawn(2, 3, 4), drawn(4), drawn(4))
 
 
-@pytest.mark.parametrize("kind", ["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2", "tanh"])
+@pytest.mark.parametrize(
+    "kind", ["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2", "tanh"]
+)
 def test_an_activation(kind: str):
     check(lambda b, x: activate(b, kind, x) * W, drawn(2, 3, 4))
 
@@ -171,11 +185,15 @@ def one_layer(spec: Spec, names: list[str], ids: int):
 
 @pytest.mark.many
 @pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("mask", [Causal(), Window(1, 0), Everywhere()], ids=["causal", "window", "everywhere"])
+@pytest.mark.parametrize(
+    "mask", [Causal(), Window(1, 0), Everywhere()], ids=["causal", "window", "everywhere"]
+)
 def test_a_layer_with_each_position(position: str, mask):
     """Through the softmax, masked or not, and the position's own parameters."""
     attention = Attention(2, 1, 4, 4, scale=0.5, mask=mask, position=POSITIONS[position])
-    spec = Spec(d_model=4, vocabulary=9, blocks=(Block(attention, None, {"attn.in": NORM}),), biases=("*",))
+    spec = Spec(
+        d_model=4, vocabulary=9, blocks=(Block(attention, None, {"attn.in": NORM}),), biases=("*",)
+    )
     roles = layer_roles(spec, spec.blocks[0])
     weights = [0.3 * drawn(*role.shape) + (len(role.shape) == 1) for role in roles]
     check(one_layer(spec, [role.name for role in roles], 1), drawn(2, 4, 4), *weights)
@@ -184,8 +202,15 @@ def test_a_layer_with_each_position(position: str, mask):
 @pytest.mark.parametrize("norms", [PRE, POST], ids=["before", "after"])
 @pytest.mark.parametrize("softcap", [None, 1.5])
 def test_a_layer_with_a_feed_forward_part(norms, softcap):
-    attention = Attention(2, 2, 3, 3, scale=1.0, mask=Causal(), softcap=softcap, sinks=softcap is not None)
-    spec = Spec(d_model=4, vocabulary=9, blocks=(Block(attention, Mlp(5, "gelu_tanh"), norms),), biases=("*",))
+    attention = Attention(
+        2, 2, 3, 3, scale=1.0, mask=Causal(), softcap=softcap, sinks=softcap is not None
+    )
+    spec = Spec(
+        d_model=4,
+        vocabulary=9,
+        blocks=(Block(attention, Mlp(5, "gelu_tanh"), norms),),
+        biases=("*",),
+    )
     roles = layer_roles(spec, spec.blocks[0])
     weights = [0.3 * drawn(*role.shape) + (len(role.shape) == 1) for role in roles]
     check(one_layer(spec, [role.name for role in roles], 2), drawn(2, 4, 4), *weights)

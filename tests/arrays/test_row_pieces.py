@@ -42,7 +42,9 @@ def test_pieces_give_the_whole(shape: tuple[int, ...], dtype: str) -> None:
 
 def test_an_array_that_does_not_lie_row_by_row_is_worked_on_whole() -> None:
     x = np.arange(20.0).reshape(4, 5).T
-    assert np.array_equal(by_rows(lambda a: a + a.sum(-1, keepdims=True), x), x + x.sum(-1, keepdims=True))
+    assert np.array_equal(
+        by_rows(lambda a: a + a.sum(-1, keepdims=True), x), x + x.sum(-1, keepdims=True)
+    )
 
 
 def test_what_a_piece_raises_is_raised() -> None:

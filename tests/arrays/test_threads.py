@@ -33,7 +33,9 @@ def test_a_product_in_parts_is_the_product(three_cores, shape, dtype):
 def test_the_parts_cover_everything_once(three_cores):
     for count in (0, 1, 2, 3, 10):
         seen: list[int] = []
-        numpy_backend.in_parts(count, lambda part, seen=seen: seen.extend(range(part.start, part.stop)))
+        numpy_backend.in_parts(
+            count, lambda part, seen=seen: seen.extend(range(part.start, part.stop))
+        )
         assert sorted(seen) == list(range(count))
 
 
@@ -80,7 +82,9 @@ def test_what_works_give_is_taken_here_in_their_order_from_places_of_their_own(p
         held.remove(found[1])
 
     before = threading.active_count()
-    numpy_backend.in_order([partial(work, number) for number in range(count)], take, list(range(places)))
+    numpy_backend.in_order(
+        [partial(work, number) for number in range(count)], take, list(range(places))
+    )
     assert taken == list(range(count))
     assert count < 20 or max(together) == places
     assert threading.active_count() == before
@@ -104,7 +108,9 @@ def test_what_a_work_or_taking_raises_is_raised_after_what_came_before(places, b
 
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        numpy_backend.in_order([partial(work, number) for number in range(10)], take, list(range(places)))
+        numpy_backend.in_order(
+            [partial(work, number) for number in range(10)], take, list(range(places))
+        )
     assert taken == list(range(len(taken)))
     assert len(taken) <= bad
     assert threading.active_count() == before

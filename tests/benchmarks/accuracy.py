@@ -1,10 +1,11 @@
-"""How far from float64 each family's weights are in float32, bfloat16 and float16, beside transformers' own.
+"""How far from float64 each family's weights are in float32, bfloat16 and float16, beside
+transformers' own.
 
     python tests/benchmarks/accuracy.py [FAMILY ...]
 
-Printed: both backends' distance over that of transformers in the same type (512 wide, 400 tokens, three layers; see
-`far_from_float64`), and what is asked: at most 2 in float32, 1.2 in the others. All families without a name. Needs
-the extra `transformers`.
+Printed: both backends' distance over that of transformers in the same type (512 wide, 400 tokens,
+three layers; see `far_from_float64`), and what is asked: at most 2 in float32, 1.2 in the others.
+All families without a name. Needs the extra `transformers`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def measure(family: str, folder: Path) -> str:
     for dtype, most in AS_FAR.items():
         other = distance(weights_of_transformers(made, dtype), exact)
         with in_the_type_asked_for():
-            ratios = [distance(weights(made, library, dtype), exact) / other for library in ("numpy", "torch")]
+            ratios = [
+                distance(weights(made, library, dtype), exact) / other
+                for library in ("numpy", "torch")
+            ]
         told.append(f"{ratios[0]:6.2f} {ratios[1]:6.2f} {' ' if max(ratios) <= most else '!'}")
     return "  ".join(told)
 
@@ -51,7 +55,9 @@ def measure(family: str, folder: Path) -> str:
 def main(families: list[str]) -> None:
     warnings.simplefilter("ignore")
     print(
-        f"{'family':20} " + "  ".join(f"{dtype:>9} <= {most:g}" for dtype, most in AS_FAR.items()) + "  (numpy, torch)"
+        f"{'family':20} "
+        + "  ".join(f"{dtype:>9} <= {most:g}" for dtype, most in AS_FAR.items())
+        + "  (numpy, torch)"
     )
     for family in families or MODEL_TYPES:
         with tempfile.TemporaryDirectory() as folder:

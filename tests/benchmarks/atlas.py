@@ -1,14 +1,18 @@
-"""A scan with samples and pairs of tokens against one without: `python atlas.py CORPUS TEXTS`, of MiniLM.
+"""A scan with samples and pairs of tokens against one without: `python atlas.py CORPUS TEXTS`, of
+MiniLM.
 
-Two processes with a worker's settings scan the same shards in turn, so that a machine that slows down slows down both;
-what is timed is the CPU seconds of one thread. Then `attn scan` itself is run on each folder, which finds all shards done
-and brings them together in its document: its CPU seconds, the program's start among them, and its memory come last. Told
-after each shard is what both took so far, how many times as much the one with samples and pairs, and the most memory
-that each process had.
+Two processes with a worker's settings scan the same shards in turn, so that a machine that slows
+down slows down both; what is timed is the CPU seconds of one thread. Then `attn scan` itself is run
+on each folder, which finds all shards done and brings them together in its document: its CPU
+seconds, the program's start among them, and its memory come last. Told after each shard is what
+both took so far, how many times as much the one with samples and pairs, and the most memory that
+each process had.
 
-Measured over 40,000 sentences of documentation, on a machine that others used as well: 623.7 s of CPU with both and
-566.8 s without, 1.100 times (1.03 to 1.10 after each shard); workers of 633 and 533 MiB (575 and 499 after the first of
-ten shards), and 490 and 461 MiB of `attn scan` itself as it brings all shards together.
+Measured over 40,000 sentences of documentation, on a machine that others used as well: 623.7 s of
+CPU with both and
+566.8 s without, 1.100 times (1.03 to 1.10 after each shard); workers of 633 and 533 MiB (575 and
+499 after the first of ten shards), and 490 and 461 MiB of `attn scan` itself as it brings all
+shards together.
 """
 
 from __future__ import annotations
@@ -31,7 +35,9 @@ SIDES: dict[str, dict[str, object]] = {"without": {"examples": 0, "links": False
 
 
 def serve(corpus: str, folder: Path, side: str) -> None:
-    """Scan the shards that standard input names, and tell their CPU seconds and the most memory in MiB."""
+    """Scan the shards that standard input names, and tell their CPU seconds and the most memory in
+    MiB.
+    """
     use_one_thread()
     import attncli
     from attncli.scan import plan
@@ -54,7 +60,18 @@ def serve(corpus: str, folder: Path, side: str) -> None:
 def bring_together(corpus: Path, out: Path, side: str) -> tuple[float, float]:
     """What `attn scan` takes where all shards are done: CPU seconds, and the most memory in MiB."""
     options = ["--examples", "0", "--no-links"] if side == "without" else []
-    command = [sys.executable, "-m", "attncli", "scan", "minilm", str(corpus), "-o", str(out), "--brief", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "attncli",
+        "scan",
+        "minilm",
+        str(corpus),
+        "-o",
+        str(out),
+        "--brief",
+        *options,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -75,7 +92,11 @@ def main() -> None:
             command = [sys.executable, __file__, str(corpus), folder, side]
             sides[side] = stack.enter_context(
                 subprocess.Popen(
-                    command, env={**os.environ, **ALLOCATION}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                    command,
+                    env={**os.environ, **ALLOCATION},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
                 )
             )
         shards = 0
@@ -104,7 +125,9 @@ def main() -> None:
 
 def tell(after: str, seconds: Mapping[str, float], memory: Mapping[str, float]) -> None:
     """A line of what both sides took so far."""
-    told = ", ".join(f"{side} {seconds[side]:.1f} s CPU, {memory[side]:.0f} MiB" for side in seconds)
+    told = ", ".join(
+        f"{side} {seconds[side]:.1f} s CPU, {memory[side]:.0f} MiB" for side in seconds
+    )
     print(f"{after:8} {told}: {seconds['with'] / seconds['without']:.3f} times", flush=True)
 
 

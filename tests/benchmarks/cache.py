@@ -1,17 +1,21 @@
-"""What `attn cache` costs on a model of the size that people run: beside a plain forward pass, in turn.
+"""What `attn cache` costs on a model of the size that people run: beside a plain forward pass, in
+turn.
 
     python tests/benchmarks/cache.py [FOLDER] [RUNS] [LAYERS]
 
-The model is that of `real.py`, a random Llama of 1.1 billion parameters (32 heads on 4 in each layer), with its first
-2 layers of 22: each takes as long as any other. The text has 2,048 tokens. Printed: the least seconds and the largest
-resident set of RUNS alternating runs of `attn run --show links`, which is a forward pass that looks at every weight, of
-transformers' own forward pass, and of `attn cache` with one policy and with all five; and how many passes each is worth.
-One policy is two passes: with every key, and without.
+The model is that of `real.py`, a random Llama of 1.1 billion parameters (32 heads on 4 in each
+layer), with its first 2 layers of 22: each takes as long as any other. The text has 2,048 tokens.
+Printed: the least seconds and the largest resident set of RUNS alternating runs of `attn run --show
+links`, which is a forward pass that looks at every weight, of transformers' own forward pass, and
+of `attn cache` with one policy and with all five; and how many passes each is worth. One policy is
+two passes: with every key, and without.
 
-Measured on two cores that others used as well, so that processor seconds count (2,048 tokens, a budget of 256):
-`attn run --show links` 6.0 s in 866 MiB, transformers' forward pass 12.5 s in 1,630 MiB (float32); `attn cache` with h2o
-14.1 s, snapkv 13.8, tova 14.1, sinks 14.9, random 13.8, each in at most 707 MiB: 1.2 of a pass of `attn run` for each
-of its two. What a policy chooses takes 0.3 s a layer for h2o and tova, 0.1 for snapkv and random (once 0.6 to 1.1).
+Measured on two cores that others used as well, so that processor seconds count (2,048 tokens, a
+budget of 256): `attn run --show links` 6.0 s in 866 MiB, transformers' forward pass 12.5 s in 1,630
+MiB (float32); `attn cache` with h2o
+14.1 s, snapkv 13.8, tova 14.1, sinks 14.9, random 13.8, each in at most 707 MiB: 1.2 of a pass of
+`attn run` for each of its two. What a policy chooses takes 0.3 s a layer for h2o and tova, 0.1 for
+snapkv and random (once 0.6 to 1.1).
 """
 
 from __future__ import annotations
@@ -40,9 +44,15 @@ with torch.no_grad():
 
 def main(folder: Path, runs: int, layers: int) -> None:
     """Make the model, then time all in turn."""
-    behind = tuple(f"model.layers.{layer}." for layer in range(layers, real.LLAMA["num_hidden_layers"]))
+    behind = tuple(
+        f"model.layers.{layer}." for layer in range(layers, real.LLAMA["num_hidden_layers"])
+    )
     tensors = [(name, shape) for name, shape in real.llama() if not name.startswith(behind)]
-    model = str(real.make(folder / f"llama-{layers}-layers", {**real.LLAMA, "num_hidden_layers": layers}, tensors))
+    model = str(
+        real.make(
+            folder / f"llama-{layers}-layers", {**real.LLAMA, "num_hidden_layers": layers}, tensors
+        )
+    )
     ids = " ".join(map(str, np.random.default_rng(1).integers(0, 32_000, TOKENS).tolist()))
     line = ["--ids", ids, "--model", model, "--quiet"]
     cache = [real.ATTN, "cache", *line, "--budget", str(BUDGET)]
@@ -62,9 +72,14 @@ def main(folder: Path, runs: int, layers: int) -> None:
     for name, (_, passes) in ways.items():
         seconds, work = (min(one[place] for one in times[name]) for place in (0, 2))
         memory = max(one[1] for one in times[name])
-        asked = f", {work / passes / own:.2f} of one for each of its {passes} (asked: {PASSES:g})" if passes > 1 else ""
+        asked = (
+            f", {work / passes / own:.2f} of one for each of its {passes} (asked: {PASSES:g})"
+            if passes > 1
+            else ""
+        )
         print(
-            f"{name:30} {seconds:7.1f} s {work:7.1f} CPU s {memory:6.0f} MiB {work / own:5.2f} runs{asked}", flush=True
+            f"{name:30} {seconds:7.1f} s {work:7.1f} CPU s {memory:6.0f} MiB {work / own:5.2f} runs{asked}",
+            flush=True,
         )
 
 

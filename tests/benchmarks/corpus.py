@@ -1,8 +1,8 @@
 """A whole scan, as the command runs it: `python corpus.py CORPUS TEXTS [WORKERS] [LOOP_TEXTS]`.
 
-Printed: texts a second, CPU seconds of a text, each worker's memory over time and at the end, the CPU seconds of a text in
-a padded transformers loop that computes weights only (over the first LOOP_TEXTS texts, in a process of its own), and the
-labels.
+Printed: texts a second, CPU seconds of a text, each worker's memory over time and at the end, the
+CPU seconds of a text in a padded transformers loop that computes weights only (over the first
+LOOP_TEXTS texts, in a process of its own), and the labels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def memory(parent: int) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+            fields = dict(
+                line.split(":", 1) for line in (process / "status").read_text().splitlines()
+            )
             if int(process.name) == parent or int(fields["PPid"]) == parent:
                 found.append((int(process.name) != parent, int(fields["VmRSS"].split()[0]) * 1024))
         except (OSError, KeyError):
@@ -51,10 +53,25 @@ def main() -> None:
     few = int(sys.argv[4]) if len(sys.argv) > 4 else 768
     with tempfile.TemporaryDirectory() as folder:
         corpus, out = Path(folder) / "corpus.txt", Path(folder) / "out"
-        corpus.write_text("\n".join(Path(sys.argv[1]).read_text("utf-8").splitlines()[:texts]), "utf-8")
+        corpus.write_text(
+            "\n".join(Path(sys.argv[1]).read_text("utf-8").splitlines()[:texts]), "utf-8"
+        )
         begun = time.perf_counter()
-        command = [sys.executable, "-m", "attncli", "scan", "minilm", str(corpus), "-o", str(out), "--workers", workers]
-        process = subprocess.Popen([*command, "--full", "--quiet"], stdout=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "attncli",
+            "scan",
+            "minilm",
+            str(corpus),
+            "-o",
+            str(out),
+            "--workers",
+            workers,
+        ]
+        process = subprocess.Popen(
+            [*command, "--full", "--quiet"], stdout=subprocess.PIPE, text=True
+        )
         held: list[list[int]] = []
         while process.poll() is None:
             time.sleep(PACE)
@@ -73,14 +90,18 @@ def main() -> None:
     most = [max(look[1:], default=0) for look in held]
     for share in (0.1, 0.25, 0.5, 0.75, 1.0):
         at = max(int(len(most) * share) - 1, 0)
-        print(f"largest worker up to {share:.0%} of the time: {max(most[: at + 1]) / 2**20:.0f} MiB")
+        print(
+            f"largest worker up to {share:.0%} of the time: {max(most[: at + 1]) / 2**20:.0f} MiB"
+        )
     print(f"the scan itself: {max(look[0] for look in held if look) / 2**20:.0f} MiB")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     loop = subprocess.run(
         [sys.executable, "-c", LOOP, str(Path(__file__).parent), sys.argv[1], str(few)],
         capture_output=True, text=True, check=True, env=environment,
     )  # fmt: skip
-    print(f"a transformers loop, weights only: {float(loop.stdout) * 1e3:.2f} ms CPU a text of the first {few}")
+    print(
+        f"a transformers loop, weights only: {float(loop.stdout) * 1e3:.2f} ms CPU a text of the first {few}"
+    )
     print(screen)
 
 

@@ -1,11 +1,12 @@
-"""How long it takes to know which heads matter: whole processes, beside a loop of hooked transformers forwards.
+"""How long it takes to know which heads matter: whole processes, beside a loop of hooked
+transformers forwards.
 
     python tests/benchmarks/effects.py
 
-MiniLM: 72 heads, 15 tokens. GPT-2's size (124 million random parameters): 144 heads, 11 tokens, the last vector. Both
-sides take each head away by zero and print the largest change; the figure is the least of `ROUNDS` alternating runs,
-imports, reading and start included. Aims: MiniLM at most 0.8 s; GPT-2's size at most 3 s, and at least 5 times as fast
-as the loop.
+MiniLM: 72 heads, 15 tokens. GPT-2's size (124 million random parameters): 144 heads, 11 tokens, the
+last vector. Both sides take each head away by zero and print the largest change; the figure is the
+least of `ROUNDS` alternating runs, imports, reading and start included. Aims: MiniLM at most 0.8 s;
+GPT-2's size at most 3 s, and at least 5 times as fast as the loop.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def first(document: str) -> str:
     return f"L{found['layer']} H{found['head']} {found['vector']['cosine']:.5f}"
 
 
-def compare(name: str, command: list[str], folder: Path, ids: list[int], at: int, limit: float) -> None:
+def compare(
+    name: str, command: list[str], folder: Path, ids: list[int], at: int, limit: float
+) -> None:
     peer = [sys.executable, "-c", PEER, str(folder), json.dumps(ids), str(at)]
     times: dict[str, list[float]] = {"attn": [], "hooked transformers": []}
     for _ in range(ROUNDS):
@@ -81,7 +84,9 @@ def compare(name: str, command: list[str], folder: Path, ids: list[int], at: int
     print(f"{name:44} {'seconds':>8}   largest change")
     print(f"  {'attn ablate':42} {own:8.2f}   {first(said)}")
     print(f"  {'a loop of hooked transformers forwards':42} {other:8.2f}   {theirs.strip()}")
-    print(f"  {other / own:.1f} times as fast; at most {limit} s wanted: {'yes' if own <= limit else 'no'}\n")
+    print(
+        f"  {other / own:.1f} times as fast; at most {limit} s wanted: {'yes' if own <= limit else 'no'}\n"
+    )
 
 
 def main() -> None:
@@ -89,12 +94,26 @@ def main() -> None:
 
     minilm = locate("minilm").folder
     ids = [101, 1996, 4111, 2134, 1005, 1056, 2892, 1996, 2395, 2138, 2009, 2001, 2205, 5458, 102]
-    compare("MiniLM, 72 heads, 15 tokens", ours("--model", "minilm", SENTENCE, "--query", "#10"), minilm, ids, 10, 0.8)
+    compare(
+        "MiniLM, 72 heads, 15 tokens",
+        ours("--model", "minilm", SENTENCE, "--query", "#10"),
+        minilm,
+        ids,
+        10,
+        0.8,
+    )
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         random_gpt2(folder)
         told = " ".join(map(str, IDS))
-        compare("GPT-2's size, 144 heads, 11 tokens", ours("--model", made, "--ids", told), folder, list(IDS), -1, 3.0)
+        compare(
+            "GPT-2's size, 144 heads, 11 tokens",
+            ours("--model", made, "--ids", told),
+            folder,
+            list(IDS),
+            -1,
+            3.0,
+        )
 
 
 if __name__ == "__main__":

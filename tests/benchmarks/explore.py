@@ -1,8 +1,10 @@
-"""Start and key times of the explorer on MiniLM's 72 heads: `python tests/benchmarks/explore.py [TOKENS]`.
+"""Start and key times of the explorer on MiniLM's 72 heads: `python tests/benchmarks/explore.py
+[TOKENS]`.
 
-Start: seconds of CPU and of the clock from the import of the application to the first picture with weights, beside
-those of the model's own run. A key: CPU in the whole process from the press until the screen is written, the median
-and the largest over one walk through heads, words and views, where 512 tokens are the size of the aim: 40 ms.
+Start: seconds of CPU and of the clock from the import of the application to the first picture with
+weights, beside those of the model's own run. A key: CPU in the whole process from the press until
+the screen is written, the median and the largest over one walk through heads, words and views,
+where 512 tokens are the size of the aim: 40 ms.
 """
 
 from __future__ import annotations
@@ -62,14 +64,21 @@ def main() -> None:
 def started() -> None:
     """What importing the application takes in a process of its own, beside what a run imports."""
     run = "import attncli.models.load, attncli.measure.run_record, attncli.cli.request, attncli.features.run.screen"
-    for name, code in {"imports of a run": run, "with the explorer": f"{run}; import attncli.explore.explorer"}.items():
+    for name, code in {
+        "imports of a run": run,
+        "with the explorer": f"{run}; import attncli.explore.explorer",
+    }.items():
         took = min(_seconds(code) for _ in range(3))
         print(f"{name:22} {took:6.2f} CPU seconds")
 
 
 def _seconds(code: str) -> float:
     told = f"import time; {code}; print(time.process_time())"
-    return float(subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", told], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 async def walk(model: object, text: str, own: tuple[float, float]) -> None:
@@ -98,10 +107,16 @@ async def walk(model: object, text: str, own: tuple[float, float]) -> None:
             await pilot.press(key)
             times.append((1000 * (time.process_time() - begun), key))
     print(f"{TOKENS} tokens × 72 heads, 120 × 40; seconds as clock (CPU)")
-    for name, (a, b) in {"the model's own run": own, "first picture": first, "all heads known": whole}.items():
+    for name, (a, b) in {
+        "the model's own run": own,
+        "first picture": first,
+        "all heads known": whole,
+    }.items():
         print(f"{name:22} {a:6.2f} ({b:.2f})")
     worst = sorted(times, reverse=True)[:5]
-    print(f"a key: median {median(taken for taken, _ in times):.1f} ms CPU, largest {worst[0][0]:.1f} ms")
+    print(
+        f"a key: median {median(taken for taken, _ in times):.1f} ms CPU, largest {worst[0][0]:.1f} ms"
+    )
     print("largest: " + ", ".join(f"{key} {taken:.1f}" for taken, key in worst))
 
 

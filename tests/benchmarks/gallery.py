@@ -1,8 +1,9 @@
-"""Makes the guide's gallery of heads: `python gallery.py FOLDER`, a static site in FOLDER/site that any web server
-serves, and the guide's picture of its page.
+"""Makes the guide's gallery of heads: `python gallery.py FOLDER`, a static site in FOLDER/site that
+any web server serves, and the guide's picture of its page.
 
-MiniLM over the sample corpus, and a model that `attn learn` trains to continue repeated letters: before its training,
-on the way, and when its induction heads have formed, over 300 texts of letters that come twice.
+MiniLM over the sample corpus, and a model that `attn learn` trains to continue repeated letters:
+before its training, on the way, and when its induction heads have formed, over 300 texts of letters
+that come twice.
 """
 
 from __future__ import annotations
@@ -41,8 +42,19 @@ def main() -> None:
     folder = Path(sys.argv[1]).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     repeats(folder / "repeats.txt")
-    attn("learn", "induction", "--save", str(folder / "learned"), "--snapshots", "20", "--quiet", "--brief")
-    steps = sorted((folder / "learned").glob("step-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    attn(
+        "learn",
+        "induction",
+        "--save",
+        str(folder / "learned"),
+        "--snapshots",
+        "20",
+        "--quiet",
+        "--brief",
+    )
+    steps = sorted(
+        (folder / "learned").glob("step-*"), key=lambda path: int(path.name.rpartition("-")[2])
+    )
     last = int(steps[-1].name.rpartition("-")[2])
     on_the_way = min(steps, key=lambda path: abs(int(path.name.rpartition("-")[2]) - last / 4))
     stages = {"before": steps[0], "on-the-way": on_the_way, "trained": folder / "learned"}

@@ -1,11 +1,12 @@
-"""How often a scan's intervals hold the mean: `python intervals.py SCAN [TRIALS [CORPUS FIELD]]`, of a scan with
-`--rows` of many texts.
+"""How often a scan's intervals hold the mean: `python intervals.py SCAN [TRIALS [CORPUS FIELD]]`,
+of a scan with `--rows` of many texts.
 
-Its texts are the truth; scans of fewer are drawn from them, with replacement. Beside `attn`'s intervals, which have
-none where a text or two make the spread or texts hardly differ, stand those of 200 Poisson replicates, percentile, and
-a plain Student's t. Then scans of clusters are drawn: eight texts that follow each other in the order of a head's
-entropy, as texts of one document are alike, and, of a corpus of JSON lines, the documents that its field names, of
-whatever size they are.
+Its texts are the truth; scans of fewer are drawn from them, with replacement. Beside `attn`'s
+intervals, which have none where a text or two make the spread or texts hardly differ, stand those
+of 200 Poisson replicates, percentile, and a plain Student's t. Then scans of clusters are drawn:
+eight texts that follow each other in the order of a head's entropy, as texts of one document are
+alike, and, of a corpus of JSON lines, the documents that its field names, of whatever size they
+are.
 """
 
 from __future__ import annotations
@@ -29,17 +30,27 @@ CLUSTER = 8
 
 
 def rows_of(folder: Path) -> tuple[list[str], Floats, Ints]:
-    """The columns of a scan's rows by number, their values [text, number] and the line of each text; what any text has
-    no value of is left out, and so are offsets, as they repeat."""
+    """The columns of a scan's rows by number, their values [text, number] and the line of each
+    text; what any text has no value of is left out, and so are offsets, as they repeat."""
     tables = [parquet.read_table(path) for path in sorted(folder.glob("shards/*/*.rows.parquet"))]
-    names = [name for name in tables[0].column_names if name not in KEY_COLUMNS and not name.startswith("offset")]
-    heads = len({*zip(*(tables[0].column(name).to_pylist() for name in ("layer", "head")), strict=True)})
+    names = [
+        name
+        for name in tables[0].column_names
+        if name not in KEY_COLUMNS and not name.startswith("offset")
+    ]
+    heads = len(
+        {*zip(*(tables[0].column(name).to_pylist() for name in ("layer", "head")), strict=True)}
+    )
     parts = [
-        np.stack([np.asarray(table.column(name), np.float64).reshape((-1, heads)) for name in names], 1)
+        np.stack(
+            [np.asarray(table.column(name), np.float64).reshape((-1, heads)) for name in names], 1
+        )
         for table in tables
     ]
     values = np.concatenate(parts).reshape((-1, len(names) * heads))
-    lines = np.concatenate([np.asarray(table.column("line")).reshape((-1, heads))[:, 0] for table in tables])
+    lines = np.concatenate(
+        [np.asarray(table.column("line")).reshape((-1, heads))[:, 0] for table in tables]
+    )
     there = ~np.isnan(values).any(0)
     return list(np.repeat(names, heads)[there]), values[:, there], lines
 
@@ -64,7 +75,10 @@ class Measured:
     """How often each number had an interval of a method, and how often it held the truth."""
 
     def __init__(self, names: Sequence[str], truth: Floats) -> None:
-        self.truth, self.is_share = truth, np.array([scale_named(name).kind == "share" for name in names])
+        self.truth, self.is_share = (
+            truth,
+            np.array([scale_named(name).kind == "share" for name in names]),
+        )
         self.least = np.array([least_deviation(name) for name in names])
         self.shown: dict[str, Floats] = {}
         self.hold: dict[str, Floats] = {}
@@ -104,7 +118,10 @@ def drawn_texts(names: Sequence[str], values: Floats, count: int, trials: int) -
         mean, deviation = texts.mean(0), texts.std(0, ddof=1)
         times = drawn.poisson(1, (REPLICATES, count)).astype(float)
         times = times[times.sum(1) > 0]
-        measured.add("percentile", *np.percentile(times / times.sum(1, keepdims=True) @ texts, (2.5, 97.5), axis=0))
+        measured.add(
+            "percentile",
+            *np.percentile(times / times.sum(1, keepdims=True) @ texts, (2.5, 97.5), axis=0),
+        )
         half = reach(count - 1) * deviation / np.sqrt(count)
         measured.add("Student's t", mean - half, mean + half)
         around = texts - mean
@@ -113,7 +130,9 @@ def drawn_texts(names: Sequence[str], values: Floats, count: int, trials: int) -
     return measured
 
 
-def drawn_clusters(names: Sequence[str], values: Floats, groups: Sequence[Ints], count: int, trials: int) -> Measured:
+def drawn_clusters(
+    names: Sequence[str], values: Floats, groups: Sequence[Ints], count: int, trials: int
+) -> Measured:
     """Scans of the texts of `count` clusters."""
     truth = values[np.concatenate(groups)].mean(0)
     around = values - truth
@@ -162,15 +181,24 @@ def tell(what: str, names: Sequence[str], measured: Measured, trials: int) -> No
 def main() -> None:
     names, values, lines = rows_of(Path(sys.argv[1]))
     trials = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    print(f"{len(values):,} texts, {len(names)} numbers of {len({*names})} metrics, {trials} scans of each size")
+    print(
+        f"{len(values):,} texts, {len(names)} numbers of {len({*names})} metrics, {trials} scans of each size"
+    )
     order = values[:, 0].argsort(kind="stable")
-    alike = [order[first : first + CLUSTER] for first in range(0, len(order) - CLUSTER + 1, CLUSTER)]
+    alike = [
+        order[first : first + CLUSTER] for first in range(0, len(order) - CLUSTER + 1, CLUSTER)
+    ]
     documents = documents_of(lines, Path(sys.argv[3]), sys.argv[4]) if len(sys.argv) > 4 else []
     for count in SIZES:
         tell(f"{count} texts", names, drawn_texts(names, values, count, trials), trials)
         for what, groups in (("of 8 alike", alike), ("documents", documents)):
             if groups and count >= 20:
-                tell(f"{count} {what}", names, drawn_clusters(names, values, groups, count, trials), trials)
+                tell(
+                    f"{count} {what}",
+                    names,
+                    drawn_clusters(names, values, groups, count, trials),
+                    trials,
+                )
 
 
 if __name__ == "__main__":

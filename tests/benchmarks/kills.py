@@ -1,8 +1,10 @@
-"""Killing scans: `python kills.py MODEL CORPUS [ROUNDS]`. 24 shards of 32 texts; in each round a worker (even rounds) or the
-whole process group (odd rounds) is killed after a drawn number of commits and up to 300 ms, and the scan started again.
+"""Killing scans: `python kills.py MODEL CORPUS [ROUNDS]`. 24 shards of 32 texts; in each round a
+worker (even rounds) or the whole process group (odd rounds) is killed after a drawn number of
+commits and up to 300 ms, and the scan started again.
 
-A scan that is done is compared with the reference and begun anew, until the rounds are over. Then the same is done with a
-writer that writes in place, in fifty pieces: it must leave unreadable files, or the test proves nothing.
+A scan that is done is compared with the reference and begun anew, until the rounds are over. Then
+the same is done with a writer that writes in place, in fifty pieces: it must leave unreadable
+files, or the test proves nothing.
 """
 
 from __future__ import annotations
@@ -101,7 +103,11 @@ class Trial:
 
     def round(self, number: int, reference: str) -> None:
         site = self.folder.parent / "site"
-        environment = {**os.environ, "SEEN": str(self.folder.with_suffix(".seen")), "IN_PLACE": "1" * self.in_place}
+        environment = {
+            **os.environ,
+            "SEEN": str(self.folder.with_suffix(".seen")),
+            "IN_PLACE": "1" * self.in_place,
+        }
         environment["PYTHONPATH"] = f"{site}{os.pathsep}{Path(attncli.__file__).parents[1]}"
         begun = time.time()
         process = subprocess.Popen(
@@ -121,7 +127,9 @@ class Trial:
             os.kill(self.drawn.choice(alive), signal.SIGKILL)
             self.kills += 1
             time.sleep(self.drawn.random() * 0.3)
-            os.kill(process.pid, signal.SIGKILL)  # the parent alone: its workers must end by themselves
+            os.kill(
+                process.pid, signal.SIGKILL
+            )  # the parent alone: its workers must end by themselves
             process.wait()
             self.kills += 1
         end = time.monotonic() + PATIENCE
@@ -155,11 +163,14 @@ def main() -> None:
         (root / "site").mkdir()
         (root / "site/sitecustomize.py").write_text(WATCHED)
         corpus = root / "corpus.txt"
-        corpus.write_text("\n".join(Path(sys.argv[2]).read_text("utf-8").splitlines()[: SHARDS * TEXTS]), "utf-8")
+        corpus.write_text(
+            "\n".join(Path(sys.argv[2]).read_text("utf-8").splitlines()[: SHARDS * TEXTS]), "utf-8"
+        )
         asked = plan.ScanRequest((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
         loaded = attncli.load(model, backend="torch")
         made = plan.write(
-            plan.make_plan(asked, loaded, model, root / "reference", stdin=io.BytesIO()), root / "reference"
+            plan.make_plan(asked, loaded, model, root / "reference", stdin=io.BytesIO()),
+            root / "reference",
         )
         run(made, root / "reference", model, LocalWorkers(2))
         reference = total(made, root / "reference").digest()
@@ -169,7 +180,9 @@ def main() -> None:
         while number < rounds or ours.finished == 0:
             ours.round(number, reference)
             number += 1
-        print(f"{number} rounds, {ours.finished} scans finished, {ours.unreadable} of {ours.looked} files unreadable")
+        print(
+            f"{number} rounds, {ours.finished} scans finished, {ours.unreadable} of {ours.looked} files unreadable"
+        )
         wrong = {said: count for said, count in ours.fails.items() if count} | (
             {"unreadable files": ours.unreadable} if ours.unreadable else {}
         )
@@ -177,7 +190,9 @@ def main() -> None:
         control = Trial(model, made, root / "control", in_place=True)
         for number in range(1, 2 * max(rounds // 2, 4), 2):
             control.round(number, reference)
-        print(f"negative control, written in place: {control.unreadable} of {control.looked} files unreadable")
+        print(
+            f"negative control, written in place: {control.unreadable} of {control.looked} files unreadable"
+        )
         if wrong or not control.unreadable:
             raise SystemExit(1)
 

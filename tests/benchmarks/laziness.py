@@ -1,10 +1,13 @@
-"""A checkpoint larger than the memory that a process may take: read once, layer by layer, near the disk's own rate.
+"""A checkpoint larger than the memory that a process may take: read once, layer by layer, near the
+disk's own rate.
 
-    python tests/benchmarks/laziness.py [--gib 6] [--limit-gib 2] [--tokens 5] [--folder DIR] [--warm]
+    python tests/benchmarks/laziness.py [--gib 6] [--limit-gib 2] [--tokens 5] [--folder DIR]
+    [--warm]
 
-Makes a synthetic Llama in bfloat16, sharded; runs `attn run` on it in a process under RLIMIT_AS; and reads the same
-files sequentially. Both are timed with the files dropped from the page cache, or both with them in it (--warm).
-Ends with 1 where the run fails, reads a weight byte twice, or is slower than 70 % of the plain read.
+Makes a synthetic Llama in bfloat16, sharded; runs `attn run` on it in a process under RLIMIT_AS;
+and reads the same files sequentially. Both are timed with the files dropped from the page cache, or
+both with them in it (--warm). Ends with 1 where the run fails, reads a weight byte twice, or is
+slower than 70 % of the plain read.
 """
 
 from __future__ import annotations
@@ -71,9 +74,12 @@ def make(folder: Path, gib: float) -> tuple[int, int]:
         "rope_theta": 500000.0, "tie_word_embeddings": True, "hidden_act": "silu",
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
-    # one block of numbers, written again and again from shifting places: making them takes longer than writing them
+    # one block of numbers, written again and again from shifting places: making them takes longer
+    # than writing them
     numbers = (
-        (np.random.default_rng(0).standard_normal(BLOCK // 2 + 4096) * 0.02).astype(ml_dtypes.bfloat16).view(np.uint8)
+        (np.random.default_rng(0).standard_normal(BLOCK // 2 + 4096) * 0.02)
+        .astype(ml_dtypes.bfloat16)
+        .view(np.uint8)
     )
     wanted = shapes(layers)
     per_shard = -(-len(wanted) // max(1, round(gib / 2)))
@@ -85,7 +91,9 @@ def make(folder: Path, gib: float) -> tuple[int, int]:
         held = {name: wanted[name] for name in names[shard * per_shard : (shard + 1) * per_shard]}
         places |= dict.fromkeys(held, file)
         write_shard(folder / file, held, numbers)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": places})
+    )
     return layers, layers * one
 
 
@@ -131,10 +139,24 @@ def plain_read(files: list[Path]) -> float:
 def attn(folder: Path, limit: int, tokens: int) -> tuple[float, dict[str, int]]:
     """Seconds of a whole `attn run` under the limit, and what it read and held."""
     ids = " ".join(str(7 + 13 * place) for place in range(tokens))
-    options = ["run", "--model", str(folder), "--ids", ids, "--backend", "numpy", "--plain", "--output", os.devnull]
+    options = [
+        "run",
+        "--model",
+        str(folder),
+        "--ids",
+        ids,
+        "--backend",
+        "numpy",
+        "--plain",
+        "--output",
+        os.devnull,
+    ]
     begun = time.perf_counter()
     ran = subprocess.run(
-        [sys.executable, "-c", RUN, json.dumps([limit, *options])], capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN, json.dumps([limit, *options])],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     taken = time.perf_counter() - begun
     if ran.returncode:

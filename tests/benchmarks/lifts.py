@@ -1,10 +1,12 @@
-"""How often the interval of a lift holds it: `python lifts.py CORPUS FIELD [TRIALS]`, of JSON lines, MiniLM.
+"""How often the interval of a lift holds it: `python lifts.py CORPUS FIELD [TRIALS]`, of JSON
+lines, MiniLM.
 
-The texts of all documents, which FIELD names, are the truth: the 20 commonest pairs of tokens of each head and their
-lifts. Scans of fewer texts, and of the texts of fewer documents, are drawn from them with replacement. An interval is
-over texts with tokens as frequent as in the scan. It is held against the lift that such texts have if each row of the
-query's token links as often as in all texts; and, as "of all", against the lift in all texts: a token that few texts
-have by the dozen is more frequent in a scan that shows it, and its lift is less there.
+The texts of all documents, which FIELD names, are the truth: the 20 commonest pairs of tokens of
+each head and their lifts. Scans of fewer texts, and of the texts of fewer documents, are drawn from
+them with replacement. An interval is over texts with tokens as frequent as in the scan. It is held
+against the lift that such texts have if each row of the query's token links as often as in all
+texts; and, as "of all", against the lift in all texts: a token that few texts have by the dozen is
+more frequent in a scan that shows it, and its lift is less there.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ LONGEST = 8
 
 
 class Pairs(NamedTuple):
-    """What texts have of each pair. links: [text, pair]. asking: rows of the pair's query token, [text, pair]; even: the
-    weight on its key token were all rows even, [text, pair]; rows: of each text."""
+    """What texts have of each pair. links: [text, pair]. asking: rows of the pair's query token,
+    [text, pair]; even: the weight on its key token were all rows even, [text, pair]; rows: of each
+    text."""
 
     links: Ints
     asking: Ints
@@ -47,7 +50,10 @@ def pairs_of(texts: Sequence[str]) -> Pairs:
     for text in texts:
         tokens = model.encode(text)
         numbers = np.array([token.id for token in tokens], np.int64)
-        keys = [np.asarray(trace.stages["weights"]).argmax(-1) for trace in model.trace(tokens, keep=("weights",))]
+        keys = [
+            np.asarray(trace.stages["weights"]).argmax(-1)
+            for trace in model.trace(tokens, keep=("weights",))
+        ]
         ids.append(numbers)
         codes.append((numbers << 32) + numbers[np.concatenate(keys)])
     common = []
@@ -56,7 +62,9 @@ def pairs_of(texts: Sequence[str]) -> Pairs:
         common += [(head, code) for code, _ in counts.most_common(FREQUENT)]
     heads, chosen = (np.array(column) for column in zip(*common, strict=True))
     queries, keys_of = chosen >> 32, chosen & ((1 << 32) - 1)
-    links, asking, even = (np.zeros((len(texts), len(common)), kind) for kind in (np.int64, np.int64, np.float64))
+    links, asking, even = (
+        np.zeros((len(texts), len(common)), kind) for kind in (np.int64, np.int64, np.float64)
+    )
     for number, (numbers, of_text) in enumerate(zip(ids, codes, strict=True)):
         links[number] = (of_text[heads] == chosen[:, None]).sum(-1)
         asking[number] = (numbers == queries[:, None]).sum(-1)
@@ -64,9 +72,13 @@ def pairs_of(texts: Sequence[str]) -> Pairs:
     return Pairs(links, asking, even, np.array([len(numbers) for numbers in ids]))
 
 
-def scan_of(pairs: Pairs, texts: Ints, alone: float, truth: Floats, rate: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of a scan of these texts: which pairs have an interval, and which of these hold the lift of texts with tokens as
-    frequent, and that of all texts. truth: the latter. rate: links of each pair for each row of its query's token."""
+def scan_of(
+    pairs: Pairs, texts: Ints, alone: float, truth: Floats, rate: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Of a scan of these texts: which pairs have an interval, and which of these hold the lift of
+    texts with tokens as
+    frequent, and that of all texts. truth: the latter. rate: links of each pair for each row of its
+    query's token."""
     links = pairs.links[texts]
     sums, having, squares = links.sum(0), (links > 0).sum(0), (links**2).sum(0)
     asking = pairs.asking[texts].sum(0)
@@ -99,7 +111,9 @@ def tell(what: str, counted: Sequence[tuple[Floats, Floats, Floats]]) -> None:
 
 
 def main() -> None:
-    records: list[dict[str, Any]] = [json.loads(line) for line in Path(sys.argv[1]).read_text("utf-8").splitlines()]
+    records: list[dict[str, Any]] = [
+        json.loads(line) for line in Path(sys.argv[1]).read_text("utf-8").splitlines()
+    ]
     field, trials = sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 100
     by_document: dict[str, list[str]] = {}
     for record in records:
@@ -111,11 +125,16 @@ def main() -> None:
     pairs = pairs_of(texts)
     truth = pairs.links.sum(0) * pairs.rows.sum() / (pairs.asking.sum(0) * pairs.even.sum(0))
     rate = pairs.links.sum(0) / pairs.asking.sum(0)
-    print(f"{len(texts):,} texts of {len(groups)} documents, {len(truth):,} pairs, {trials} scans of each size")
+    print(
+        f"{len(texts):,} texts of {len(groups)} documents, {len(truth):,} pairs, {trials} scans of each size"
+    )
     sizes = np.array([len(group) for group in groups])
     for count in SIZES:
         drawn = np.random.default_rng(count)
-        scans = [scan_of(pairs, drawn.integers(0, len(texts), count), 1.0, truth, rate) for _ in range(trials)]
+        scans = [
+            scan_of(pairs, drawn.integers(0, len(texts), count), 1.0, truth, rate)
+            for _ in range(trials)
+        ]
         tell(f"{count} texts", scans)
         scans = []
         for _ in range(trials):
@@ -123,7 +142,11 @@ def main() -> None:
             total = float(sizes[chosen].sum())
             times = drawn.poisson(1, (REPLICATES, count)) @ sizes[chosen]
             units = float(clusters(np.array(total), times.astype(float)))
-            scans.append(scan_of(pairs, np.concatenate([groups[at] for at in chosen]), units / total, truth, rate))
+            scans.append(
+                scan_of(
+                    pairs, np.concatenate([groups[at] for at in chosen]), units / total, truth, rate
+                )
+            )
         tell(f"{count} documents", scans)
 
 

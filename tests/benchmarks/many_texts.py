@@ -1,15 +1,18 @@
-"""Metrics of a hundred texts of MiniLM: `attn` with its weights held, against a transformers loop that takes the same.
+"""Metrics of a hundred texts of MiniLM: `attn` with its weights held, against a transformers loop
+that takes the same.
 
     python tests/benchmarks/many_texts.py [TEXTS] [RUNS]
 
-In one process, in turn, loading left out on both sides; each side warmed by one run; the least of RUNS. The loop is a
-notebook's: each text by itself with `output_attentions`, the weights of all heads stacked, and every metric computed in
-NumPy for all heads at once. `weights` are the same without metrics. Both answers are compared first. Texts: those of
-sample_inputs/corpus.txt, and then pairs of them, in turn. Needs the extras `minilm` and `transformers`.
+In one process, in turn, loading left out on both sides; each side warmed by one run; the least of
+RUNS. The loop is a notebook's: each text by itself with `output_attentions`, the weights of all
+heads stacked, and every metric computed in NumPy for all heads at once. `weights` are the same
+without metrics. Both answers are compared first. Texts: those of sample_inputs/corpus.txt, and then
+pairs of them, in turn. Needs the extras `minilm` and `transformers`.
 
-Two idle cores, 100 texts of 27 tokens, three runs: 0.30 to 0.32 of the loop's time by the wall, 0.29 to 0.30 of its
-seconds of CPU. It was 0.40 and 0.37 with `functional.linear`, 0.33 to 0.35 and 0.31 to 0.33 with weights that oneDNN has
-put in order, before layers were measured together. Products of matrices alone are two thirds of what is left.
+Two idle cores, 100 texts of 27 tokens, three runs: 0.30 to 0.32 of the loop's time by the wall,
+0.29 to 0.30 of its seconds of CPU. It was 0.40 and 0.37 with `functional.linear`, 0.33 to 0.35 and
+0.31 to 0.33 with weights that oneDNN has put in order, before layers were measured together.
+Products of matrices alone are two thirds of what is left.
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ class Loop:
             self.weights(line)
 
 
-def measure(weights: np.ndarray[Any, Any], ids: list[int], special_ids: set[int]) -> dict[str, np.ndarray[Any, Any]]:
+def measure(
+    weights: np.ndarray[Any, Any], ids: list[int], special_ids: set[int]
+) -> dict[str, np.ndarray[Any, Any]]:
     """The metrics of weights [layer, head, query, key], as one writes them in a notebook."""
     i, j = np.indices(weights.shape[-2:])
     special = np.array([token in special_ids for token in ids])
@@ -128,10 +133,16 @@ def main(number: int, runs: int) -> None:
     for _ in range(runs):
         for name, side in sides.items():
             times[name].append(seconds(side))
-    least = {name: [min(values) for values in zip(*pairs, strict=True)] for name, pairs in times.items()}
+    least = {
+        name: [min(values) for values in zip(*pairs, strict=True)] for name, pairs in times.items()
+    }
     for name, (wall, processor) in least.items():
-        print(f"{name:22} {wall:6.2f} s, {wall / number * 1e3:5.1f} ms a text; {processor:6.2f} s of the processor")
-    ratios = [ours / theirs for ours, theirs in zip(least["attn"], least["transformers"], strict=True)]
+        print(
+            f"{name:22} {wall:6.2f} s, {wall / number * 1e3:5.1f} ms a text; {processor:6.2f} s of the processor"
+        )
+    ratios = [
+        ours / theirs for ours, theirs in zip(least["attn"], least["transformers"], strict=True)
+    ]
     print(f"attn / transformers: {ratios[0]:.2f} by the wall, {ratios[1]:.2f} by the processor")
 
 

@@ -1,5 +1,6 @@
-"""The page's cost by length of text: size, time to write, the writer's memory, and what the browser takes; BertViz
-beside it where it is installed. With `compare`, the longest tasks of a comparison of two texts of 512 tokens.
+"""The page's cost by length of text: size, time to write, the writer's memory, and what the browser
+takes; BertViz beside it where it is installed. With `compare`, the longest tasks of a comparison of
+two texts of 512 tokens.
 
     python tests/benchmarks/page.py [compare] [TOKENS ...]
 """
@@ -31,7 +32,9 @@ def text(tokens: int) -> str:
 
 
 def write(tokens: int, file: str) -> None:
-    """In a process of its own: the run of `attn run` without and with the page, least of three, and the memory of either."""
+    """In a process of its own: the run of `attn run` without and with the page, least of three, and
+    the memory of either.
+    """
     import attncli
     from attncli.arrays.backend import choose
     from attncli.draw.page import Page, page_bytes
@@ -46,8 +49,12 @@ def write(tokens: int, file: str) -> None:
         found = model.encode(text(tokens - 2))
     else:  # minilm has 512 positions; twelve heads of 64 dimensions stand for a layer of a decoder
         backend = choose("numpy", device=None, dtype="float32")
-        model = seeded_model(Settings(d_model=768, heads=12), 0, "seeded", tokenizer("whitespace"), backend)
-        found = model.encode(" ".join(f"{word}{at}" for at, word in enumerate(text(tokens).split())))
+        model = seeded_model(
+            Settings(d_model=768, heads=12), 0, "seeded", tokenizer("whitespace"), backend
+        )
+        found = model.encode(
+            " ".join(f"{word}{at}" for at, word in enumerate(text(tokens).split()))
+        )
     rows = rows_for(model.spec, len(found)) if len(found) > LONG else None
     alone = taken = 1e9
     for _ in range(2 if tokens > 512 else 3):
@@ -58,13 +65,19 @@ def write(tokens: int, file: str) -> None:
     for _ in range(2 if tokens > 512 else 3):
         start = time.perf_counter()
         recording = Recording(model, found)
-        run_document(model, "benchmark", found, RunRequest(matrices=False), rows=rows, recording=recording)
+        run_document(
+            model, "benchmark", found, RunRequest(matrices=False), rows=rows, recording=recording
+        )
         with open(file, "wb") as out:  # noqa: PTH123
-            for piece in page_bytes(Page("benchmark", [recorded_run(model, "benchmark", recording)])):
+            for piece in page_bytes(
+                Page("benchmark", [recorded_run(model, "benchmark", recording)])
+            ):
                 out.write(piece)
         taken = min(taken, time.perf_counter() - start)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{len(found)} {Path(file).stat().st_size} {alone:.3f} {taken:.3f} {before / 1024:.0f} {memory / 1024:.0f}")
+    print(
+        f"{len(found)} {Path(file).stat().st_size} {alone:.3f} {taken:.3f} {before / 1024:.0f} {memory / 1024:.0f}"
+    )
 
 
 LOOKS = {
@@ -93,7 +106,9 @@ SEVERAL = """async () => {
   }
   return [waits, frames].map((all) => all.sort((a, b) => a - b)[2]);
 }"""
-"""Milliseconds of what the script does, and until the frame with it is drawn: the third least of twelve."""
+"""Milliseconds of what the script does, and until the frame with it is drawn: the third least of
+twelve.
+"""
 SEARCH = """async () => {
   const start = performance.now();
   attn.choose({view: "search"});
@@ -123,11 +138,11 @@ COMPARING = {
 
 
 def longest_tasks(started: Any, file: str, acts: Mapping[str, str]) -> dict[str, float]:
-    """The CPU milliseconds of the longest task of the page's own thread, by what is done: also on a busy machine the
-    time in which nothing else is answered.
+    """The CPU milliseconds of the longest task of the page's own thread, by what is done: also on a
+    busy machine the time in which nothing else is answered.
 
-    The page is opened in a window that nobody inspects, as a reader's: for its inspector a browser keeps all that was
-    loaded and decodes it once more at its end, which takes 50 to 80 ms of 13 MB.
+    The page is opened in a window that nobody inspects, as a reader's: for its inspector a browser
+    keeps all that was loaded and decodes it once more at its end, which takes 50 to 80 ms of 13 MB.
     """
     address = Path(file).as_uri()
     control = started.new_browser_cdp_session()
@@ -136,7 +151,11 @@ def longest_tasks(started: Any, file: str, acts: Mapping[str, str]) -> dict[str,
         started.start_tracing(categories=["toplevel"])
         act()
         events = json.loads(started.stop_tracing())["traceEvents"]
-        threads = {(one["pid"], one["tid"]) for one in events if one.get("args", {}).get("name") == "CrRendererMain"}
+        threads = {
+            (one["pid"], one["tid"])
+            for one in events
+            if one.get("args", {}).get("name") == "CrRendererMain"
+        }
         tasks = [one for one in events if one.get("name", "").endswith("RunTask") and "tdur" in one]
         return max(one["tdur"] / 1000 for one in tasks if (one["pid"], one["tid"]) in threads)
 
@@ -169,7 +188,9 @@ def compare_two() -> None:
         subprocess.run([*command, "--html", file], capture_output=True, check=True)
         with browser() as started:
             tasks = longest_tasks(started, file, ACTS | COMPARING)
-        print(f"two texts of 512 tokens: {Path(file).stat().st_size / 1e6:.2f} MB; longest tasks (CPU ms):")
+        print(
+            f"two texts of 512 tokens: {Path(file).stat().st_size / 1e6:.2f} MB; longest tasks (CPU ms):"
+        )
         print("   " + ", ".join(f"{name} {task:.0f}" for name, task in tasks.items()))
 
 
@@ -191,9 +212,13 @@ def browse(file: str) -> dict[str, str]:
             if name == "hover, rollout":
                 window.value("(view) => attn.choose({view})", "rollout")
                 window.page.wait_for_timeout(3000)
-            found[name] = " to ".join(f"{one:.1f}" for one in window.value(SEVERAL.replace("LOOK", act)))
+            found[name] = " to ".join(
+                f"{one:.1f}" for one in window.value(SEVERAL.replace("LOOK", act))
+            )
         tasks = longest_tasks(started, file, ACTS)
-        found["longest tasks (CPU)"] = ", ".join(f"{name} {task:.0f}" for name, task in tasks.items())
+        found["longest tasks (CPU)"] = ", ".join(
+            f"{name} {task:.0f}" for name, task in tasks.items()
+        )
         found["memory"] = f"{window.value('performance.memory.usedJSHeapSize') / 1e6:.0f} MB"
     return found
 
@@ -206,7 +231,9 @@ def bertviz(tokens: int) -> str:
         "h=model_view(a,['w']*n,html_action='return')\n"
         "print(len(h.data),f'{time.perf_counter()-t:.1f}',resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else "not installed"
 
 
@@ -215,13 +242,20 @@ def main(sizes: list[int]) -> None:
         with TemporaryDirectory() as folder:
             file = str(Path(folder) / "page.html")
             told = subprocess.run(
-                [sys.executable, __file__, "--write", str(tokens), file], capture_output=True, text=True, check=True
+                [sys.executable, __file__, "--write", str(tokens), file],
+                capture_output=True,
+                text=True,
+                check=True,
             )
             count, size, alone, taken, before, memory = told.stdout.split()
             print(
                 f"{count} tokens: {int(size) / 1e6:.2f} MB, run {alone} s, run and page {taken} s, memory {before} to {memory} MB"
             )
-            print("   " + ", ".join(f"{name} {value}" for name, value in browse(file).items()) + " (ms)")
+            print(
+                "   "
+                + ", ".join(f"{name} {value}" for name, value in browse(file).items())
+                + " (ms)"
+            )
             if tokens <= 512:
                 print(f"    BertViz's model view (bytes, seconds, MB): {bertviz(tokens)}")
 

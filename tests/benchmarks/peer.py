@@ -3,7 +3,8 @@
     python tests/benchmarks/peer.py [RUNS]
 
 Whole processes, in turn; time by the wall, memory as the largest resident set. Needs the
-extras `minilm` and `transformers`. Their answers are compared with each other, and with transformers in float64.
+extras `minilm` and `transformers`. Their answers are compared with each other, and with
+transformers in float64.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def run(command: list[str]) -> tuple[float, float, bytes]:
 
 
 def main(runs: int) -> None:
-    """Time both in turn, then compare their answers: torch, once imported here, would count as their children's
-    memory."""
+    """Time both in turn, then compare their answers: torch, once imported here, would count as
+    their children's memory."""
     from attncli.models.aliases import locate
     from attncli.models.verify import reference
 
@@ -78,12 +79,21 @@ def main(runs: int) -> None:
     ours = json.loads(run(commands["attn"])[2])
     theirs = json.loads(run(commands["transformers"])[2])
     (exact,) = reference(Path(folder), [token["id"] for token in ours["tokens"]])
-    print(f"max |difference| of all {sum(len(layer['heads']) for layer in ours['layers'])} heads' weights")
-    held = {layer["layer"]: np.stack([head["weights"] for head in layer["heads"]]) for layer in ours["layers"]}
+    print(
+        f"max |difference| of all {sum(len(layer['heads']) for layer in ours['layers'])} heads' weights"
+    )
+    held = {
+        layer["layer"]: np.stack([head["weights"] for head in layer["heads"]])
+        for layer in ours["layers"]
+    }
     single = dict(enumerate(np.asarray(theirs)))
     for what, a, b in (
         ("attn from transformers in float64", held, dict(enumerate(exact.weights))),
-        ("transformers, as it is, from transformers in float64", single, dict(enumerate(exact.weights))),
+        (
+            "transformers, as it is, from transformers in float64",
+            single,
+            dict(enumerate(exact.weights)),
+        ),
         ("attn from transformers, as it is", held, single),
     ):
         print(f"  {what:54}{max(float(np.abs(a[layer] - b[layer]).max()) for layer in a):.1e}")

@@ -1,13 +1,15 @@
-"""A model of the size that people run: `attn` beside a transformers script, whole processes, in turn.
+"""A model of the size that people run: `attn` beside a transformers script, whole processes, in
+turn.
 
     python tests/benchmarks/real.py [FOLDER] [RUNS]
 
-A random Llama of 1.1 billion parameters (22 layers, 2,048 wide, 32 heads on 4, bfloat16, 2.2 GB) and a random GPT-2 of
-124 million are made once in FOLDER, by default one of the system's for temporary files. The script loads the model in
-bfloat16, runs the same ids with the weights of all heads, and prints each layer's strongest link, as `attn` does.
-Printed: the least seconds and the largest resident set of RUNS alternating runs, their ratios, and what is asked of
-each. Needs the extra `transformers`; a GGUF file of the large model, in the usual mix of Q4_K and Q6_K, is written with
-the package `gguf` and run in turn with the folder that it was made of. On two cores:
+A random Llama of 1.1 billion parameters (22 layers, 2,048 wide, 32 heads on 4, bfloat16, 2.2 GB)
+and a random GPT-2 of 124 million are made once in FOLDER, by default one of the system's for
+temporary files. The script loads the model in bfloat16, runs the same ids with the weights of all
+heads, and prints each layer's strongest link, as `attn` does. Printed: the least seconds and the
+largest resident set of RUNS alternating runs, their ratios, and what is asked of each. Needs the
+extra `transformers`; a GGUF file of the large model, in the usual mix of Q4_K and Q6_K, is written
+with the package `gguf` and run in turn with the folder that it was made of. On two cores:
 1.9 s, 1.8 times the 1.0 s of the folder, and 60 MiB.
 """
 
@@ -56,7 +58,8 @@ GPT2 = {
     "layer_norm_epsilon": 1e-5, "dtype": "bfloat16",
 }  # fmt: skip
 CASES = (
-    # what, model, tokens, options of attn, times as fast at least (seconds at most for the small one)
+    # what, model, tokens, options of attn, times as fast at least (seconds at most for the small
+    # one)
     ("11 tokens", "llama", 11, (), 5.0),
     ("348 tokens", "llama", 348, (), 1.2),
     ("348 tokens, bfloat16", "llama", 348, ("--dtype", "bfloat16"), 2.0),
@@ -102,8 +105,12 @@ def gpt2() -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "transformer.ln_f.bias", (768,)
 
 
-def make(folder: Path, config: Mapping[str, object], tensors: list[tuple[str, tuple[int, ...]]]) -> Path:
-    """Write the checkpoint unless it is there: normal numbers of the variance 1/fan-in, norms near 1."""
+def make(
+    folder: Path, config: Mapping[str, object], tensors: list[tuple[str, tuple[int, ...]]]
+) -> Path:
+    """Write the checkpoint unless it is there: normal numbers of the variance 1/fan-in, norms near
+    1.
+    """
     done = folder / "config.json"
     if done.exists():
         return folder
@@ -121,7 +128,9 @@ def make(folder: Path, config: Mapping[str, object], tensors: list[tuple[str, tu
             for part in np.array_split(np.arange(shape[0]), max(math.prod(shape) // 2**22, 1)):
                 numbers = chance.standard_normal((len(part), *shape[1:]), np.float32)
                 numbers = numbers * shape[-1] ** -0.5 if len(shape) > 1 else 1 + 0.1 * numbers
-                file.write((numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes())
+                file.write(
+                    (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+                )
     done.write_text(json.dumps(config), "utf-8")
     return folder
 
@@ -132,7 +141,10 @@ def quantise(folder: Path, target: Path) -> Path:
         return target
     stored = np.memmap(folder / "model.safetensors", np.uint8, "r")
     begin = 8 + int(stored[:8].view("<u8")[0])
-    header, names = json.loads(bytes(stored[8:begin])), gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 22)
+    header, names = (
+        json.loads(bytes(stored[8:begin])),
+        gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 22),
+    )
     writer = gguf.GGUFWriter(target.with_suffix(".part"), "llama")
     writer.add_embedding_length(2048)
     writer.add_block_count(22)
@@ -143,7 +155,11 @@ def quantise(folder: Path, target: Path) -> Path:
     writer.add_layer_norm_rms_eps(1e-5)
     for own, info in header.items():
         start, stop = (begin + place for place in info["data_offsets"])
-        array = (stored[start:stop].view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(info["shape"])
+        array = (
+            (stored[start:stop].view("<u2").astype(np.uint32) << 16)
+            .view(np.float32)
+            .reshape(info["shape"])
+        )
         name = names.get_name(own, try_suffixes=(".weight",)) or own
         if array.ndim == 1:
             writer.add_tensor(name, array)
@@ -152,7 +168,9 @@ def quantise(folder: Path, target: Path) -> Path:
             array = gguf_files.permuted(array, 32 if "q_proj" in own else 4)
         kind = gguf_files.mixed(name, 22)
         parts = np.array_split(array, max(array.size // 2**21, 1))
-        writer.add_tensor(name, np.concatenate([gguf_files.pack(part, kind) for part in parts]), raw_dtype=kind)
+        writer.add_tensor(
+            name, np.concatenate([gguf_files.pack(part, kind) for part in parts]), raw_dtype=kind
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -176,7 +194,9 @@ def run(command: list[str]) -> tuple[float, float]:
 
 def main(folder: Path, runs: int) -> None:
     """Make the models, then time both in turn."""
-    with ProcessPoolExecutor(1) as pool:  # what this process once held would count as memory of those that it starts
+    with ProcessPoolExecutor(
+        1
+    ) as pool:  # what this process once held would count as memory of those that it starts
         made = {
             "llama": pool.submit(make, folder / "llama-1.1b", LLAMA, list(llama())).result(),
             "gpt2": pool.submit(make, folder / "gpt2", GPT2, list(gpt2())).result(),
@@ -185,14 +205,19 @@ def main(folder: Path, runs: int) -> None:
     ids = np.random.default_rng(1).integers(0, 32_000, 348).tolist()
     few = " ".join(map(str, ids[:11]))
     files = made["llama"], packed_file
-    turns = [[run([ATTN, "run", "--ids", few, "--model", str(file)]) for file in files] for _ in range(runs)]
+    turns = [
+        [run([ATTN, "run", "--ids", few, "--model", str(file)]) for file in files]
+        for _ in range(runs)
+    ]
     plain, packed = (min(turn[side][0] for turn in turns) for side in (0, 1))
     print(
         f"11 tokens, GGUF in Q4_K: {packed:.2f} s, {packed / plain:.2f} times the folder's {plain:.2f} s (at most "
         f"{SLOWER:g}), {max(turn[1][1] for turn in turns):.0f} MiB (at most {MEBIBYTES})",
         flush=True,
     )
-    print(f"{'':26} {'attn':>17} {'transformers':>19} {'times as fast':>22} {'times less memory':>22}")
+    print(
+        f"{'':26} {'attn':>17} {'transformers':>19} {'times as fast':>22} {'times less memory':>22}"
+    )
     for what, name, count, options, wanted in CASES:
         given = " ".join(map(str, ids[:count]))
         ours = [ATTN, "run", "--ids", given, "--model", str(made[name]), *options]

@@ -1,9 +1,11 @@
-"""Counts a scan again: `python recount.py CORPUS [TEXTS]`, of MiniLM, labels and lifts, with NumPy and loops alone.
+"""Counts a scan again: `python recount.py CORPUS [TEXTS]`, of MiniLM, labels and lifts, with NumPy
+and loops alone.
 
-A scan in float64 of so many texts (300), beside every head's weights of each text, one after the other. What is said of
-a label (its score, the share of texts that earn it, whether the head earns it) and of a pair of tokens (its links, how
-many chance makes, its lift) is made again from these weights by the formulas of the guide, sums in multiples of 2⁻²⁴ as a
-scan keeps them. Told is how far any number is from the scan's: 0, or some 1e-16.
+A scan in float64 of so many texts (300), beside every head's weights of each text, one after the
+other. What is said of a label (its score, the share of texts that earn it, whether the head earns
+it) and of a pair of tokens (its links, how many chance makes, its lift) is made again from these
+weights by the formulas of the guide, sums in multiples of 2⁻²⁴ as a scan keeps them. Told is how
+far any number is from the scan's: 0, or some 1e-16.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ PLAIN = {"previous-token": -1, "next-token": 1, "self": 0}
 
 
 def numbers_of(weights: Any, special: Any, punctuation: Any) -> dict[str, Any]:
-    """By label: each head's number, what uniform attention would have, and over how many rows. weights: [head, i, j]."""
+    """By label: each head's number, what uniform attention would have, and over how many rows.
+    weights: [head, i, j].
+    """
     count = weights.shape[-1]
 
     def at(offset: int) -> tuple[Any, float, int]:
@@ -42,7 +46,9 @@ def numbers_of(weights: Any, special: Any, punctuation: Any) -> dict[str, Any]:
 
     told = {name: at(offset) for name, offset in PLAIN.items()}
     there = [at(offset) for offset in OFFSETS]
-    table = np.stack([value if rows >= LEAST_ROWS else np.full(len(weights), np.nan) for value, _, rows in there])
+    table = np.stack(
+        [value if rows >= LEAST_ROWS else np.full(len(weights), np.nan) for value, _, rows in there]
+    )
     most = max(rows for _, _, rows in there)
     told["positional"] = (np.nanmax(table, 0) if most >= LEAST_ROWS else table[0], 1 / count, most)
     told["first-token sink"] = (weights[:, 1:, 0].mean(-1), 1 / count, count - 1)
@@ -55,7 +61,11 @@ def numbers_of(weights: Any, special: Any, punctuation: Any) -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    lines = Path(sys.argv[1]).read_text("utf-8").splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 300]
+    lines = (
+        Path(sys.argv[1])
+        .read_text("utf-8")
+        .splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 300]
+    )
     with tempfile.TemporaryDirectory() as folder:
         corpus, out = Path(folder) / "corpus.txt", Path(folder) / "scan"
         corpus.write_text("\n".join(lines), "utf-8")
@@ -95,7 +105,9 @@ def main() -> None:
                     entry[2] += used >= LEAST_ROWS and value[head] >= least
                     entry[3] += np.rint(uniform * UNIT)
             for head, table in enumerate(weights):
-                links[trace.layer, head].update((ids[i], ids[int(row.argmax())]) for i, row in enumerate(table))
+                links[trace.layer, head].update(
+                    (ids[i], ids[int(row.argmax())]) for i, row in enumerate(table)
+                )
     far = dict.fromkeys(("score", "share of texts", "links", "chance", "lift"), 0.0)
     labels = pairs = wrong = 0
     for head in document.heads:
@@ -111,11 +123,15 @@ def main() -> None:
                 else max(LABELS[name].threshold, MARGIN * uniform / UNIT / texts)
             )
             label = told.get(name)
-            wrong += (label is not None and label.earned) != (score >= least) or (label is None and earned > 0)
+            wrong += (label is not None and label.earned) != (score >= least) or (
+                label is None and earned > 0
+            )
             if label is not None:
                 labels += 1
                 far["score"] = max(far["score"], abs(label.score - score))
-                far["share of texts"] = max(far["share of texts"], abs(label.texts - earned / texts))
+                far["share of texts"] = max(
+                    far["share of texts"], abs(label.texts - earned / texts)
+                )
         counts = links[head.layer, head.head]
         for link in head.links:
             pairs += 1
@@ -126,7 +142,9 @@ def main() -> None:
             far["lift"] = max(far["lift"], abs(link.lift - counts[pair] / chance) / link.lift)
         top = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: len(head.links)]
         wrong += [pair for pair, _ in top] != [(link.query.id, link.key.id) for link in head.links]
-    print(f"{len(lines)} texts, {rows} tokens, {labels} labels and {pairs} pairs of {len(document.heads)} heads")
+    print(
+        f"{len(lines)} texts, {rows} tokens, {labels} labels and {pairs} pairs of {len(document.heads)} heads"
+    )
     for name, distance in far.items():
         print(f"{name:15} at most {distance:.1e} from the scan's")
     print(f"{wrong} labels or orders of pairs are others")

@@ -1,9 +1,11 @@
-"""Scanning a corpus against a padded transformers loop: `python scan.py CORPUS [TEXTS]`, CPU seconds on one thread.
+"""Scanning a corpus against a padded transformers loop: `python scan.py CORPUS [TEXTS]`, CPU
+seconds on one thread.
 
-Three peers: the loop (eager attention, batches of 32 texts sorted by characters, weights only), the same loop with
-`attn`'s metrics computed from its weights, and the matrix products alone that the model takes. What is timed of `attn`
-is `Worker.compute` in a process with a worker's settings of memory, as the command runs it. All take turns, so that a
-machine that slows down slows down all of them; the least of each counts.
+Three peers: the loop (eager attention, batches of 32 texts sorted by characters, weights only), the
+same loop with `attn`'s metrics computed from its weights, and the matrix products alone that the
+model takes. What is timed of `attn` is `Worker.compute` in a process with a worker's settings of
+memory, as the command runs it. All take turns, so that a machine that slows down slows down all of
+them; the least of each counts.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Loop:
 
         folder = str(locate("minilm").folder)
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        self.model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+        self.model = transformers.AutoModel.from_pretrained(
+            folder, attn_implementation="eager"
+        ).eval()
         self.texts = sorted(texts, key=len)
         self.padded = 0
 
@@ -64,14 +68,17 @@ class Loop:
     def run(self, *, metrics: bool) -> None:
         self.padded = 0
         for at in range(0, len(self.texts), BATCH):
-            given = self.tokenizer(self.texts[at : at + BATCH], padding=True, truncation=True, return_tensors="pt")
+            given = self.tokenizer(
+                self.texts[at : at + BATCH], padding=True, truncation=True, return_tensors="pt"
+            )
             self.padded += given["input_ids"].numel()
             lengths = given["attention_mask"].sum(-1).tolist()
             for weights in self.model(**given, output_attentions=True).attentions:
                 if metrics:
                     for text, length in enumerate(lengths):
                         measure(
-                            weights[text, :, :length, :length], metrics=("entropy", "confidence", "distance", "sink")
+                            weights[text, :, :length, :length],
+                            metrics=("entropy", "confidence", "distance", "sink"),
                         )
                 else:
                     weights.sum()
@@ -82,13 +89,20 @@ def products(spec: Spec, lengths: list[int]) -> Callable[[], None]:
     block = spec.blocks[0]
     width, heads, dim = spec.d_model, block.attention.heads, block.attention.head_dim
     inner = block.mlp.width if hasattr(block.mlp, "width") else 4 * width
-    square, wide, narrow = torch.randn(width, width), torch.randn(width, inner), torch.randn(inner, width)
+    square, wide, narrow = (
+        torch.randn(width, width),
+        torch.randn(width, inner),
+        torch.randn(inner, width),
+    )
 
     batches = []
     for count in sorted(set(lengths)):
         left, most = lengths.count(count), max(MOST_TOKENS // count, 1)
         batches += [(min(most, left - at), count) for at in range(0, left, most)]
-    given = [(torch.randn(texts * count, width), torch.randn(texts, heads, count, dim)) for texts, count in batches]
+    given = [
+        (torch.randn(texts * count, width), torch.randn(texts, heads, count, dim))
+        for texts, count in batches
+    ]
 
     def run() -> None:
         for x, q in given:
@@ -102,13 +116,18 @@ def products(spec: Spec, lengths: list[int]) -> Callable[[], None]:
 
 
 def serve(lines: list[str], folder: Path) -> None:
-    """Scan a shard of all lines each time that standard input asks for it, and tell the CPU seconds."""
+    """Scan a shard of all lines each time that standard input asks for it, and tell the CPU
+    seconds.
+    """
     corpus = folder / "corpus.txt"
     corpus.write_text("\n".join(lines), "utf-8")
     model = attncli.load("minilm", backend="torch")
     workers = {}
     for name, asking in SCANS.items():
-        wanted, out = plan.ScanRequest((str(corpus),), METRICS, labels=False, **asking), folder / name
+        wanted, out = (
+            plan.ScanRequest((str(corpus),), METRICS, labels=False, **asking),
+            folder / name,
+        )
         made = plan.write(plan.make_plan(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
         workers[name] = Worker(made, out, model, between=MemoryTrimmer().trim_if_grown)
     for asked in sys.stdin:
@@ -118,7 +137,11 @@ def serve(lines: list[str], folder: Path) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    lines = Path(sys.argv[1]).read_text("utf-8").splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 768]
+    lines = (
+        Path(sys.argv[1])
+        .read_text("utf-8")
+        .splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 768]
+    )
     if ALLOCATION.items() <= os.environ.items():
         with tempfile.TemporaryDirectory() as folder:
             serve(lines, Path(folder))
@@ -129,7 +152,11 @@ def main() -> None:
     # what the command's workers run in; the peers are left as they come
     setting = {**os.environ, **ALLOCATION}
     with subprocess.Popen(
-        [sys.executable, *sys.argv], env=setting, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, *sys.argv],
+        env=setting,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as scanning:
         asked, told = scanning.stdin, scanning.stdout
         assert asked is not None

@@ -1,7 +1,8 @@
-"""Makes a corpus of English sentences out of the documentation on this machine: `python sentences.py COUNT FILE`.
+"""Makes a corpus of English sentences out of the documentation on this machine: `python
+sentences.py COUNT FILE`.
 
-The same files give the same sentences: paragraphs of documentation and docstrings, mostly letters, cut into sentences,
-each once, in the order of a hash. No data is kept in the repository.
+The same files give the same sentences: paragraphs of documentation and docstrings, mostly letters,
+cut into sentences, each once, in the order of a hash. No data is kept in the repository.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ def documents() -> Iterator[str]:
                 if path.suffix == ".py":
                     yield from docstrings(path.read_text("utf-8"))
                 elif path.suffix in ENDINGS or path.name in NAMES:
-                    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+                    raw = (
+                        gzip.decompress(path.read_bytes())
+                        if path.suffix == ".gz"
+                        else path.read_bytes()
+                    )
                     yield raw.decode("utf-8")
             except (OSError, ValueError, SyntaxError, EOFError, RecursionError, MemoryError):
                 continue
@@ -50,7 +55,11 @@ def sentences(document: str) -> Iterator[str]:
         if not text or sum(one.isalpha() or one == " " for one in text) < 0.88 * len(text):
             continue
         for sentence in re.split(r"(?<=[.!?]) (?=[A-Z])", text):
-            if 20 <= len(sentence) <= 2000 and len(sentence.split()) >= 4 and sentence.endswith((".", "!", "?", ":")):
+            if (
+                20 <= len(sentence) <= 2000
+                and len(sentence.split()) >= 4
+                and sentence.endswith((".", "!", "?", ":"))
+            ):
                 yield sentence
 
 
@@ -59,7 +68,9 @@ def corpus(count: int) -> list[str]:
     found: dict[bytes, str] = {}
     for document in documents():
         for sentence in sentences(document):
-            found.setdefault(hashlib.blake2b(sentence.lower().encode(), digest_size=16).digest(), sentence)
+            found.setdefault(
+                hashlib.blake2b(sentence.lower().encode(), digest_size=16).digest(), sentence
+            )
     return [found[key] for key in sorted(found)[:count]]
 
 

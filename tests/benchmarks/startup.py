@@ -1,8 +1,10 @@
-"""How long whole commands take: medians, and ratios to Python's own start, to importing Typer and NumPy, and torch.
+"""How long whole commands take: medians, and ratios to Python's own start, to importing Typer and
+NumPy, and torch.
 
 python tests/benchmarks/startup.py [RUNS]
 
-The last column has the most that a command may take of the time of importing Typer and NumPy, in the same run.
+The last column has the most that a command may take of the time of importing Typer and NumPy, in
+the same run.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ SENTENCE = "The animal didn't cross the street because it was too tired"
 
 
 class Timed(NamedTuple):
-    """A command. terminal: whether it answers to a terminal. most: its bound, × typer and numpy; None without one."""
+    """A command. terminal: whether it answers to a terminal. most: its bound, × typer and numpy;
+    None without one.
+    """
 
     words: list[str]
     variables: tuple[tuple[str, str], ...] = ()
@@ -56,13 +60,22 @@ def seconds(timed: Timed) -> float:
     variables |= {"TERM": "xterm-256color", "COLUMNS": "100"} | dict(timed.variables)
     if not timed.terminal:
         begun = time.perf_counter()
-        subprocess.run(timed.words, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        subprocess.run(
+            timed.words, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=True
+        )
         return time.perf_counter() - begun
     ours, theirs = pty.openpty()
     reader = Thread(target=drained, args=(ours,))
     reader.start()
     begun = time.perf_counter()
-    subprocess.run(timed.words, env=variables, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, check=True)
+    subprocess.run(
+        timed.words,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        check=True,
+    )
     taken = time.perf_counter() - begun
     os.close(theirs)
     reader.join()
@@ -98,7 +111,12 @@ def main(runs: int) -> None:
             f"{middle:.3f}", f"{min(found):.3f}", f"{max(found):.3f}", f"{middle / python:.1f}", f"{middle / torch:.2f}",
             f"{middle / base:.2f}", "" if most is None else f"{most:.1f}{' OVER' if middle / base > most else ''}",
         )  # fmt: skip
-        print(f"{name:32}" + "".join(f"{one:>{max(len(head) + 2, 9)}}" for one, head in zip(shown, heads, strict=True)))
+        print(
+            f"{name:32}"
+            + "".join(
+                f"{one:>{max(len(head) + 2, 9)}}" for one, head in zip(shown, heads, strict=True)
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What `attn tensors` runs on long arrays, every metric and the strongest links, beside torch's fused attention on the same arrays.
+"""What `attn tensors` runs on long arrays, every metric and the strongest links, beside torch's
+fused attention on the same arrays.
 
 python tests/benchmarks/streaming.py [time] [memory] [window]
 
-time: 16,384 tokens × 4 heads × width 64, causal and not, the least of five and their ratio. memory: the peak of a
-process at 4k to 32k tokens, and 131,072 tokens of one head under a limit of 2 GiB. window: the time at 16k to 64k
-tokens under a window of 256 keys, which should double with n.
+time: 16,384 tokens × 4 heads × width 64, causal and not, the least of five and their ratio. memory:
+the peak of a process at 4k to 32k tokens, and 131,072 tokens of one head under a limit of 2 GiB.
+window: the time at 16k to 64k tokens under a window of 256 keys, which should double with n.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def arrays(heads: int, count: int):
 
 
 def streamed(given, mask) -> float:
-    """Seconds of what `attn tensors` runs: outputs, every metric that needs no token, and the strongest links."""
+    """Seconds of what `attn tensors` runs: outputs, every metric that needs no token, and the
+    strongest links.
+    """
     from attncli.arrays.torch_backend import TorchBackend
     from attncli.features.tensors.compute import CapturedHeads
     from attncli.mechanism.attend import Rule
@@ -58,11 +61,15 @@ def compare_times(count: int = 16_384) -> None:
     from attncli.mechanism.mask import Causal, Everywhere
 
     given = arrays(HEADS, count)
-    print(f"{count:,} tokens × {HEADS} heads × width {WIDTH}, {THREADS} threads, the least of {RUNS} alternating runs")
+    print(
+        f"{count:,} tokens × {HEADS} heads × width {WIDTH}, {THREADS} threads, the least of {RUNS} alternating runs"
+    )
     print(f"{'mask':10} {'fused':>9} {'streamed':>9} {'ratio':>6}")
     for name, mask in (("none", Everywhere()), ("causal", Causal())):
         fused(given, causal=name == "causal")
-        pairs = [(fused(given, causal=name == "causal"), streamed(given, mask)) for _ in range(RUNS)]
+        pairs = [
+            (fused(given, causal=name == "causal"), streamed(given, mask)) for _ in range(RUNS)
+        ]
         plain, ours = (min(times) for times in zip(*pairs, strict=True))
         print(f"{name:10} {plain:8.2f}s {ours:8.2f}s {ours / plain:6.2f}", flush=True)
 
@@ -79,7 +86,9 @@ def once(heads: int, count: int, window: int | None) -> None:
     if count > 100_000:
         resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
     seconds = streamed(given, mask)
-    print(f"{seconds:.2f} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} {before:.0f}")
+    print(
+        f"{seconds:.2f} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} {before:.0f}"
+    )
 
 
 def apart(heads: int, count: int, window: int | None = None) -> tuple[float, float, float]:
@@ -91,8 +100,16 @@ def apart(heads: int, count: int, window: int | None = None) -> tuple[float, flo
 
 def compare_memory() -> None:
     """Print the peak memory by length; it should grow by as much as the inputs and outputs do."""
-    print(f"\n{'tokens':>8} {'heads':>5} {'seconds':>8} {'before':>9} {'peak':>9} {'above, per token':>17}   causal")
-    for heads, count in ((HEADS, 4096), (HEADS, 8192), (HEADS, 16_384), (HEADS, 32_768), (1, 131_072)):
+    print(
+        f"\n{'tokens':>8} {'heads':>5} {'seconds':>8} {'before':>9} {'peak':>9} {'above, per token':>17}   causal"
+    )
+    for heads, count in (
+        (HEADS, 4096),
+        (HEADS, 8192),
+        (HEADS, 16_384),
+        (HEADS, 32_768),
+        (1, 131_072),
+    ):
         seconds, peak, before = apart(heads, count)
         print(
             f"{count:8,} {heads:5} {seconds:8.2f} {before:5.0f} MiB {peak:5.0f} MiB {(peak - before) * 1024 / count:13.2f} KiB"
@@ -111,6 +128,10 @@ if __name__ == "__main__":
     if asked[0] == "once":
         once(int(asked[1]), int(asked[2]), int(asked[3]) or None)
     else:
-        for name, run in (("time", compare_times), ("memory", compare_memory), ("window", compare_windows)):
+        for name, run in (
+            ("time", compare_times),
+            ("memory", compare_memory),
+            ("window", compare_windows),
+        ):
             if name in asked:
                 run()

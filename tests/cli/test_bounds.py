@@ -1,4 +1,6 @@
-"""Every number that a command takes, at its edges and far beyond: an answer or a refusal, within a second."""
+"""Every number that a command takes, at its edges and far beyond: an answer or a refusal, within a
+second.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +97,12 @@ def asked() -> Iterator[tuple[str, str, tuple[str, ...]]]:
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 values = NUMBERS if takes_number(parameter) else WRITTEN.get(parameter.name, ())
-                # seeded weights, and thousands of random vectors, of that width take seconds, as they should
-                if parameter.name == "d_model" or (name, parameter.name) == ("explain scaling", "d_k"):
+                # seeded weights, and thousands of random vectors, of that width take seconds, as
+                # they should
+                if parameter.name == "d_model" or (name, parameter.name) == (
+                    "explain scaling",
+                    "d_k",
+                ):
                     values = tuple(value for value in values if value != "4097")
                 if values:
                     yield name, parameter.opts[0], values
@@ -118,7 +124,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "corpus.txt").write_text(f"{TEXT}\n")
     small_gpt2(made / "gpt2")
     with inside():
-        assert ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code == 0
+        assert (
+            ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code
+            == 0
+        )
     return made
 
 
@@ -149,7 +158,9 @@ def _imported(command: str) -> None:
 
 
 def thirds() -> Iterator[Any]:
-    """A third of the values of each option, each value for a third of the options; all others thoroughly."""
+    """A third of the values of each option, each value for a third of the options; all others
+    thoroughly.
+    """
     for at, (name, option, values) in enumerate(asked()):
         for part in range(3):
             yield pytest.param(
@@ -160,15 +171,21 @@ def thirds() -> Iterator[Any]:
 
 @pytest.mark.many
 @pytest.mark.parametrize(("command", "option", "values"), list(thirds()))
-def test_a_number_at_its_edges_and_beyond(command: str, option: str, values: tuple[str, ...], folder: Path) -> None:
+def test_a_number_at_its_edges_and_beyond(
+    command: str, option: str, values: tuple[str, ...], folder: Path
+) -> None:
     _imported(command)
     for value in values:
         answered(command, f"{option}={value}", folder=folder)
 
 
-@pytest.mark.parametrize(("name", "parameter"), numbers(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "parameter"), numbers(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_number_states_its_range(name: str, parameter: Any) -> None:
-    assert " to " in parameter.help.rpartition("[")[2], f"the help of attn {name} states no range: {parameter.help}"
+    assert " to " in parameter.help.rpartition("[")[2], (
+        f"the help of attn {name} states no range: {parameter.help}"
+    )
 
 
 @pytest.mark.many
@@ -182,7 +199,8 @@ def test_an_option_without_its_value_is_misuse(command: str, folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "columns", ["", "0", "-1", "1", "79", "1000000000", "9" * 5000, "nan", "x", "²", "٣", " ", "1e9"]
+    "columns",
+    ["", "0", "-1", "1", "79", "1000000000", "9" * 5000, "nan", "x", "²", "٣", " ", "1e9"],
 )
 def test_columns_of_any_content(columns: str, folder: Path) -> None:
     # what is no width is taken for none wherever it is read

@@ -30,7 +30,10 @@ TYPED = {
 """What is typed before the tab, and what then stands there, the blank behind it included."""
 SET_UPS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], "PS1='$ '; source {script}"),
-    "zsh": (["zsh", "-f", "-i"], "PS1='$ '; autoload -U compinit; compinit -u -d {folder}/dump; source {script}"),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        "PS1='$ '; autoload -U compinit; compinit -u -d {folder}/dump; source {script}",
+    ),
 }
 
 
@@ -58,7 +61,9 @@ def variables(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def terminal(shell: str, folder: Path) -> Iterator[int]:
-    """A shell in a terminal of its own, set up for completion: the descriptor to type into and to read from."""
+    """A shell in a terminal of its own, set up for completion: the descriptor to type into and to
+    read from.
+    """
     import pty
 
     words, set_up = SET_UPS[shell]
@@ -67,7 +72,10 @@ def terminal(shell: str, folder: Path) -> Iterator[int]:
         os.execvpe(words[0], words, variables(folder))
     try:
         script = folder / f"completion.{shell}"
-        os.write(keyboard, f"stty columns 200; {set_up.format(script=script, folder=folder)}; echo rea''dy\n".encode())
+        os.write(
+            keyboard,
+            f"stty columns 200; {set_up.format(script=script, folder=folder)}; echo rea''dy\n".encode(),
+        )
         read_until(keyboard, "ready\r\n")
         yield keyboard
     finally:
@@ -107,13 +115,17 @@ def test_fish_completes_values_behind_an_equals_sign(folder: Path) -> None:
     found = finish(["fish", "--no-config", "-c", script], variables(folder))
     offered = {line.partition("\t")[0] for line in found.stdout.splitlines()}
     for completed in TYPED.values():
-        assert any(value.startswith(completed.split()[-1]) for value in offered), (offered, found.stderr)
+        assert any(value.startswith(completed.split()[-1]) for value in offered), (
+            offered,
+            found.stderr,
+        )
 
 
 def test_the_script_of_any_shell_is_told_in_any_other(folder: Path) -> None:
     needs("bash")
     found = finish(
-        ["bash", "--norc", "-c", "attn --show-completion fish; attn --show-completion=zsh"], variables(folder)
+        ["bash", "--norc", "-c", "attn --show-completion fish; attn --show-completion=zsh"],
+        variables(folder),
     )
     assert "complete --command attn" in found.stdout
     assert "#compdef attn" in found.stdout

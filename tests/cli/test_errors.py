@@ -19,7 +19,9 @@ from attncli.models.aliases import local_folder
 
 
 @pytest.mark.parametrize("machine", [(), ("--json",)])
-def test_an_error_about_a_name_without_end_keeps_its_beginning_and_its_end(machine: tuple[str, ...]) -> None:
+def test_an_error_about_a_name_without_end_keeps_its_beginning_and_its_end(
+    machine: tuple[str, ...],
+) -> None:
     answer = ask("run", "x", "--mask", "nope" * 100_000 + "no-end", *machine)
     assert answer.code in (2, 3)
     assert "nopenope" in answer.err
@@ -29,7 +31,12 @@ def test_an_error_about_a_name_without_end_keeps_its_beginning_and_its_end(machi
 
 @pytest.mark.parametrize(
     "command",
-    [("weights", "show", "FILE"), ("view", "FILE"), ("tensors", "FILE"), ("run", "x", "--weights", "FILE")],
+    [
+        ("weights", "show", "FILE"),
+        ("view", "FILE"),
+        ("tensors", "FILE"),
+        ("run", "x", "--weights", "FILE"),
+    ],
 )
 def test_a_file_that_may_not_be_read_is_bad_input_and_no_misuse(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -60,7 +67,8 @@ def test_a_file_that_may_be_written_and_not_read_takes_the_answer(
 
 
 @pytest.mark.parametrize(
-    "command", [("find", "a b", "--from", "a", "--to", "b"), ("explain", "a b"), ("compare", "a b", "a c")]
+    "command",
+    [("find", "a b", "--from", "a", "--to", "b"), ("explain", "a b"), ("compare", "a b", "a c")],
 )
 def test_numbers_too_large_for_their_type_are_told_where_nothing_can_be_said_without_them(
     command: tuple[str, ...],
@@ -141,10 +149,21 @@ READS = {
     "scan verify out": ("scan", "verify", "FILE"),
     "scan verify texts": ("scan", "verify", "{t}/scan", "FILE"),
 }
-"""A command line for everything that names a file to read: what all commands mean alike by its option alone."""
+"""A command line for everything that names a file to read: what all commands mean alike by its
+option alone.
+"""
 TEXTS = {
     "--file": ("run", "--file", "FILE"),
-    "--reference-file": ("ablate", "a b", "--num-heads", "2", "--by", "mean", "--reference-file", "FILE"),
+    "--reference-file": (
+        "ablate",
+        "a b",
+        "--num-heads",
+        "2",
+        "--by",
+        "mean",
+        "--reference-file",
+        "FILE",
+    ),
     "--corpus": ("series", "minilm", str(local_folder("minilm")), "--corpus", "FILE"),
     "learn source": ("learn", "text", "FILE", "--steps", "2"),
 }
@@ -158,7 +177,14 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Pa
     small_gpt2(tmp_path / "gpt2")
     (tmp_path / "text").write_text("a b\n")
     if "{t}/scan" in READS[reads]:
-        scan = ask("scan", str(tmp_path / "gpt2"), str(tmp_path / "text"), "--out", str(tmp_path / "scan"), "--quiet")
+        scan = ask(
+            "scan",
+            str(tmp_path / "gpt2"),
+            str(tmp_path / "text"),
+            "--out",
+            str(tmp_path / "scan"),
+            "--quiet",
+        )
         assert scan.code == 0, scan.err
 
     def waited(*_: object) -> None:
@@ -168,7 +194,10 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Pa
     try:
         for ending in ENDINGS:
             os.mkfifo(pipe := tmp_path / f"pipe{ending}")
-            line = [str(pipe) if part == "FILE" else part.replace("{t}", str(tmp_path)) for part in READS[reads]]
+            line = [
+                str(pipe) if part == "FILE" else part.replace("{t}", str(tmp_path))
+                for part in READS[reads]
+            ]
             signal.setitimer(signal.ITIMER_REAL, 20)
             answer = ask(*line)
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -186,7 +215,10 @@ def test_texts_from_a_pipe_are_read_with_a_word_about_it(reads: str, tmp_path: P
     with start(attn(*(str(pipe) if part == "FILE" else part for part in TEXTS[reads]))) as process:
         assert process.stderr is not None
         said = process.stderr.readline().decode()
-        assert said == f"{pipe} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting\n"
+        assert (
+            said
+            == f"{pipe} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting\n"
+        )
         pipe.write_text("humpty dumpty\n" * 10)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
@@ -197,7 +229,9 @@ def test_every_file_that_is_read_has_its_line() -> None:
     named = set()
     for command, made in commands():
         for parameter in made.params:
-            files = {"FILE", "DIR", "PATH", "CORPUS", "OUT"} & set(re.split(r"\W+", parameter.metavar or ""))
+            files = {"FILE", "DIR", "PATH", "CORPUS", "OUT"} & set(
+                re.split(r"\W+", parameter.metavar or "")
+            )
             alone = parameter.param_type_name == "argument" or parameter.name == "out"
             if files and parameter.opts[0] not in WRITES:
                 named.add(f"{command} {parameter.opts[0]}" if alone else parameter.opts[0])
@@ -225,7 +259,12 @@ def test_an_error_is_json_in_every_encoding() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize(
     "variables",
-    [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}, {"LC_ALL": "en_US.ISO8859-1"}],
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+        {"LC_ALL": "C"},
+        {"LC_ALL": "en_US.ISO8859-1"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("line", [("--precision", "x"), ("--query", "nope")], ids=" ".join)

@@ -43,7 +43,9 @@ def test_a_text_without_a_command_is_told_the_command(words: tuple[str, ...], hi
         (("weights", "init", "--seed"), "attn weights init --help"),
     ],
 )
-def test_a_missing_value_points_at_the_page_of_its_own_command(words: tuple[str, ...], page: str) -> None:
+def test_a_missing_value_points_at_the_page_of_its_own_command(
+    words: tuple[str, ...], page: str
+) -> None:
     found = ask(*words)
     assert (found.code, found.err.splitlines()[-1]) == (2, f"try: {page}")
     assert words[-1] in found.err
@@ -88,7 +90,9 @@ def test_a_document_is_viewed_from_a_command_in_its_place(shell: str) -> None:
 
 
 def guide(*words: str, **variables: str) -> tuple[int, bytes, str]:
-    """`attn guide masks` at a terminal: its exit code, what it writes itself, and what a pager gets."""
+    """`attn guide masks` at a terminal: its exit code, what it writes itself, and what a pager
+    gets.
+    """
     from io import BytesIO, StringIO
 
     out, err, keys = BytesIO(), StringIO(), iter("x" * 100)

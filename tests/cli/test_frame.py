@@ -1,4 +1,6 @@
-"""What every command shares: misread command lines, help, streams, sizes that are refused, --verbose."""
+"""What every command shares: misread command lines, help, streams, sizes that are refused,
+--verbose.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,18 @@ from attncli.cli.environment import Environment
 MISREAD = [
     (("run", "a", "b", "c"), ["2 arguments too many after the text 'a': b c", "attn run 'a b c'"]),
     (("schema", "attn.run/1", "x"), ["one argument too many: x", "attn schema --help"]),
-    (("mask", "causal", "--bias", "alibi"), ["attn mask has no option --bias", "did you mean --score-bias?"]),
-    (("cost", "-n", "50", "--rows", "4"), ["attn cost has no option --rows", "did you mean --block-rows?"]),
-    (("models", "verify", "x", "y", "--target", "z"), ["no option --target", "did you mean --decoder-text?"]),
+    (
+        ("mask", "causal", "--bias", "alibi"),
+        ["attn mask has no option --bias", "did you mean --score-bias?"],
+    ),
+    (
+        ("cost", "-n", "50", "--rows", "4"),
+        ["attn cost has no option --rows", "did you mean --block-rows?"],
+    ),
+    (
+        ("models", "verify", "x", "y", "--target", "z"),
+        ["no option --target", "did you mean --decoder-text?"],
+    ),
     (("run", "x", "-t", "1"), ["attn run has no option -t", "did you mean --temperature?"]),
     (("run", "x", "--layr", "0"), ["attn run has no option --layr", "did you mean --layer?"]),
     (("run", "x", "--nope"), ["attn run has no option --nope", "attn run --help"]),
@@ -31,7 +42,9 @@ MISREAD = [
 
 
 @pytest.mark.parametrize(("arguments", "says"), MISREAD)
-def test_a_misread_command_line_is_told_with_what_was_meant(arguments: tuple[str, ...], says: list[str]) -> None:
+def test_a_misread_command_line_is_told_with_what_was_meant(
+    arguments: tuple[str, ...], says: list[str]
+) -> None:
     found = ask(*arguments)
     assert (found.code, found.out) == (2, "")
     assert all(words in found.err for words in says), found.err
@@ -44,7 +57,9 @@ def test_help_is_a_command_too_and_goes_where_the_answer_goes() -> None:
     assert ask("help").out.endswith("\n")
 
 
-@pytest.mark.parametrize("command", ["run", "heads", "tokens", "tensors", "weights init", "weights convert", "schema"])
+@pytest.mark.parametrize(
+    "command", ["run", "heads", "tokens", "tensors", "weights init", "weights convert", "schema"]
+)
 def test_help_fits_80_columns_and_names_no_types(command: str) -> None:
     page = ask(*command.split(), "--help").out
     assert max(map(len, page.splitlines())) <= 80
@@ -89,7 +104,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "code", "says"), REFUSED)
-def test_what_cannot_be_is_refused_with_what_can(options: tuple[str, ...], code: int, says: str) -> None:
+def test_what_cannot_be_is_refused_with_what_can(
+    options: tuple[str, ...], code: int, says: str
+) -> None:
     found = ask("run", "a b", *options)
     assert (found.code, found.out) == (code, "")
     assert says in found.err
@@ -115,10 +132,15 @@ def test_verbose_says_what_it_took_on_standard_error_alone() -> None:
 def test_parts_that_show_no_matrix_make_documents_without(tmp_path: Path) -> None:
     assert ask("run", "a b", "--json", "--show", "links").json["layers"] == []
     assert len(ask("run", "a b", "--json", "--show", "links,weights").json["layers"]) == 1
-    rows = [line.split("\t") for line in ask("run", "a b", "--plain", "--show", "links", "--top", "2").out.splitlines()]
+    rows = [
+        line.split("\t")
+        for line in ask("run", "a b", "--plain", "--show", "links", "--top", "2").out.splitlines()
+    ]
     assert rows[0][4:] == ["query_text", "key_text", "weight"]
     assert len(rows) == 3
-    assert "weights" not in ask("heads", "a b", "--json", "--show", "header,metrics").json["heads"][0]
+    assert (
+        "weights" not in ask("heads", "a b", "--json", "--show", "header,metrics").json["heads"][0]
+    )
 
 
 def test_a_mask_can_be_given_as_documents_write_it() -> None:
@@ -137,18 +159,29 @@ def test_another_number_of_heads_than_a_file_tells_is_said(tmp_path: Path) -> No
 
 def test_captured_arrays_have_the_layers_and_stages_that_they_have() -> None:
     captured = str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")
-    assert "no layer 3: this file has q, k and v of no layer" in ask("tensors", captured, "--layer", "3").err
+    assert (
+        "no layer 3: this file has q, k and v of no layer"
+        in ask("tensors", captured, "--layer", "3").err
+    )
     assert ask("tensors", captured, "--stages", "all").code == 2
-    assert "stages" in ask("tensors", captured, "--stages", "all", "--json").json["batch"][0]["heads"][0]
+    assert (
+        "stages"
+        in ask("tensors", captured, "--stages", "all", "--json").json["batch"][0]["heads"][0]
+    )
 
 
 def test_numbers_too_large_for_their_type_are_said_and_not_passed_off_as_masked() -> None:
     for command in ("run", "heads"):
-        (said,) = ask(command, "a b", "--num-heads", "2", "--scale", "1e39", "--json").json["warnings"]
+        (said,) = ask(command, "a b", "--num-heads", "2", "--scale", "1e39", "--json").json[
+            "warnings"
+        ]
         assert "2 of 2 queries in 2 of 2 heads" in said
         assert "float32" in said
         assert "float32" in ask(command, "a b", "--scale", "1e39").out
-        assert ask(command, "a b", "--scale", "1e39", "--dtype", "float64", "--json").json["warnings"] == []
+        assert (
+            ask(command, "a b", "--scale", "1e39", "--dtype", "float64", "--json").json["warnings"]
+            == []
+        )
         assert ask(command, "a b", "--mask", "padding:2", "--json").json["warnings"] == []
 
 
@@ -167,7 +200,8 @@ def test_python_forcing_utf8_under_the_c_locale_does_not_hide_the_locale() -> No
 
 @pytest.mark.skipif(os.name == "nt", reason="closes streams with a POSIX shell")
 @pytest.mark.parametrize(
-    ("closing", "arguments", "code"), [("<&-", "run", 0), (">&-", "run x", 1), ("2>&-", "run x --query y", 3)]
+    ("closing", "arguments", "code"),
+    [("<&-", "run", 0), (">&-", "run x", 1), ("2>&-", "run x --query y", 3)],
 )
 def test_closed_streams_are_no_surprise(closing: str, arguments: str, code: int) -> None:
     line = f"{sys.executable} -m attncli {arguments} --show header {closing}"
@@ -184,7 +218,9 @@ def test_plain_rows_are_written_as_they_are_made(monkeypatch: pytest.MonkeyPatch
     sizes: list[int] = []
     write = Environment.write
     monkeypatch.setattr(
-        Environment, "write", lambda self, data: (sizes.append(data.count(b"\n")), write(self, data))[1]
+        Environment,
+        "write",
+        lambda self, data: (sizes.append(data.count(b"\n")), write(self, data))[1],
     )
     assert ask(*question, stdin=b"one two three\nfour five\n").out == whole
     assert (max(sizes), sum(sizes)) == (4, whole.count("\n"))

@@ -20,14 +20,18 @@ def test_what_runs_is_hash_attention() -> None:
     validate(document, "attn.run/1")
     heads = document["layers"][0]["heads"]
     q, v = (np.array([head["stages"][name] for head in heads]) for name in "qv")
-    found = hash_attention(choose("numpy", device=None, dtype="float64"), q, v, Reformer(4, 2, None, 3), dense=True)
+    found = hash_attention(
+        choose("numpy", device=None, dtype="float64"), q, v, Reformer(4, 2, None, 3), dense=True
+    )
     assert np.allclose([head["weights"] for head in heads], found.weights)
     assert np.allclose([head["output"] for head in heads], found.mixed)
     assert document["attention"]["hashing"] == "reformer:4,2"
 
 
 def test_one_chunk_is_attention_over_shared_queries_and_keys() -> None:
-    """With a chunk as long as the text every pair is compared: softmax of q·k with a token's own score lowered."""
+    """With a chunk as long as the text every pair is compared: softmax of q·k with a token's own
+    score lowered.
+    """
     (head,) = run("--attention", "reformer:2,1,100")["layers"][0]["heads"]
     q = np.array(head["stages"]["q"])
     k = q / np.sqrt((q**2).mean(axis=1, keepdims=True) + 1e-6) / np.sqrt(q.shape[1])
@@ -50,13 +54,20 @@ def test_a_token_looks_at_itself_only_where_nothing_else_is_visible() -> None:
 
 
 def test_compared_with_dense_attention() -> None:
-    document = ask("compare", TEXT, "--attention", "dense", "--attention", "reformer:4", "--json").json
+    document = ask(
+        "compare", TEXT, "--attention", "dense", "--attention", "reformer:4", "--json"
+    ).json
     validate(document, "attn.compare/1")
     assert "hashing" in document["differs"]
     (head,) = document["heads"]
     assert head["pairs"]["b"] <= head["pairs"]["a"]
     assert 0 < head["kept"] <= 1
-    assert "saved" in ask("compare", TEXT + " " + TEXT, "--attention", "dense", "--attention", "reformer:8").out
+    assert (
+        "saved"
+        in ask(
+            "compare", TEXT + " " + TEXT, "--attention", "dense", "--attention", "reformer:8"
+        ).out
+    )
 
 
 @pytest.mark.parametrize(

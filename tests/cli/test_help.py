@@ -1,4 +1,6 @@
-"""Help: by groups in the order of use, drawn at a terminal, plain elsewhere; what a shell completes."""
+"""Help: by groups in the order of use, drawn at a terminal, plain elsewhere; what a shell
+completes.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,19 @@ SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 
 def completed(*words: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What bash is offered for the last of the words."""
-    line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["attn", *words]), "COMP_CWORD": str(len(words))}
+    line = {
+        "_ATTN_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["attn", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
     for name, value in line.items():
         monkeypatch.setenv(name, value)
     out = BytesIO()
     environment = Environment(
-        stdin=BytesIO(), stdout=out, stderr=StringIO(), variables={"XDG_CACHE_HOME": "/dev/null", **line}
+        stdin=BytesIO(),
+        stdout=out,
+        stderr=StringIO(),
+        variables={"XDG_CACHE_HOME": "/dev/null", **line},
     )
     with suppress(SystemExit):  # a shell's question ends the process
         main([], environment)
@@ -60,7 +69,9 @@ PAGES = [path.removesuffix(" start").split() for path, _ in commands()]
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("path", [*PAGES, ["models"], ["weights"]], ids=" ".join)
 def test_h_is_one_screen(path: list[str], lang: str) -> None:
-    """With the command above it and the prompt below, 24 lines of 80 cells; an example; ten options at most."""
+    """With the command above it and the prompt below, 24 lines of 80 cells; an example; ten options
+    at most.
+    """
     answer = ask(*path, "-h", "--lang", lang)
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()
@@ -126,14 +137,24 @@ def test_what_help_says_in_brackets_stands_as_it_is() -> None:
 def test_what_is_looked_at_comes_first_where_heads_are_taken_away() -> None:
     page = ask("ablate", "--help").out
     section = page[page.index("What to look at:") : page.index("\nText:")]
-    for name in ("--layer", "--head", "--from", "--to", "--query", "--measure", "--target", "--every"):
+    for name in (
+        "--layer",
+        "--head",
+        "--from",
+        "--to",
+        "--query",
+        "--measure",
+        "--target",
+        "--every",
+    ):
         assert f"  {name}" in section
 
 
 def test_groups_come_in_the_order_of_use() -> None:
     page = ask("run", "--help").out
     places = [
-        page.index(f"\n{group}:\n") for group in ("What to look at", "Text", "Model", "Attention", "Output", "Compute")
+        page.index(f"\n{group}:\n")
+        for group in ("What to look at", "Text", "Model", "Attention", "Output", "Compute")
     ]
     assert places == sorted(places)
     assert places[0] < page.index("\n  --query") < places[1]
@@ -155,7 +176,9 @@ WITHOUT = ("mask", "weights show", "weights convert", "weights init")
 
 
 def heads_of(path: str) -> int:
-    """How many heads the weights have with which a command shows its example, where none are asked for."""
+    """How many heads the weights have with which a command shows its example, where none are asked
+    for.
+    """
     line = " ".join(shlex.quote(word) for word in example(path))
     document = ask(*shlex.split(re.sub(r" --(num-heads|model) \S+", "", line)), "--json").json
     document = document.get("a", document)
@@ -171,12 +194,16 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         records = re.split(r" (?=-{1,2}[a-z])", page)
         twice = [told for told in records if told.count("[default:") > 1]
         assert not twice, f"{path}: {twice}"
-        told = {one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"}
+        told = {
+            one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"
+        }
         if "--num-heads" in told and name not in WITHOUT:
             heads = UNSEEN.get(name) or heads_of(name)
             assert f"[default: {heads}]" in told["--num-heads"], path
         if "--show" in told and name != "view":
-            assert re.search(r"--show PARTS [^\[]*\[", page), f"{path} does not say what --show takes"
+            assert re.search(r"--show PARTS [^\[]*\[", page), (
+                f"{path} does not say what --show takes"
+            )
     assert "[default: 512]" in ask("cost", "--help").out
 
 
@@ -190,7 +217,10 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         (("run", "--show", "weights,sc"), ["weights,scores"]),
         (("heads", "--metric", "ent"), ["entropy"]),
         (("explain", "sof"), ["softmax"]),
-        (("weights", "show", str(SAMPLES / "mha.safetensors"), "--prefix", "in"), ["in_proj_bias", "in_proj_weight"]),
+        (
+            ("weights", "show", str(SAMPLES / "mha.safetensors"), "--prefix", "in"),
+            ["in_proj_bias", "in_proj_weight"],
+        ),
         (("he",), ["heads"]),
         (("schema", "attn.r"), ["attn.run/1"]),
         (("guide", "lea"), ["learners"]),
@@ -203,7 +233,9 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         (("explain", "mul"), ["multihead"]),
     ],
 )
-def test_values_are_completed(words: tuple[str, ...], offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_completed(
+    words: tuple[str, ...], offered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert set(offered) <= set(completed(*words, monkeypatch=monkeypatch))
 
 
@@ -213,7 +245,11 @@ def test_completion_loads_neither_rich_nor_torch() -> None:
         "atexit.register(lambda: sys.stderr.write(str(sorted({'torch', 'rich.console'} & set(sys.modules)))))\n"
         "from attncli.__main__ import main\nsys.exit(main())"
     )
-    line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn run --mask ca", "COMP_CWORD": "3"}
+    line = {
+        "_ATTN_COMPLETE": "complete_bash",
+        "COMP_WORDS": "attn run --mask ca",
+        "COMP_CWORD": "3",
+    }
     done = finish([sys.executable, "-c", program], line)
     assert (done.stdout.split(), done.stderr) == (["causal"], "[]")
 
@@ -235,13 +271,19 @@ def test_a_shell_that_cannot_be_found_out_may_be_named(monkeypatch: pytest.Monke
     monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: None)
     assert ask("--show-completion").code == 2
     monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: "zsh")
-    for shell, begins in (("zsh", "#compdef attn"), ("fish", "complete --command attn"), ("bash", "_attn_completion")):
+    for shell, begins in (
+        ("zsh", "#compdef attn"),
+        ("fish", "complete --command attn"),
+        ("bash", "_attn_completion"),
+    ):
         assert begins in ask("--show-completion", shell).out
         assert begins in ask(f"--show-completion={shell}").out
     assert ask("--show-completion").out == ask("--show-completion", "zsh").out
 
 
-def test_completion_is_installed_for_the_shell_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_installed_for_the_shell_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     found = ask("--install-completion", "fish")
     assert found.code == 0, found.err
@@ -262,7 +304,10 @@ def test_completion_is_installed_for_the_shell_that_is_named(tmp_path: Path, mon
         ({"_ATTN_COMPLETE": "bash_complete"}, "_ATTN_COMPLETE is 'bash_complete'"),
         ({"_ATTN_COMPLETE": "complete_bash"}, "COMP_WORDS is not set"),
         ({"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn r"}, "COMP_CWORD is ''"),
-        ({"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn r", "COMP_CWORD": "-1"}, "COMP_CWORD is '-1'"),
+        (
+            {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn r", "COMP_CWORD": "-1"},
+            "COMP_CWORD is '-1'",
+        ),
     ],
     ids=str,
 )
@@ -277,10 +322,16 @@ def test_a_shell_that_has_done_asking_gets_one_answer() -> None:
     assert ask("run", "a b", _ATTN_COMPLETE="") == ask("run", "a b")
 
 
-def test_a_file_that_is_no_text_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_text_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = f"{tmp_path}/\udcff.json"
     Path(name).write_text("")
-    line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": f"attn run --tokenizer {tmp_path}/", "COMP_CWORD": "3"}
+    line = {
+        "_ATTN_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"attn run --tokenizer {tmp_path}/",
+        "COMP_CWORD": "3",
+    }
     with start(attn(), line) as process:
         out, err = process.communicate(timeout=60)
     assert (out.strip(), err) == (os.fsencode(name), b"")

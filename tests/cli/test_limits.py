@@ -1,4 +1,6 @@
-"""Work that would not fit into memory is refused with exit 5 before it starts, by every command that runs a model."""
+"""Work that would not fit into memory is refused with exit 5 before it starts, by every command
+that runs a model.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,28 @@ def test_a_checkpoint_that_would_not_fit_is_refused(command: str, folder: Path) 
 
 
 def test_two_texts_that_would_not_fit_are_refused(tmp_path: Path) -> None:
-    question = ("cross", TEXT, "the dog", "--model", str(_made("t5", tmp_path)), "--show", "alignment")
+    question = (
+        "cross",
+        TEXT,
+        "the dog",
+        "--model",
+        str(_made("t5", tmp_path)),
+        "--show",
+        "alignment",
+    )
     found = ask(*question, "--max-memory", "1kB")
     assert (found.code, found.out) == (5, "")
     assert ask(*question, "--max-memory", "1GB").code == 0
-    toy = ("cross", "one " * 90, "two " * 90, "--num-heads", "8", "--show", "alignment", "--max-memory")
+    toy = (
+        "cross",
+        "one " * 90,
+        "two " * 90,
+        "--num-heads",
+        "8",
+        "--show",
+        "alignment",
+        "--max-memory",
+    )
     assert [ask(*toy, limit).code for limit in ("1MB", "9MB")] == [5, 0]
 
 

@@ -61,7 +61,15 @@ def test_a_chat_stands_wherever_a_text_does(command: str, folder: Path) -> None:
     answer = ask(*line, "--chat", str(folder / "chat.json"), *template, "--json")
     assert answer.code == 0, answer.err
     assert answer.json["text"] == "Be brief. a cat now"
-    piped = ask(*line, "--chat", "-", *template, "--json", "--no-generation-prompt", stdin=json.dumps(TALK).encode())
+    piped = ask(
+        *line,
+        "--chat",
+        "-",
+        *template,
+        "--json",
+        "--no-generation-prompt",
+        stdin=json.dumps(TALK).encode(),
+    )
     assert piped.code == 0, piped.err
     assert piped.json["text"] == "Be brief. a cat "
 
@@ -81,7 +89,9 @@ TWO = ("--chat", "{tmp}/chat.json", "--chat", "{tmp}/other.json")
         (("cross", "Be brief. a cat now", *TWO[2:]), ("query_text", "key_text")),
     ],
 )
-def test_chats_stand_where_two_texts_do(line: tuple[str, ...], members: tuple[str, ...], folder: Path) -> None:
+def test_chats_stand_where_two_texts_do(
+    line: tuple[str, ...], members: tuple[str, ...], folder: Path
+) -> None:
     (folder / "other.json").write_text(json.dumps(OTHER))
     arguments = [part.replace("{tmp}", str(folder)) for part in line]
     template = ("--chat-template", str(folder / "template"))
@@ -110,7 +120,10 @@ def test_chats_stand_where_two_texts_do(line: tuple[str, ...], members: tuple[st
         (("compare", "{tmp}/a.json", "{tmp}/b.json", *TWO[:2]), "saved documents hold what ran"),
         (("patch", *TWO[:2]), "attn patch takes two texts, and 1 are given"),
         (("patch", "a b"), "attn patch takes two texts, and 1 are given"),
-        (("patch", "a", "b", "--chat-template", "{tmp}/template"), "--chat-template is about a chat"),
+        (
+            ("patch", "a", "b", "--chat-template", "{tmp}/template"),
+            "--chat-template is about a chat",
+        ),
         (("cross", "a", *TWO), "attn cross takes two texts, and 3 are given"),
         (("cross",), "attn cross takes two texts, and 0 are given"),
         (("cross", *TWO[:2]), "nothing is looked at"),
@@ -133,12 +146,18 @@ def test_what_are_no_two_texts_is_refused(line: tuple[str, ...], says: str, fold
         (("run", "a b", "--chat-template", "{tmp}/template"), 2, "--chat-template is about a chat"),
         (("run", "a b", "--no-generation-prompt"), 2, "--generation-prompt is about a chat"),
         (("run", "--chat", "{tmp}/chat.json"), 3, "this model has no chat template"),
-        (("run", "--chat", "{tmp}/template", "--chat-template", "{tmp}/template"), 3, "this chat is no JSON"),
+        (
+            ("run", "--chat", "{tmp}/template", "--chat-template", "{tmp}/template"),
+            3,
+            "this chat is no JSON",
+        ),
         (("run", "--chat", "{tmp}/none.json"), 3, "none.json"),
         (("run", "--chat", "{tmp}/chat.json", "--chat-template", "{tmp}/chat.json"), 0, ""),
     ],
 )
-def test_what_contradicts_a_chat_is_refused(line: tuple[str, ...], code: int, says: str, folder: Path) -> None:
+def test_what_contradicts_a_chat_is_refused(
+    line: tuple[str, ...], code: int, says: str, folder: Path
+) -> None:
     answer = ask(*(part.replace("{tmp}", str(folder)) for part in line))
     assert (answer.code, bool(answer.out)) == (code, code == 0), answer.err
     assert says in answer.err
@@ -167,11 +186,15 @@ def test_regions_are_sums_of_the_weights(folder: Path) -> None:
                 for head in layer["heads"]:
                     shares.append(sum(head["weights"][at][key] for key in tokens))
                     even.append(sum(key <= at for key in tokens) / (at + 1))
-                    pairs += [sum(head["weights"][row][key] for key in tokens) for row in names["rest"]]
+                    pairs += [
+                        sum(head["weights"][row][key] for key in tokens) for row in names["rest"]
+                    ]
             assert part["share"][place] == pytest.approx(sum(shares) / len(shares), abs=1e-5)
             assert part["even"][place] == pytest.approx(sum(even) / len(even), abs=1e-6)
             assert part["between"][2][place] == pytest.approx(sum(pairs) / len(pairs), abs=1e-5)
-            assert [head["share"][place] for head in part["heads"]] == pytest.approx(shares, abs=1e-5)
+            assert [head["share"][place] for head in part["heads"]] == pytest.approx(
+                shares, abs=1e-5
+            )
     assert "regions share tokens, cat and mat" in ask(*line, *REGIONS).err
 
 
@@ -181,9 +204,22 @@ def test_a_figure_of_regions(folder: Path) -> None:
     for lang, rest in (("en", "rest"), ("zh", "其余")):
         assert ask("run", "the cat sat on the mat", *REGIONS, *line, lang).code == 0
         drawn = figure.read_text("utf-8")
-        shares = ask("run", "the cat sat on the mat", *REGIONS, *line[:2], "--json").json["region_shares"]["share"]
-        assert all(f">{text}</text>" in drawn for text in ("cat", "mat", rest, *(f"{share:.1%}" for share in shares)))
-    compared = ("compare", "the cat sat", "the dog sat", "--region", "who=tokens:0-1", "--num-heads", "2")
+        shares = ask("run", "the cat sat on the mat", *REGIONS, *line[:2], "--json").json[
+            "region_shares"
+        ]["share"]
+        assert all(
+            f">{text}</text>" in drawn
+            for text in ("cat", "mat", rest, *(f"{share:.1%}" for share in shares))
+        )
+    compared = (
+        "compare",
+        "the cat sat",
+        "the dog sat",
+        "--region",
+        "who=tokens:0-1",
+        "--num-heads",
+        "2",
+    )
     (row, *_) = ask(*compared, "--json").json["region_changes"]
     assert ask(*compared, "--figure", str(figure), "--quiet").code == 0
     assert f"{row['difference']:+.3f}".replace("-", "−") in figure.read_text("utf-8")
@@ -195,7 +231,10 @@ def test_a_figure_of_heads_has_their_regions(folder: Path) -> None:
     assert ask(*line, "--figure", str(figure), "--quiet").code == 0
     drawn = figure.read_text("utf-8")
     shares = ask(*line, "--json").json["region_shares"]["share"]
-    assert all(f">{text}</text>" in drawn for text in ("cat", "mat", "rest", *(f"{share:.1%}" for share in shares)))
+    assert all(
+        f">{text}</text>" in drawn
+        for text in ("cat", "mat", "rest", *(f"{share:.1%}" for share in shares))
+    )
     assert "regions by layer" in drawn
 
 
@@ -208,7 +247,10 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
         for layer in ask("run", text, *model).json["layers"]
         for head in layer["heads"]
     }
-    of_run, of_heads = ask("run", text, *model, *rules).json, ask("heads", text, *model, *rules).json
+    of_run, of_heads = (
+        ask("run", text, *model, *rules).json,
+        ask("heads", text, *model, *rules).json,
+    )
     members = {row["name"]: row["tokens"] for row in of_heads["regions"]}
     names = list(members)
     part = of_heads["region_shares"]
@@ -217,7 +259,9 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
     last = len(of_run["tokens"]) - 1
     for head in part["heads"]:
         row = weights[head["layer"], head["head"]][last]
-        assert head["share"] == pytest.approx([sum(row[key] for key in keys) for keys in members.values()], abs=1e-5)
+        assert head["share"] == pytest.approx(
+            [sum(row[key] for key in keys) for keys in members.values()], abs=1e-5
+        )
         assert head["even"] == pytest.approx([len(keys) / (last + 1) for keys in members.values()])
     expected = {}
     for place, rows in weights.items():
@@ -228,8 +272,13 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
                 total = sum(rows[query][key] for query in queries for key in keys)
                 evens = sum(sum(key <= query for key in keys) / (query + 1) for query in queries)
                 if total > 0:
-                    expected[(*place, names.index(a), names.index(b))] = (total / len(queries), evens / len(queries))
-    links = {(link["layer"], link["head"], link["query"], link["key"]): link for link in part["links"]}
+                    expected[(*place, names.index(a), names.index(b))] = (
+                        total / len(queries),
+                        evens / len(queries),
+                    )
+    links = {
+        (link["layer"], link["head"], link["query"], link["key"]): link for link in part["links"]
+    }
     ranked = sorted(expected, key=lambda key: (-expected[key][0], *key))[:10]
     assert list(links) == ranked
     for key, link in links.items():
@@ -247,7 +296,17 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
     assert of_words["region_shares"]["even"] == pytest.approx([1 / 2, 1 / 2])
     for lang, says in (("en", "looks most at"), ("zh", "与均匀注意力相比")):
         for width in (60, 80, 120):
-            shown = ask("heads", text, *model[:2], *rules, "--lang", lang, "--show", "regions,answer", width=width).out
+            shown = ask(
+                "heads",
+                text,
+                *model[:2],
+                *rules,
+                "--lang",
+                lang,
+                "--show",
+                "regions,answer",
+                width=width,
+            ).out
             assert says.replace(" ", "") in "".join(shown.split())
 
 
@@ -266,9 +325,16 @@ def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) ->
         at = words.index(query) if query else len(words) - 1
         mat = words.index("mat")
         members = {"who": [0, 1], "where": [mat - 1, mat]}
-        members["rest"] = [place for place in range(len(words)) if place not in (0, 1, mat - 1, mat)]
+        members["rest"] = [
+            place for place in range(len(words)) if place not in (0, 1, mat - 1, mat)
+        ]
         heads = [head["weights"][at] for head in run["layers"][0]["heads"]]
-        shares.append({name: [sum(row[key] for key in keys) for row in heads] for name, keys in members.items()})
+        shares.append(
+            {
+                name: [sum(row[key] for key in keys) for row in heads]
+                for name, keys in members.items()
+            }
+        )
     found = {region["name"]: region for region in compared.json["region_changes"]}
     assert found.keys() == shares[0].keys()
     for name, region in found.items():
@@ -283,19 +349,31 @@ def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) ->
     for path, run in zip(saved, runs, strict=True):
         path.write_text(json.dumps(run))
     again = ask("compare", *map(str, saved), *rules, *asked, "--json")
-    for ours, theirs in zip(again.json["region_changes"], compared.json["region_changes"], strict=True):
+    for ours, theirs in zip(
+        again.json["region_changes"], compared.json["region_changes"], strict=True
+    ):
         assert (ours["name"], ours["tokens_b"]) == (theirs["name"], theirs["tokens_b"])
         assert ours["difference"] == pytest.approx(theirs["difference"], abs=1e-6)
     for lang, says in (("en", "The region whose share changed most"), ("zh", "份额变化最大的区域")):
         for width in (60, 80, 120):
-            shown = ask("compare", *texts, *options, *rules, *asked, "--lang", lang, width=width).out
+            shown = ask(
+                "compare", *texts, *options, *rules, *asked, "--lang", lang, width=width
+            ).out
             assert says.replace(" ", "") in "".join(shown.split())
     nowhere = ask("compare", *texts, *options, "--region", "x=/dog/")
     assert (nowhere.code, nowhere.out) == (3, "")
 
 
 def test_each_new_token_tells_which_region_it_looks_at(folder: Path, tmp_path: Path) -> None:
-    line = ("run", "--chat", str(folder / "chat.json"), "--model", str(folder / "gpt2"), "--generate", "3")
+    line = (
+        "run",
+        "--chat",
+        str(folder / "chat.json"),
+        "--model",
+        str(folder / "gpt2"),
+        "--generate",
+        "3",
+    )
     rule = ("--region", "cat=/cat/")
     document = ask(*line, *rule, "--json").json
     members = {row["name"]: row["tokens"] for row in document["regions"]}
@@ -305,7 +383,10 @@ def test_each_new_token_tells_which_region_it_looks_at(folder: Path, tmp_path: P
         for head in step["heads"]:
             expected = [sum(head["weights"][key] for key in keys) for keys in members.values()]
             assert head["regions"] == pytest.approx(expected, abs=1e-6)
-        means = [sum(head["regions"][place] for head in step["heads"]) / len(step["heads"]) for place in range(4)]
+        means = [
+            sum(head["regions"][place] for head in step["heads"]) / len(step["heads"])
+            for place in range(4)
+        ]
         assert step["regions"] == pytest.approx(means, abs=1e-6)
     plain = ask(*line, *rule, "--plain").out.splitlines()
     assert plain[0].endswith("\tregion system\tregion user\tregion cat\tregion rest")
@@ -336,7 +417,9 @@ def test_even_attention_is_over_what_a_query_sees(mask: str) -> None:
     visible = [key for key, score in enumerate(whole["scores"][5]) if score is not None]
     expected = sum(key in (1, 2, 3) for key in visible) / len(visible)
     assert document["region_shares"]["even"][0] == pytest.approx(expected)
-    assert document["region_shares"]["share"][0] == pytest.approx(sum(whole["weights"][5][1:4]), abs=1e-6)
+    assert document["region_shares"]["share"][0] == pytest.approx(
+        sum(whole["weights"][5][1:4]), abs=1e-6
+    )
 
 
 def test_messages_of_a_chat_are_regions(folder: Path) -> None:
@@ -346,7 +429,10 @@ def test_messages_of_a_chat_are_regions(folder: Path) -> None:
     for lang, says in (("en", "is in “user”"), ("zh", "在“user”中")):
         shown = ask(*line, "--lang", lang)
         assert shown.code == 0, shown.err
-        assert says.replace("“", '"').replace("”", '"') in shown.out.replace("\n", " ") or says in shown.out
+        assert (
+            says.replace("“", '"').replace("”", '"') in shown.out.replace("\n", " ")
+            or says in shown.out
+        )
     plain = ask(*line, "--plain").out.splitlines()
     assert plain[0] == "region\ttokens\tshare\teven"
     assert len(plain) == 4
@@ -412,7 +498,9 @@ def test_a_region_is_what_a_path_leads_to(path: str, says: list[str] | str) -> N
         return
     places = []
     for part in says:
-        start = HELD.index(part, places[-1] + 1 if places else HELD.index("odd key") if "odd" in path else 0)
+        start = HELD.index(
+            part, places[-1] + 1 if places else HELD.index("odd key") if "odd" in path else 0
+        )
         places += range(start, start + len(part))
     assert answer.json["regions"][0]["tokens"] == places
 
@@ -423,7 +511,9 @@ def test_text_that_only_looks_like_json_takes_no_time() -> None:
         found = [*_json_starts(text)]
         assert len(found) == (text.endswith("]"))
         assert all(len([*_json_values(text, place, (), 5)]) == 6 for place in found)
-    assert time.process_time() - began < 5  # Python 3.13 goes far deeper than 3.11 before it gives up: ten times longer
+    assert (
+        time.process_time() - began < 5
+    )  # Python 3.13 goes far deeper than 3.11 before it gives up: ten times longer
 
 
 def test_regions_from_a_file(tmp_path: Path) -> None:
@@ -450,14 +540,24 @@ EACH = ("--region", "cat=/cat/", "--region", "end=/the mat/", "--each-region")
 def reference(folder: Path) -> Any:
     """The same decoder in transformers."""
     transformers = pytest.importorskip("transformers")
-    return transformers.GPT2LMHeadModel.from_pretrained(folder / "gpt2", attn_implementation="eager").double().eval()
+    return (
+        transformers.GPT2LMHeadModel.from_pretrained(folder / "gpt2", attn_implementation="eager")
+        .double()
+        .eval()
+    )
 
 
 @pytest.mark.parametrize("target", [None, "the cat", "id:7"])
-def test_each_region_is_what_a_mask_in_transformers_does(target: str | None, folder: Path, reference: Any) -> None:
+def test_each_region_is_what_a_mask_in_transformers_does(
+    target: str | None, folder: Path, reference: Any
+) -> None:
     torch = pytest.importorskip("torch")
     line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), *EACH, "--json")
-    answer = ask(*line, *(() if target is None else ("--target", target)), XDG_CACHE_HOME=str(folder / "cache"))
+    answer = ask(
+        *line,
+        *(() if target is None else ("--target", target)),
+        XDG_CACHE_HOME=str(folder / "cache"),
+    )
     assert answer.code == 0, answer.err
     document = answer.json
     ids = [token["id"] for token in document["tokens"]]
@@ -473,7 +573,9 @@ def test_each_region_is_what_a_mask_in_transformers_does(target: str | None, fol
                 if key > query or (key in inside and query not in inside):
                     hidden[query, key] = torch.finfo(torch.float64).min
         with torch.no_grad():
-            logits = reference(torch.tensor([ids + after[:-1]]), attention_mask=hidden[None, None]).logits[0]
+            logits = reference(
+                torch.tensor([ids + after[:-1]]), attention_mask=hidden[None, None]
+            ).logits[0]
         rows = torch.log_softmax(logits[len(ids) - 1 :], -1)
         expected.append(sum(float(rows[place, number]) for place, number in enumerate(after)))
     if target is None:
@@ -483,7 +585,9 @@ def test_each_region_is_what_a_mask_in_transformers_does(target: str | None, fol
     for place, value in enumerate(expected[1:]):
         assert changes[place]["logprob"] == pytest.approx(value, abs=1e-5)
         assert changes[place]["change"] == pytest.approx(value - expected[0], abs=1e-5)
-    assert [row["change"] for row in document["effects"]] == sorted(row["change"] for row in document["effects"])
+    assert [row["change"] for row in document["effects"]] == sorted(
+        row["change"] for row in document["effects"]
+    )
 
 
 def logits_of(reference: Any, ids: list[int]) -> Any:
@@ -493,7 +597,9 @@ def logits_of(reference: Any, ids: list[int]) -> Any:
         return reference(torch.tensor([ids])).logits[0]
 
 
-def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_before_an_interruption_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from attncli.features.regions import compute
 
     line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), *EACH, "--json")
@@ -532,12 +638,29 @@ def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypa
 def test_ctrl_c_on_22_layers_and_the_same_command(tmp_path: Path) -> None:
     small_gpt2(tmp_path / "gpt2", layers=22, longest=240)
     (tmp_path / "text").write_text("the cat sat on the mat " * 12)
-    rules = [part for number in range(5) for part in ("--region", f"r{number}=tokens:{30 * number}-{30 * number + 29}")]
-    line = attn("ablate", "--file", str(tmp_path / "text"), "--model", str(tmp_path / "gpt2"), *rules, "--each-region")
-    kept, whole = tmp_path / "kept" / "attn" / "regions", finish([*line, "--json"], {"XDG_CACHE_HOME": str(tmp_path)})
+    rules = [
+        part
+        for number in range(5)
+        for part in ("--region", f"r{number}=tokens:{30 * number}-{30 * number + 29}")
+    ]
+    line = attn(
+        "ablate",
+        "--file",
+        str(tmp_path / "text"),
+        "--model",
+        str(tmp_path / "gpt2"),
+        *rules,
+        "--each-region",
+    )
+    kept, whole = (
+        tmp_path / "kept" / "attn" / "regions",
+        finish([*line, "--json"], {"XDG_CACHE_HOME": str(tmp_path)}),
+    )
     process = start(line, {"XDG_CACHE_HOME": str(tmp_path / "kept")}, stdout=subprocess.PIPE)
     until = time.monotonic() + 60
-    while process.poll() is None and not any('"regions":{"' in path.read_text() for path in kept.glob("*.json")):
+    while process.poll() is None and not any(
+        '"regions":{"' in path.read_text() for path in kept.glob("*.json")
+    ):
         assert time.monotonic() < until
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
@@ -552,7 +675,9 @@ def test_ctrl_c_on_22_layers_and_the_same_command(tmp_path: Path) -> None:
     assert not any(kept.iterdir())
 
 
-def test_a_first_choice_without_a_token_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_choice_without_a_token_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from attncli.features.regions import compute
 
     small_gpt2(tmp_path / "gpt2")
@@ -617,13 +742,19 @@ def test_a_region_stands_for_its_tokens(command: str, folder: Path) -> None:
     named = ask(*line, *rules, "--from", "end", "--to", "cat", "--json")
     assert named.code == 0, named.err
     assert "'end' is a region of " in named.err
-    tokens = {row["name"]: row["tokens"] for row in ask("run", line[-3], *line[-2:], *rules, "--json").json["regions"]}
+    tokens = {
+        row["name"]: row["tokens"]
+        for row in ask("run", line[-3], *line[-2:], *rules, "--json").json["regions"]
+    }
     spans = [f"#{tokens[name][0]}-{tokens[name][-1]}" for name in ("end", "cat")]
     document = named.json
     ends = document.pop("regions", None)
     assert document == ask(*line, "--from", spans[0], "--to", spans[1], "--json").json
     if line[0] == "find":  # what is read of a long region is its name
-        assert ends == [{"name": "end", "tokens": [document["from"]]}, {"name": "cat", "tokens": [document["to"]]}]
+        assert ends == [
+            {"name": "end", "tokens": [document["from"]]},
+            {"name": "cat", "tokens": [document["to"]]},
+        ]
         figure = folder / "found.svg"
         shown = ask(*line, *rules, "--from", "end", "--to", "cat", "--figure", str(figure)).out
         assert '"end" gives "cat" most in' in " ".join(shown.split())
@@ -633,26 +764,65 @@ def test_a_region_stands_for_its_tokens(command: str, folder: Path) -> None:
 
 
 def test_a_link_between_regions_is_measured_where_the_answer_comes(folder: Path) -> None:
-    line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), "--measure", "logprob", "--json")
-    rules = ("--region", "a=/the cat/", "--region", "q=/sat/", "--from", "q", "--to", "a", "--target", "the")
+    line = (
+        "ablate",
+        "the cat sat on the mat",
+        "--model",
+        str(folder / "gpt2"),
+        "--measure",
+        "logprob",
+        "--json",
+    )
+    rules = (
+        "--region",
+        "a=/the cat/",
+        "--region",
+        "q=/sat/",
+        "--from",
+        "q",
+        "--to",
+        "a",
+        "--target",
+        "the",
+    )
     answer = ask(*line, *rules)
     assert answer.code == 0, answer.err
     both = ask(*line[:-2], "vector,logprob", "--json", *rules).json
     assert [row["logprob"] for row in both["effects"]] != []
     ours, theirs = (
-        {(row["layer"], row["head"]): row["logprob"] for row in found["effects"]} for found in (answer.json, both)
+        {(row["layer"], row["head"]): row["logprob"] for row in found["effects"]}
+        for found in (answer.json, both)
     )
     assert ours == pytest.approx(theirs)
 
 
 def test_a_region_with_gaps_is_no_token_to_find(folder: Path) -> None:
-    line = ("find", "the cat sat on the mat", "--region", "the=/the/", "--from", "mat", "--to", "the")
+    line = (
+        "find",
+        "the cat sat on the mat",
+        "--region",
+        "the=/the/",
+        "--from",
+        "mat",
+        "--to",
+        "the",
+    )
     answer = ask(*line)
     assert (answer.code, answer.out) == (3, "")
     assert "do not stand in a row" in answer.err
     page = folder / "found.html"
     rules = ("--region", "cat=/cat/", "--region", "end=/the mat/")
-    found = ask("find", "the cat sat on the mat", *rules, "--from", "end", "--to", "cat", "--html", str(page))
+    found = ask(
+        "find",
+        "the cat sat on the mat",
+        *rules,
+        "--from",
+        "end",
+        "--to",
+        "cat",
+        "--html",
+        str(page),
+    )
     assert found.code == 0, found.err
     assert page.exists()
     line = ("find", "the cat sat", *rules[:2], "--from", "sat", "--to", "cat", "--json")

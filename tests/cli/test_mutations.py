@@ -1,5 +1,5 @@
-"""Saved documents changed at random are shown or refused in every view, never a traceback. Each change is told by its
-seed."""
+"""Saved documents changed at random are shown or refused in every view, never a traceback. Each
+change is told by its seed."""
 
 from __future__ import annotations
 
@@ -41,12 +41,61 @@ MADE = {
     "order": ("explain", "order", "a b"),
     "learn": ("learn", "order", "--steps", "2", "--seeds", "2"),
     "series": ("series", "{t}/gpt2", "{t}/again", "--text", "a b"),
-    "why": ("why", "a b c", "--model", "{t}/gpt2", "--from", "c", "--to", "a", "--writes", "--by", "token"),
-    "dimensions": ("why", "a b c", "--num-heads", "2", "--from", "c", "--to", "a", "--by", "dimension"),
-    "retrieval": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
-    "regions": ("ablate", "a b c", "--model", "{t}/gpt2", "--region", "r=tokens:0-1", "--each-region"),
+    "why": (
+        "why",
+        "a b c",
+        "--model",
+        "{t}/gpt2",
+        "--from",
+        "c",
+        "--to",
+        "a",
+        "--writes",
+        "--by",
+        "token",
+    ),
+    "dimensions": (
+        "why",
+        "a b c",
+        "--num-heads",
+        "2",
+        "--from",
+        "c",
+        "--to",
+        "a",
+        "--by",
+        "dimension",
+    ),
+    "retrieval": (
+        "heads",
+        "--model",
+        "{t}/gpt2",
+        "--retrieval",
+        "--needle",
+        "{t}/needle",
+        "--lengths",
+        "24",
+    ),
+    "regions": (
+        "ablate",
+        "a b c",
+        "--model",
+        "{t}/gpt2",
+        "--region",
+        "r=tokens:0-1",
+        "--each-region",
+    ),
     "lens": ("logits", "a b c", "--model", "{t}/gpt2", "--lens", "--by", "token"),
-    "directions": ("heads", "a b c", "--model", "{t}/gpt2", "--directions", "L0H0", "--region", "r=tokens:0-1"),
+    "directions": (
+        "heads",
+        "a b c",
+        "--model",
+        "{t}/gpt2",
+        "--directions",
+        "L0H0",
+        "--region",
+        "r=tokens:0-1",
+    ),
 }
 """Of the newer commands."""
 VIEWS = (
@@ -110,7 +159,12 @@ def test_what_an_answer_is_told_from_is_there_or_the_document_is_refused(
         holder = holder[step]
     holder[path[-1]] = value
     (folder / "changed.json").write_text(json.dumps(document))
-    for view in ((), ("--html", str(folder / "page.html")), ("--figure", str(folder / "drawn.svg")), ("--plain",)):
+    for view in (
+        (),
+        ("--html", str(folder / "page.html")),
+        ("--figure", str(folder / "drawn.svg")),
+        ("--plain",),
+    ):
         answer = ask("view", str(folder / "changed.json"), *view)
         assert (answer.code, answer.out) == (3, ""), answer.err
         assert "unexpected" not in answer.err

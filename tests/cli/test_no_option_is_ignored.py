@@ -1,4 +1,6 @@
-"""Every option that a command offers changes something: the answer, what is said, a file, or it is refused."""
+"""Every option that a command offers changes something: the answer, what is said, a file, or it is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ WEIGHTS = str(ROOT / "sample_inputs" / "mha.safetensors")
 MATRICES = "{tmp}/gpt2/matrices.npz"
 
 BASES: dict[str, list[tuple[str, ...]]] = {
-    "run": [("run", TEXT, "--num-heads", "2"), ("run", TEXT, "--num-heads", "2", "--json"), ("run",)],
+    "run": [
+        ("run", TEXT, "--num-heads", "2"),
+        ("run", TEXT, "--num-heads", "2", "--json"),
+        ("run",),
+    ],
     "heads": [("heads", TEXT), ("heads", TEXT, "--json"), ("heads",)],
     "tokens": [("tokens", TEXT), ("tokens",)],
     "tensors": [
@@ -46,7 +52,10 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "models list": [("models", "list"), ("models", "list", "--json")],
     "models show": [("models", "show", "minilm"), ("models", "show", "minilm", "--json")],
     "weights show": [("weights", "show", WEIGHTS), ("weights", "show", WEIGHTS, "--json")],
-    "weights init": [("weights", "init", "{tmp}/new.npz"), ("weights", "init", "{tmp}/new.npz", "--json")],
+    "weights init": [
+        ("weights", "init", "{tmp}/new.npz"),
+        ("weights", "init", "{tmp}/new.npz", "--json"),
+    ],
     "weights convert": [
         ("weights", "convert", WEIGHTS, "{tmp}/new.npz"),
         ("weights", "convert", MATRICES, "{tmp}/new.npz"),
@@ -68,8 +77,28 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     ],
     "patch": [
         ("patch", "the cat sat", "the dog sat", "--num-heads", "2", "--residual"),
-        ("patch", "the cat sat", "the sat cat", "--model", "{tmp}/gpt2", "--target", "id:4", "--json"),
-        ("patch", "吃 香", "吃 cat", "--model", "minilm", "--query", "吃", "--head", "L0H0", "--json"),
+        (
+            "patch",
+            "the cat sat",
+            "the sat cat",
+            "--model",
+            "{tmp}/gpt2",
+            "--target",
+            "id:4",
+            "--json",
+        ),
+        (
+            "patch",
+            "吃 香",
+            "吃 cat",
+            "--model",
+            "minilm",
+            "--query",
+            "吃",
+            "--head",
+            "L0H0",
+            "--json",
+        ),
     ],
     "why": [
         ("why", TEXT, "--from", "cat", "--to", "sat"),
@@ -91,8 +120,15 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("explain", "scaling", "--samples", "60"),
         ("explain", "scaling", "--samples", "60", "--json"),
     ],
-    "explain metric": [("explain", "metric", "entropy"), ("explain", "metric", "entropy", "--json")],
-    "explain order": [("explain", "order", TEXT), ("explain", "order", TEXT, "--json"), ("explain", "order")],
+    "explain metric": [
+        ("explain", "metric", "entropy"),
+        ("explain", "metric", "entropy", "--json"),
+    ],
+    "explain order": [
+        ("explain", "order", TEXT),
+        ("explain", "order", TEXT, "--json"),
+        ("explain", "order"),
+    ],
     "explain matrix-softmax": [
         ("explain", "matrix-softmax", TEXT),
         ("explain", "matrix-softmax", TEXT, "--json"),
@@ -104,7 +140,9 @@ ELSEWHERE = {"explore", "schema", "learn", "series", "scan"}
 """Commands of which an option changes what takes long, or a screen of their own."""
 EXAMPLES = {
     name: [line, (*line, "--json"), (name,)]
-    for name, line in examples({name: lines[0] for name, lines in BASES.items()}, ELSEWHERE, TEXT).items()
+    for name, line in examples(
+        {name: lines[0] for name, lines in BASES.items()}, ELSEWHERE, TEXT
+    ).items()
 }
 """Those of the commands that none is written for above."""
 BASES |= EXAMPLES
@@ -137,7 +175,9 @@ VALUES = {
     "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0", "code": "numpy",
     "explain text show": "all",
 }  # fmt: skip
-"""A value for each option that takes one, other than its default; for one of a single command, by both names."""
+"""A value for each option that takes one, other than its default; for one of a single command, by
+both names.
+"""
 
 EXCUSED = {
     "all_links": "only a trained model has links that say little",
@@ -198,20 +238,27 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 @cache
 def offered() -> list[tuple[str, str, str, bool]]:
-    """Each option of each command: the command, the parameter, how it is spelled, whether it takes no value."""
+    """Each option of each command: the command, the parameter, how it is spelled, whether it takes
+    no value.
+    """
     found = []
     for name, command in commands():
         for parameter in command.params if name in BASES else ():
-            if parameter.param_type_name == "option" and not {parameter.name, f"{name} {parameter.name}"} & set(
-                EXCUSED
-            ):
+            if parameter.param_type_name == "option" and not {
+                parameter.name,
+                f"{name} {parameter.name}",
+            } & set(EXCUSED):
                 found.append((name, parameter.name, parameter.opts[0], parameter.is_flag))
     return found
 
 
 def given(command: str, option: str, name: str, *, is_flag: bool, folder: Path) -> list[str]:
-    """An option as it is given; not with any value at all, for an error would stand for what it does."""
-    assert is_flag or name in VALUES, f"{option}: write a value for it in VALUES, other than its default"
+    """An option as it is given; not with any value at all, for an error would stand for what it
+    does.
+    """
+    assert is_flag or name in VALUES, (
+        f"{option}: write a value for it in VALUES, other than its default"
+    )
     value = VALUES.get(f"{command} {name}") or VALUES.get(name, "")
     return [option] if is_flag else [option, value.replace("{tmp}", str(folder))]
 
@@ -245,11 +292,16 @@ def given(command: str, option: str, name: str, *, is_flag: bool, folder: Path) 
         (("explain", "metric", "--json"), "NAME"),
         (("explain", "metric", "-o", "{tmp}/out"), "NAME"),
         (("weights", "init", "{tmp}/w.npz", "--tokenizer", "char"), "--embedding-for"),
-        (("weights", "convert", WEIGHTS, "{tmp}/w.npz", "--orientation", "in-out"), "--orientation"),
+        (
+            ("weights", "convert", WEIGHTS, "{tmp}/w.npz", "--orientation", "in-out"),
+            "--orientation",
+        ),
         (("scan", "show", "{tmp}", "--plain", "--metric", "entropy"), "--metric"),
     ],
 )
-def test_an_option_that_would_be_ignored_is_misuse(line: tuple[str, ...], says: str, folder: Path) -> None:
+def test_an_option_that_would_be_ignored_is_misuse(
+    line: tuple[str, ...], says: str, folder: Path
+) -> None:
     found = ask(*(part.replace("{tmp}", str(folder)) for part in line))
     assert found.code == 2
     assert found.out == ""
@@ -262,7 +314,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("ignored")
     small_gpt2(made / "gpt2")
     (made / "run.json").write_text(ask("run", TEXT, "--num-heads", "2", "--json").out)
-    np.savez(made / "gpt2" / "matrices.npz", **{name: np.eye(4, k=1) for name in ("W_Q", "W_K", "W_V")})
+    np.savez(
+        made / "gpt2" / "matrices.npz", **{name: np.eye(4, k=1) for name in ("W_Q", "W_K", "W_V")}
+    )
     (made / "text").write_text("dog sat")
     (made / "own.py").write_text("def first(rows):\n    return rows.weights[..., 0]\n")
     np.save(made / "x.npy", np.ones((2, 64)))
@@ -270,7 +324,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
-"""Options that some command declares to be about its screen alone, of which the values to try are known here."""
+"""Options that some command declares to be about its screen alone, of which the values to try are
+known here.
+"""
 
 
 @cache
@@ -283,7 +339,10 @@ def looks() -> list[tuple[str, str, str, str]]:
             (name, options[look], options[machine], look)
             for look, about in command.callback.subjects.items()
             for machine, form in FORMS.items()
-            if name in BASES and look in LOOKS and machine in options and not about & (form | DELIVERY)
+            if name in BASES
+            and look in LOOKS
+            and machine in options
+            and not about & (form | DELIVERY)
         ]
     return found
 
@@ -321,14 +380,20 @@ def changes_something(command: str, folder: Path) -> None:
     """Assert that each option of a command changes what one of its lines gives."""
     subjects = dict(commands())[command].callback.subjects
     # a document is made sooner than a screen
-    alone = {base: told(folder, *base) for base in sorted(BASES[command], key=lambda base: "--json" not in base)}
+    alone = {
+        base: told(folder, *base)
+        for base in sorted(BASES[command], key=lambda base: "--json" not in base)
+    }
     for at, name, option, is_flag in offered():
         if at == command:
             words = given(command, option, name, is_flag=is_flag, folder=folder)
-            # what says that it changes the document has to change one, what is about the screen alone a screen
+            # what says that it changes the document has to change one, what is about the screen
+            # alone a screen
             about = subjects[name]
             is_json = About.JSON in about and any("--json" in base for base in alone)
-            anywhere = about & (DELIVERY | About.AFTER_HEADS)  # what changes no link changes few parts of a document
+            anywhere = about & (
+                DELIVERY | About.AFTER_HEADS
+            )  # what changes no link changes few parts of a document
             tried = [base for base in alone if anywhere or ("--json" in base) == is_json]
             assert any(told(folder, *base, *words) != alone[base] for base in tried), (
                 f"{option} does nothing in {tried}, and says that it is about {about}"
@@ -347,12 +412,16 @@ def test_an_option_of_a_new_command_does_something(folder: Path) -> None:
 
 
 def drawn() -> list[tuple[str, str, str, bool]]:
-    """The options that say of themselves that they change how everything on the screen looks, the answer with it."""
+    """The options that say of themselves that they change how everything on the screen looks, the
+    answer with it.
+    """
     about = {name: command.callback.subjects for name, command in commands()}
     return [
         (command, name, option, is_flag)
         for command, name, option, is_flag in offered()
-        if about[command][name] == DRAWING and name not in ("brief", "ascii") and "brief" in about[command]
+        if about[command][name] == DRAWING
+        and name not in ("brief", "ascii")
+        and "brief" in about[command]
     ]
 
 
@@ -362,17 +431,25 @@ def test_an_option_that_says_so_changes_the_answer_in_words(command: str, folder
     for at, name, option, is_flag in drawn():
         if at == command:
             words = given(command, option, name, is_flag=is_flag, folder=folder)
-            assert told(folder, *base, "--brief", *words) != told(folder, *base, "--brief"), f"{option} does nothing"
+            assert told(folder, *base, "--brief", *words) != told(folder, *base, "--brief"), (
+                f"{option} does nothing"
+            )
 
 
 def test_a_part_of_the_screen_is_refused_in_json_or_changes_it() -> None:
     from attncli.features.explain.screen import EXPLAIN_PARTS
 
     whole = ask("explain", "a b", "--json").out
-    answers = {part.name: ask("explain", "a b", "--json", "--show", part.name) for part in EXPLAIN_PARTS}
-    changing = {part for part, answer in answers.items() if answer.code == 0 and answer.out != whole}
+    answers = {
+        part.name: ask("explain", "a b", "--json", "--show", part.name) for part in EXPLAIN_PARTS
+    }
+    changing = {
+        part for part, answer in answers.items() if answer.code == 0 and answer.out != whole
+    }
     assert changing == {"W_Q", "W_K", "W_V", "W_O"}
     assert {answer.code for part, answer in answers.items() if part not in changing} == {2}
     assert "W_V, W_O, which --show adds" in answers["header"].err
     for command in ("run", "heads"):  # what is named there is all that their documents hold
-        assert len(ask(command, "a b", "--json", "--show", "header").out) < len(ask(command, "a b", "--json").out)
+        assert len(ask(command, "a b", "--json", "--show", "header").out) < len(
+            ask(command, "a b", "--json").out
+        )

@@ -1,4 +1,6 @@
-"""One meaning for each spelling of an option: the table of all options and commands, and what their values are."""
+"""One meaning for each spelling of an option: the table of all options and commands, and what their
+values are.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,16 @@ KINDS = {
 
 
 def test_the_table_of_options_is_the_one_that_was_looked_at():
-    """`python tests/options_table.py` writes it; a new line in its difference is a new meaning of a spelling."""
+    """`python tests/options_table.py` writes it; a new line in its difference is a new meaning of a
+    spelling.
+    """
     assert options_table.GOLDEN.read_text("utf-8") == options_table.text(), (
         "python tests/options_table.py writes it anew"
     )
 
 
 def test_a_spelling_takes_one_kind_of_value():
-    several = {spelled: kinds for spelled, kinds in options_table.spellings().items() if len(kinds) > 1}
+    several = {
+        spelled: kinds for spelled, kinds in options_table.spellings().items() if len(kinds) > 1
+    }
     assert several == KINDS

@@ -1,4 +1,6 @@
-"""Any two options about the answer: both are heeded, or the command line is refused with a word; none is dropped."""
+"""Any two options about the answer: both are heeded, or the command line is refused with a word;
+none is dropped.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +66,56 @@ LONG: dict[str, tuple[str, ...]] = {
 }
 """Those whose answers take longer."""
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "ablate each region": ("ablate", "the cat sat", "--model", "{t}/gpt2", "--region", "a=tokens:0-1", "--each-region"),
-    "heads retrieval": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
+    "ablate each region": (
+        "ablate",
+        "the cat sat",
+        "--model",
+        "{t}/gpt2",
+        "--region",
+        "a=tokens:0-1",
+        "--each-region",
+    ),
+    "heads retrieval": (
+        "heads",
+        "--model",
+        "{t}/gpt2",
+        "--retrieval",
+        "--needle",
+        "{t}/needle",
+        "--lengths",
+        "24",
+    ),
     "heads directions": ("heads", "the cat sat", "--model", "{t}/gpt2", "--directions", "L0H0"),
-    "heads across": ("heads", "the cat sat", "--model", "{t}/gpt2", "--across", "rollout,flow,similarity"),
+    "heads across": (
+        "heads",
+        "the cat sat",
+        "--model",
+        "{t}/gpt2",
+        "--across",
+        "rollout,flow,similarity",
+    ),
     "logits by token": ("logits", "the cat sat", "--model", "{t}/gpt2", "--by", "token"),
-    "why writes": ("why", "the cat sat", "--model", "{t}/gpt2", "--from", "sat", "--to", "cat", "--writes"),
+    "why writes": (
+        "why",
+        "the cat sat",
+        "--model",
+        "{t}/gpt2",
+        "--from",
+        "sat",
+        "--to",
+        "cat",
+        "--writes",
+    ),
     "logits lens": ("logits", "the cat sat", "--model", "{t}/gpt2", "--lens"),
-    "patch into": ("patch", "the cat sat", "the sat cat", "--model", "{t}/gpt2", "--into", "L1H0:q"),
+    "patch into": (
+        "patch",
+        "the cat sat",
+        "the sat cat",
+        "--model",
+        "{t}/gpt2",
+        "--into",
+        "L1H0:q",
+    ),
     "run regions": ("run", TEXT, "--num-heads", "2", "--region", "a=tokens:0-4"),
     "scan show head": ("scan", "show", "{t}/scan", "--head", "L0H0"),
 }
@@ -85,21 +129,29 @@ VALUES = {
 """A value for each option that takes one."""
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}
 ELSEWHERE = {"explore", "models verify", "scan start", "scan verify", "schema"}
-"""Commands with a screen of their own, or with an answer that takes long and has no options that this is about."""
+"""Commands with a screen of their own, or with an answer that takes long and has no options that
+this is about.
+"""
 BASES |= examples({**BASES, **LONG}, ELSEWHERE)
 NO_PAIR = {"help": "answered by Typer", "debug": "shows itself in errors alone", "step": "waits for a key",
            "browse": "opens a window"}  # fmt: skip
 FINE = {
     *((machine, "lang") for machine in ("json", "ndjson", "plain")),  # notes and errors speak it
-    *(("brief", look) for look in ("color", "ascii")),  # an answer may have neither colours nor signs
-    *((machine, "show") for machine in ("json", "ndjson", "plain")),  # of `run` and `heads`: all parts are there
+    *(
+        ("brief", look) for look in ("color", "ascii")
+    ),  # an answer may have neither colours nor signs
+    *(
+        (machine, "show") for machine in ("json", "ndjson", "plain")
+    ),  # of `run` and `heads`: all parts are there
     *(("show_as", look) for look in ("full", "top")),  # two heads are shown whole
 }
 """Pairs of which the second changes nothing beside the first, and is not dropped."""
 
 
 class Result(NamedTuple):
-    """What a command line gave: its exit code, what it answered and said, and the files that it wrote, by name."""
+    """What a command line gave: its exit code, what it answered and said, and the files that it
+    wrote, by name.
+    """
 
     code: int
     out: str
@@ -115,7 +167,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "texts").write_text("the cat sat\na dog\n" * 3)
     (made / "needle").write_text("the cat\tsat\n")
     with inside():
-        assert ask("scan", str(made / "gpt2"), str(made / "texts"), "--out", str(made / "scan")).code == 0
+        assert (
+            ask("scan", str(made / "gpt2"), str(made / "texts"), "--out", str(made / "scan")).code
+            == 0
+        )
     (made / "run.json").write_text(ask("run", TEXT, "--num-heads", "2", "--json").out)
     return made
 
@@ -130,7 +185,11 @@ def result(folder: Path, *line: str) -> Result:
         answer.code,
         answer.out,
         answer.err,
-        {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()},
+        {
+            path.relative_to(out).as_posix(): path.read_bytes()
+            for path in out.rglob("*")
+            if path.is_file()
+        },
     )
 
 
@@ -141,7 +200,9 @@ def options(command: str) -> dict[str, tuple[str, ...]]:
     for parameter in dict(commands())[command].params:
         about = getattr(parameter, "rich_help_panel", None) == OUTPUT or parameter.name in VALUES
         if parameter.param_type_name == "option" and about and parameter.name not in NO_PAIR:
-            assert parameter.is_flag or parameter.name in VALUES, f"{parameter.opts[0]}: write a value for it in VALUES"
+            assert parameter.is_flag or parameter.name in VALUES, (
+                f"{parameter.opts[0]}: write a value for it in VALUES"
+            )
             value = [] if parameter.is_flag else [VALUES[parameter.name]]
             found[parameter.name] = (parameter.opts[0], *value)
     return found
@@ -168,31 +229,56 @@ def commands_with() -> dict[tuple[str, str], list[str]]:
 
 
 def pairs(name: str) -> Iterator[tuple[str, str]]:
-    """The pairs that are tried with a line of this name: all of them, or, where answers take longer, those that few
-    commands have and a fifth of the common ones, which such commands deal out among themselves."""
+    """The pairs that are tried with a line of this name: all of them, or, where answers take
+    longer, those that few commands have and a fifth of the common ones, which such commands deal
+    out among themselves."""
     command, turns = command_of(name), {pair: turn for turn, pair in enumerate(commands_with())}
     for pair in combinations(options(command), 2):
         owners = commands_with()[pair]
         slow = [owner for owner in owners if owner in LONG]
-        seat = slow.index(command) if name in LONG else [*VARIANTS].index(name) if name in VARIANTS else 0
-        if name in BASES or len(owners) <= FEW or (seat + turns[pair]) % min(5, len(slow) or 5) == 0:
+        seat = (
+            slow.index(command)
+            if name in LONG
+            else [*VARIANTS].index(name)
+            if name in VARIANTS
+            else 0
+        )
+        if (
+            name in BASES
+            or len(owners) <= FEW
+            or (seat + turns[pair]) % min(5, len(slow) or 5) == 0
+        ):
             yield pair
 
 
-def dropped(folder: Path, command: str, base: tuple[str, ...], pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+def dropped(
+    folder: Path, command: str, base: tuple[str, ...], pairs: Iterable[tuple[str, str]]
+) -> Iterator[str]:
     """Every option that another leaves without any effect, and without a word."""
     given = options(command)
-    bare, alone = result(folder, *base), {name: result(folder, *base, *option) for name, option in given.items()}
+    bare, alone = (
+        result(folder, *base),
+        {name: result(folder, *base, *option) for name, option in given.items()},
+    )
     for pair in pairs:
         both = result(folder, *base, *given[pair[0]], *given[pair[1]])
         if both.code == 2:
-            if not any(given[name][0] in both.err for name in pair) or both.out or both.files.keys() - {"new.npz"}:
+            if (
+                not any(given[name][0] in both.err for name in pair)
+                or both.out
+                or both.files.keys() - {"new.npz"}
+            ):
                 yield f"{pair}: {both}"
             continue
         for first, second in (pair, pair[::-1]):
-            # an option that is refused without a third, or changes nothing here, has nothing to lose
+            # an option that is refused without a third, or changes nothing here, has nothing to
+            # lose
             heeded = alone[second].code or alone[second] == bare or both[1:] != alone[first][1:]
-            if both.code or alone[second].files.keys() - both.files.keys() or not (heeded or (first, second) in FINE):
+            if (
+                both.code
+                or alone[second].files.keys() - both.files.keys()
+                or not (heeded or (first, second) in FINE)
+            ):
                 yield f"{second} beside {first}"
 
 
@@ -204,7 +290,11 @@ def test_no_option_about_the_answer_drops_another(command: str, folder: Path) ->
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "scan show head" else pytest.mark.thorough) for name in VARIANTS]
+    "name",
+    [
+        pytest.param(name, marks=() if name == "scan show head" else pytest.mark.thorough)
+        for name in VARIANTS
+    ],
 )
 def test_no_option_drops_another_of_a_variant(name: str, folder: Path) -> None:
     line = VARIANTS[name]
@@ -223,7 +313,9 @@ def test_every_command_is_paired() -> None:
 
 
 def test_the_pairs_would_show_a_drop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.cli.output_conflicts.refuse_contradictions", lambda *given, **named: None)
+    monkeypatch.setattr(
+        "attncli.cli.output_conflicts.refuse_contradictions", lambda *given, **named: None
+    )
     pair = [pair for pair in combinations(options("patch"), 2) if {*pair} == {"brief", "top"}]
     assert list(dropped(folder, "patch", LONG["patch"], pair)) == ["top beside brief"]
 
@@ -242,7 +334,14 @@ def spellings(folder: Path) -> list[str]:
     (folder / "link").symlink_to("deep")
     (folder / "dangling").symlink_to("deep/x.npz")
     os.chdir(folder)
-    return ["deep/x.npz", "./deep/x.npz", f"{folder}/deep/x.npz", "deep/../deep//x.npz", "link/x.npz", "dangling"]
+    return [
+        "deep/x.npz",
+        "./deep/x.npz",
+        f"{folder}/deep/x.npz",
+        "deep/../deep//x.npz",
+        "link/x.npz",
+        "dangling",
+    ]
 
 
 @pytest.fixture
@@ -251,7 +350,9 @@ def spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return spellings(tmp_path)
 
 
-def test_two_outputs_at_one_place_are_refused_however_it_is_spelled(spelled: list[str], tmp_path: Path) -> None:
+def test_two_outputs_at_one_place_are_refused_however_it_is_spelled(
+    spelled: list[str], tmp_path: Path
+) -> None:
     before = sorted(tmp_path.rglob("*"))
     for first, second in combinations(spelled, 2):
         for pair in (("--output", "--csv"), ("--csv", "--output")):
@@ -267,9 +368,18 @@ def test_every_two_files_of_a_command_are_compared(command: str, folder: Path) -
     (folder / "deep").mkdir(exist_ok=True)
     for pair in combinations(given, 2):
         # the ending that one of them asks for, so that the other takes it, too
-        ending = next((Path(VALUES[name]).suffix for name in pair if name in ("svg", "html", "save")), ".txt")
-        line = (given[pair[0]], f"{folder}/same{ending}", given[pair[1]], f"{folder}/deep/../same{ending}")
-        answer = ask(*(part.replace("{t}", str(folder)) for part in {**BASES, **LONG}[command]), *line)
+        ending = next(
+            (Path(VALUES[name]).suffix for name in pair if name in ("svg", "html", "save")), ".txt"
+        )
+        line = (
+            given[pair[0]],
+            f"{folder}/same{ending}",
+            given[pair[1]],
+            f"{folder}/deep/../same{ending}",
+        )
+        answer = ask(
+            *(part.replace("{t}", str(folder)) for part in {**BASES, **LONG}[command]), *line
+        )
         assert (answer.code, answer.out) == (2, ""), answer
         told = "are the same file" in answer.err or (len({*pair} & {"svg", "html", "save"}) > 1)
         assert told, answer
@@ -297,7 +407,23 @@ def test_an_option_that_takes_one_value_is_not_given_two(
     assert (answer.code, answer.out) == (2, "")
     assert "is given twice" in answer.err or "给了两次" in answer.err
     assert list(tmp_path.iterdir()) == []
-    assert ask("run", "a b", "--seed", "1", "--seed", "1", "--json", "--json", "--layer", "0", "--layer", "0").code == 0
+    assert (
+        ask(
+            "run",
+            "a b",
+            "--seed",
+            "1",
+            "--seed",
+            "1",
+            "--json",
+            "--json",
+            "--layer",
+            "0",
+            "--layer",
+            "0",
+        ).code
+        == 0
+    )
 
 
 def test_a_folder_that_knows_no_capitals_has_one_place_for_both(
@@ -308,7 +434,9 @@ def test_a_folder_that_knows_no_capitals_has_one_place_for_both(
     assert ask("run", "a b", "--csv", str(tmp_path / "x"), "-o", str(tmp_path / "X")).code == 0
     same = Path.samefile
     monkeypatch.setattr(
-        Path, "samefile", lambda self, other: self.name.lower() == other.name.lower() or same(self, other)
+        Path,
+        "samefile",
+        lambda self, other: self.name.lower() == other.name.lower() or same(self, other),
     )
     assert place_of(tmp_path / "y.svg") == place_of(tmp_path / "Y.SVG")
     assert place_of(tmp_path / "\u00e9") == place_of(tmp_path / "e\u0301")
@@ -325,4 +453,6 @@ def test_standard_output_is_one_of_the_files(buffering: dict[str, str], tmp_path
             _, err = ran.communicate(timeout=60)
         assert (ran.returncode, b"standard output and --csv are the same file" in err) == (2, True)
         assert (tmp_path / "out").read_bytes() == b""
-    assert "contradict each other" in ask("run", "a b", "--csv", "-", "--json").err  # that is the table itself
+    assert (
+        "contradict each other" in ask("run", "a b", "--csv", "-", "--json").err
+    )  # that is the table itself

@@ -1,4 +1,6 @@
-"""A command's files are all there or none: they take their places together, when everything has gone well."""
+"""A command's files are all there or none: they take their places together, when everything has
+gone well.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,30 @@ ONE_FAILS = [
     ("heads", "a b", "--csv", "{t}/no/x.csv", "--svg", "{t}/x.svg"),
     ("mask", "--svg", "{t}/x.svg", "--output", "/dev/full"),
     ("weights", "init", "{t}/w.npz", "--output", "/dev/full"),
-    ("weights", "convert", str(SAMPLES / "mha.safetensors"), "{t}/w.npz", "--num-heads", "4", "--output", "{t}/no/x"),
+    (
+        "weights",
+        "convert",
+        str(SAMPLES / "mha.safetensors"),
+        "{t}/w.npz",
+        "--num-heads",
+        "4",
+        "--output",
+        "{t}/no/x",
+    ),
     ("run", "a b", "--html", "{t}/p.html", "--figure", "{t}/no/x.png"),
     ("run", "a b", "--figure", "{t}/x.png", "--html", "{t}/p.html", "--output", "/dev/full"),
-    ("ablate", "a b", "--num-heads", "2", "--html", "{t}/p.html", "--figure", "{t}/x.svg", "--output", "/dev/full"),
+    (
+        "ablate",
+        "a b",
+        "--num-heads",
+        "2",
+        "--html",
+        "{t}/p.html",
+        "--figure",
+        "{t}/x.svg",
+        "--output",
+        "/dev/full",
+    ),
     ("patch", "a b", "a c", "--num-heads", "2", "--figure", "{t}/x.pdf", "--output", "/dev/full"),
     ("find", "a b", "--from", "a", "--to", "b", "--html", "{t}/p.html", "--figure", "{t}/no/x.svg"),
     ("compare", "a b", "a c", "--html", "{t}/p.html", "--output", "/dev/full"),
@@ -46,13 +68,19 @@ def test_where_one_output_fails_none_is_left(command: tuple[str, ...], tmp_path:
     (tmp_path / "x.svg").write_text("before")
     found = ask(*(part.replace("{t}", str(tmp_path)) for part in command))
     assert found.code in (1, 3), found
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "whole.json", "x.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "broken.json",
+        "whole.json",
+        "x.svg",
+    ]
     assert (tmp_path / "x.svg").read_text() == "before"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @BUFFERINGS
-def test_an_answer_that_cannot_be_written_leaves_no_file(buffering: dict[str, str], tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_written_leaves_no_file(
+    buffering: dict[str, str], tmp_path: Path
+) -> None:
     with Path("/dev/full").open("wb") as full:
         done = finish(attn("run", "a b", "--save", str(tmp_path / "s.npz")), buffering, stdout=full)
     assert done.returncode == 1
@@ -71,7 +99,13 @@ def test_a_reader_that_has_gone_leaves_the_files(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_told_before_work_starts(tmp_path: Path) -> None:
     for option in ("--output", "--svg", "--save"):
-        found = ask("run", "a b", "--d-model=100000000", option, str(tmp_path / "no" / "x.svg").replace("svg", "npz"))
+        found = ask(
+            "run",
+            "a b",
+            "--d-model=100000000",
+            option,
+            str(tmp_path / "no" / "x.svg").replace("svg", "npz"),
+        )
         assert found.code in (1, 2), "not the 5 of the memory, which is looked at later"
 
 

@@ -1,4 +1,6 @@
-"""An output never takes the place of what the same command reads: the line is refused, and the file is whole."""
+"""An output never takes the place of what the same command reads: the line is refused, and the file
+is whole.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "scan verify": ("{t}/other",),
     "scan show": ("{t}/other",),
 }
-"""What else each command must be given: none of it is there, so that nothing but the command line is read."""
+"""What else each command must be given: none of it is there, so that nothing but the command line
+is read.
+"""
 
 
 def kinds(parameter: Any) -> set[str]:
@@ -54,11 +58,17 @@ def is_output(parameter: Any) -> bool:
 
 
 def all_pairs() -> Iterator[tuple[str, Any, Any]]:
-    """Every parameter of every command that is read, with every one of the same command that is written."""
+    """Every parameter of every command that is read, with every one of the same command that is
+    written.
+    """
     for name, command in commands():
         outputs = [parameter for parameter in command.params if is_output(parameter)]
         for source in command.params:
-            if kinds(source) & READ_WORDS and not is_output(source) and source.rich_help_panel != OUTPUT:
+            if (
+                kinds(source) & READ_WORDS
+                and not is_output(source)
+                and source.rich_help_panel != OUTPUT
+            ):
                 yield from ((name, source, output) for output in outputs)
 
 
@@ -76,11 +86,15 @@ def file_for(source: Any, folder: Path) -> tuple[Path, Path]:
     return folder / name, folder / name
 
 
-def command_line(name: str, source: Any, value: Path, output: Any, target: Path, folder: Path) -> list[str]:
+def command_line(
+    name: str, source: Any, value: Path, output: Any, target: Path, folder: Path
+) -> list[str]:
     """A command line that reads `value` and writes `target`."""
     arguments = [part.replace("{t}", str(folder)) for part in BESIDE.get(name, ())]
     command = dict(commands())[name]
-    positional = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    positional = [
+        parameter for parameter in command.params if parameter.param_type_name == "argument"
+    ]
     for parameter, path in ((source, value), (output, target)):
         if parameter.param_type_name == "option":
             arguments += [parameter.opts[0], str(path)]
@@ -92,7 +106,9 @@ def command_line(name: str, source: Any, value: Path, output: Any, target: Path,
 
 @pytest.mark.many
 @pytest.mark.parametrize(
-    ("name", "source", "output"), PAIRS, ids=[f"{name}-{source.name}-{output.name}" for name, source, output in PAIRS]
+    ("name", "source", "output"),
+    PAIRS,
+    ids=[f"{name}-{source.name}-{output.name}" for name, source, output in PAIRS],
 )
 def test_what_is_read_is_not_written(name: str, source: Any, output: Any, tmp_path: Path) -> None:
     value, read = file_for(source, tmp_path / "read")
@@ -102,7 +118,11 @@ def test_what_is_read_is_not_written(name: str, source: Any, output: Any, tmp_pa
         answer = ask(*command_line(name, source, value, output, target, tmp_path))
         assert (answer.code, answer.out) == (2, ""), answer
         for parameter in (source, output):
-            said = parameter.opts[0] if parameter.param_type_name == "option" else max(kinds(parameter), key=len)
+            said = (
+                parameter.opts[0]
+                if parameter.param_type_name == "option"
+                else max(kinds(parameter), key=len)
+            )
             assert said.strip("[].") in answer.err, answer.err
         assert "would replace what" in answer.err
         assert read.read_text() == "precious"
@@ -110,9 +130,15 @@ def test_what_is_read_is_not_written(name: str, source: Any, output: Any, tmp_pa
 
 def test_every_file_of_every_command_is_paired() -> None:
     assert len(PAIRS) > 150
-    assert {"run", "tokens", "compare", "view", "scan show", "weights convert", "models verify"} <= {
-        name for name, _, _ in PAIRS
-    }
+    assert {
+        "run",
+        "tokens",
+        "compare",
+        "view",
+        "scan show",
+        "weights convert",
+        "models verify",
+    } <= {name for name, _, _ in PAIRS}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +175,10 @@ def test_spellings_links_and_lists_are_known(
 def test_what_variables_name_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     answer = ask("run", "a b", "-o", str(tmp_path / "config.json"), ATTN_MODEL=str(tmp_path))
-    assert (answer.code, "--output would replace what ATTN_MODEL reads" in answer.err) == (2, True), answer
+    assert (answer.code, "--output would replace what ATTN_MODEL reads" in answer.err) == (
+        2,
+        True,
+    ), answer
     settings = tmp_path / "set.toml"
     settings.write_text("precision = 3\n")
     answer = ask("run", "a b", "-o", str(settings), ATTN_CONFIG=str(settings))
@@ -159,7 +188,9 @@ def test_what_variables_name_is_read_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["run", "heads", "tokens", "models show"])
 @pytest.mark.parametrize("name", ["gpt2", "openai-community/gpt2", "openai-community/gpt2@main"])
 @pytest.mark.parametrize("given", ["argument", "variable"])
-def test_a_model_that_the_hubs_cache_holds_stays(command: str, name: str, given: str, tmp_path: Path) -> None:
+def test_a_model_that_the_hubs_cache_holds_stays(
+    command: str, name: str, given: str, tmp_path: Path
+) -> None:
     """By its alias and by its id; each file of it is a link into the cache's blobs, which stay too."""
     repository, commit = tmp_path / "models--openai-community--gpt2", "0" * 40
     snapshot = repository / "snapshots" / commit
@@ -191,7 +222,9 @@ def test_a_model_that_a_package_brings_stays() -> None:
     assert (answer.code, "would replace what --model reads" in answer.err) == (2, True), answer
 
 
-def test_words_that_are_no_files_are_not_taken_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_that_are_no_files_are_not_taken_for_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for line in (
         ("run", "answer", "-o", "answer"),
@@ -203,7 +236,11 @@ def test_words_that_are_no_files_are_not_taken_for_some(tmp_path: Path, monkeypa
             assert ask(*line).code == 0, line
     Path("in.txt").write_text("a b")
     assert ask("run", "-f", "in.txt", "-o", "/dev/null").code == 0
-    assert ask("run", "-f", "in.txt", "-o", "out").code == ask("run", "-f", "in.txt", "-o", "out").code == 0
+    assert (
+        ask("run", "-f", "in.txt", "-o", "out").code
+        == ask("run", "-f", "in.txt", "-o", "out").code
+        == 0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -213,29 +250,60 @@ def scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_gpt2(folder / "gpt2")
     (folder / "texts.txt").write_text("the cat sat\na dog\n" * 3)
     with inside():
-        assert ask("scan", str(folder / "gpt2"), str(folder / "texts.txt"), "--out", str(folder / "scan")).code == 0
+        assert (
+            ask(
+                "scan",
+                str(folder / "gpt2"),
+                str(folder / "texts.txt"),
+                "--out",
+                str(folder / "scan"),
+            ).code
+            == 0
+        )
     return folder
 
 
 def test_the_files_of_a_scan_stay(scan: Path) -> None:
     owns = {path: path.read_bytes() for path in scan.rglob("*") if path.is_file()}
-    for name in ("plan.json", "scan.json", "shards/new.json", "corpus/a.txt", "../texts.txt", "../gpt2/config.json"):
+    for name in (
+        "plan.json",
+        "scan.json",
+        "shards/new.json",
+        "corpus/a.txt",
+        "../texts.txt",
+        "../gpt2/config.json",
+    ):
         for line in (("show", "{s}", "--json"), ("compare", "{s}", "{s}"), ("verify", "{s}")):
             target = scan / "scan" / name
             if not target.exists() and len(Path(name).parts) > 1:
                 continue
-            answer = ask("scan", *(part.replace("{s}", str(scan / "scan")) for part in line), "-o", str(target))
-            assert (answer.code, answer.out, "would replace what" in answer.err) == (2, "", True), (line, name, answer)
+            answer = ask(
+                "scan",
+                *(part.replace("{s}", str(scan / "scan")) for part in line),
+                "-o",
+                str(target),
+            )
+            assert (answer.code, answer.out, "would replace what" in answer.err) == (2, "", True), (
+                line,
+                name,
+                answer,
+            )
     assert owns == {path: path.read_bytes() for path in scan.rglob("*") if path.is_file()}
     for _ in range(2):
-        assert ask("scan", "show", str(scan / "scan"), "-o", str(scan / "scan" / "page.txt")).code == 0
+        assert (
+            ask("scan", "show", str(scan / "scan"), "-o", str(scan / "scan" / "page.txt")).code == 0
+        )
 
 
 def test_a_scan_of_its_own_numbers_is_refused(scan: Path, tmp_path: Path) -> None:
     shutil.copytree(scan / "scan", tmp_path / "scan")
     before = (tmp_path / "scan" / "scan.json").read_bytes()
-    answer = ask("scan", str(scan / "gpt2"), f"{tmp_path}/scan/scan.json", "--out", str(tmp_path / "scan"))
-    assert (answer.code, "--output would replace what CORPUS reads" in answer.err) == (2, True), answer
+    answer = ask(
+        "scan", str(scan / "gpt2"), f"{tmp_path}/scan/scan.json", "--out", str(tmp_path / "scan")
+    )
+    assert (answer.code, "--output would replace what CORPUS reads" in answer.err) == (2, True), (
+        answer
+    )
     assert (tmp_path / "scan" / "scan.json").read_bytes() == before
 
 
@@ -245,7 +313,9 @@ def test_standard_input_is_a_file_too(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a b")
     with (
         (tmp_path / "in.txt").open("rb") as stream,
-        start(attn("run", "-", "-o", str(tmp_path / "in.txt")), dict(os.environ), stdin=stream) as process,
+        start(
+            attn("run", "-", "-o", str(tmp_path / "in.txt")), dict(os.environ), stdin=stream
+        ) as process,
     ):
         _, err = process.communicate(timeout=60)
     assert (process.returncode, b"would replace what" in err) == (2, True), err

@@ -38,10 +38,16 @@ def test_a_page_beside_the_answer(tmp_path: Path, name: str) -> None:
     assert both.out == alone.out
     found = meta(file)
     assert len(found["runs"]) == (2 if name == "compare" else 1)
-    assert found["start"].get("view") == {"find": "search", "compare": "difference", "ablate": "effects"}.get(name)
+    assert found["start"].get("view") == {
+        "find": "search",
+        "compare": "difference",
+        "ablate": "effects",
+    }.get(name)
 
 
-@pytest.mark.parametrize("name", ["run", "heads", "find", "cross", "tensors", "run one query", "ablate"])
+@pytest.mark.parametrize(
+    "name", ["run", "heads", "find", "cross", "tensors", "run one query", "ablate"]
+)
 def test_view_makes_the_page_of_what_was_saved(tmp_path: Path, name: str) -> None:
     saved, file = tmp_path / "saved.json", tmp_path / "page.html"
     assert ask(*COMMANDS[name], "--json", "-o", str(saved)).code == 0
@@ -68,7 +74,10 @@ def test_view_makes_the_page_of_a_saved_comparison(tmp_path: Path) -> None:
     }  # fmt: skip
     assert found["partial"]
     # the words that only one text has stand above each other, without a place in the runs
-    columns = [[entry if isinstance(entry, int) else entry[0] for entry in both] for both in found["columns"]]
+    columns = [
+        [entry if isinstance(entry, int) else entry[0] for entry in both]
+        for both in found["columns"]
+    ]
     assert columns == [["the", "a"], ["cat", "dog"], *([place] * 2 for place in range(len(words)))]
     for run, side in zip(found["runs"], "ab", strict=True):
         (strongest,) = run["heads"][0]["k"][:1]
@@ -82,7 +91,12 @@ def test_view_makes_the_page_of_saved_effects(tmp_path: Path) -> None:
     assert ask("patch", TEXT, "the dog sat on the mat", "--json", "-o", str(saved)).code == 0
     assert ask("view", str(saved), "--html", str(file)).code == 0
     found, document = meta(file), json.loads(saved.read_text())
-    assert found["start"] == {"view": "effects", "head": "0.3", "query": "1", "key": "1"}  # the changed word
+    assert found["start"] == {
+        "view": "effects",
+        "head": "0.3",
+        "query": "1",
+        "key": "1",
+    }  # the changed word
     (effects,) = found["effects"]
     assert (effects["kind"], effects["measure"], effects["at"]) == ("patch", "cosine", "")
     told = {(one["l"], one["h"]): one["v"] for one in effects["heads"]}
@@ -92,7 +106,21 @@ def test_view_makes_the_page_of_saved_effects(tmp_path: Path) -> None:
 
 def test_effects_of_no_head_alone_have_no_view_on_a_page(tmp_path: Path) -> None:
     saved, file = tmp_path / "saved.json", tmp_path / "page.html"
-    assert ask("ablate", TEXT, "--head", "0,1", "--together", "--html", str(file), "--json", "-o", str(saved)).code == 0
+    assert (
+        ask(
+            "ablate",
+            TEXT,
+            "--head",
+            "0,1",
+            "--together",
+            "--html",
+            str(file),
+            "--json",
+            "-o",
+            str(saved),
+        ).code
+        == 0
+    )
     found = meta(file)
     assert (found["effects"], found["start"].get("view")) == ([], None)
     assert ask("view", str(saved), "--html", str(tmp_path / "other.html")).code == 0

@@ -68,7 +68,10 @@ print(code, *sorted(files), sep="\\n", file=sys.stderr)
 
 def test_a_trained_model_loads_no_more_than_it_needs() -> None:
     (names,) = loaded(("run", SENTENCE, "--model", "minilm", "--json"))
-    assert names - {"_hashlib"} == {"numpy", "tokenizers"}  # _hashlib: the first time, for the digests
+    assert names - {"_hashlib"} == {
+        "numpy",
+        "tokenizers",
+    }  # _hashlib: the first time, for the digests
 
 
 def test_lines_are_answered_while_the_pipe_is_open() -> None:
@@ -106,7 +109,11 @@ sys.exit(main())
 """A process that holds torch, or none, and what must be put away."""
 
 
-@pytest.mark.parametrize(("held", "told"), [("torch", ["put away"]), ("none", ["put away", "taken down"])])
-def test_a_process_ends_with_all_it_said_and_what_it_holds_of_torch(held: str, told: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("held", "told"), [("torch", ["put away"]), ("none", ["put away", "taken down"])]
+)
+def test_a_process_ends_with_all_it_said_and_what_it_holds_of_torch(
+    held: str, told: list[str]
+) -> None:
     done = finish([sys.executable, "-c", ENDED, held], stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout, done.stderr.split("\n")[:-1]) == (3, "said", told)

@@ -19,7 +19,9 @@ from attncli.models.load import load
 
 
 def environment(*, terminal: bool = True, quiet: bool = False) -> Environment:
-    return Environment(BytesIO(), BytesIO(), StringIO(), {}, stderr_is_terminal=terminal, quiet=quiet, width=60)
+    return Environment(
+        BytesIO(), BytesIO(), StringIO(), {}, stderr_is_terminal=terminal, quiet=quiet, width=60
+    )
 
 
 def told(found: Environment) -> str:
@@ -29,7 +31,9 @@ def told(found: Environment) -> str:
     return found.stderr.getvalue()  # type: ignore[attr-defined]
 
 
-def test_what_takes_long_shows_its_share_and_reads_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_long_shows_its_share_and_reads_no_markup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     said = told(environment())
     assert "4,096 tokens [red]" in said
@@ -37,7 +41,9 @@ def test_what_takes_long_shows_its_share_and_reads_no_markup(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("found", [environment(terminal=False), environment(quiet=True)])
-def test_a_pipe_and_a_quiet_run_hear_nothing(found: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_and_a_quiet_run_hear_nothing(
+    found: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     assert told(found) == ""
 
@@ -131,7 +137,9 @@ def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.M
     monkeypatch.setattr("attncli.features.effects.command.PATIENCE", 0.0)
     seconds = {}
     for baseline in ("none", "top", "all"):
-        told = ask("ablate", "the " * 1500, "--brief", "--baseline", baseline, "--num-heads", "2").err
+        told = ask(
+            "ablate", "the " * 1500, "--brief", "--baseline", baseline, "--num-heads", "2"
+        ).err
         seconds[baseline] = float(re.search(r"about (\d+) s", told)[1])  # type: ignore[index]
     # eight draws for each of two heads, beside each head itself and the text's own run
     assert seconds["all"] == seconds["top"] >= 4 * seconds["none"]
@@ -141,7 +149,9 @@ def test_the_share_that_is_told_counts_the_random_changes() -> None:
     model, shares = attncli.load(seed=0), []
     tokens = model.encode("a b c")
     removal = Removal(HeadSelection(range(1), range(1)), baseline="all")
-    asked = MeasureRequest.of(model, tokens, ("vector",), query=None, usual=None, target=None, every=False)
+    asked = MeasureRequest.of(
+        model, tokens, ("vector",), query=None, usual=None, target=None, every=False
+    )
     remove(model, tokens, removal, asked, progress=shares.append)
     assert shares == sorted(shares)
     # one head, and eight draws for it

@@ -15,10 +15,16 @@ SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a row cut short": lambda run: run["layers"][0]["heads"][0]["output"][0].pop(),
-    "a score without end": lambda run: run["layers"][0]["heads"][0]["scores"][0].__setitem__(0, 10**400),
-    "a word for a weight": lambda run: run["layers"][0]["heads"][0]["weights"][0].__setitem__(0, "x"),
+    "a score without end": lambda run: run["layers"][0]["heads"][0]["scores"][0].__setitem__(
+        0, 10**400
+    ),
+    "a word for a weight": lambda run: run["layers"][0]["heads"][0]["weights"][0].__setitem__(
+        0, "x"
+    ),
     "no name": lambda run: run["model"].pop("name"),
-    "a score that is a list": lambda run: run["layers"][0]["heads"][0]["scores"].__setitem__(0, None),
+    "a score that is a list": lambda run: run["layers"][0]["heads"][0]["scores"].__setitem__(
+        0, None
+    ),
 }
 
 
@@ -44,7 +50,9 @@ IMPOSSIBLE: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Any], st
         "tree[0].height",
     ),
 }
-"""What is of the declared types and no command writes: a command, a change and the place that is told."""
+"""What is of the declared types and no command writes: a command, a change and the place that is
+told.
+"""
 
 
 @pytest.mark.parametrize("case", IMPOSSIBLE)
@@ -94,7 +102,13 @@ KINDS_OF_COMMANDS: list[tuple[str, ...]] = [
 
 def texts_of(value: Any, place: str = "$") -> list[tuple[str, Any, Any]]:
     """Every text of parsed JSON: its place, what holds it, and its name there."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     found = []
     for name, one in inner:
         at = f"{place}.{name}" if isinstance(value, dict) else f"{place}[{name}]"
@@ -102,8 +116,12 @@ def texts_of(value: Any, place: str = "$") -> list[tuple[str, Any, Any]]:
     return found
 
 
-@pytest.mark.parametrize("command", KINDS_OF_COMMANDS, ids=lambda command: " ".join(command[:2])[:30])
-def test_half_a_character_is_bad_input_with_its_place(command: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", KINDS_OF_COMMANDS, ids=lambda command: " ".join(command[:2])[:30]
+)
+def test_half_a_character_is_bad_input_with_its_place(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
     document = ask(*command, "--json").json
     saved = tmp_path / "changed.json"
     places = texts_of(document)
@@ -128,17 +146,27 @@ def test_two_halves_are_one_character(tmp_path: Path) -> None:
 
 def test_half_a_character_in_saved_tensors_is_bad_input(tmp_path: Path) -> None:
     ask("run", "the cat", "--save", str(tmp_path / "run.npz"))
-    with zipfile.ZipFile(tmp_path / "run.npz") as whole, zipfile.ZipFile(tmp_path / "half.npz", "w") as half:
+    with (
+        zipfile.ZipFile(tmp_path / "run.npz") as whole,
+        zipfile.ZipFile(tmp_path / "half.npz", "w") as half,
+    ):
         for name in whole.namelist():
             data = whole.read(name)
-            half.writestr(name, data.replace(b"the cat", b"the \\ud800 cat") if name.endswith(".json") else data)
+            half.writestr(
+                name,
+                data.replace(b"the cat", b"the \\ud800 cat") if name.endswith(".json") else data,
+            )
     answer = ask("view", str(tmp_path / "half.npz"))
     assert (answer.code, answer.out) == (3, ""), answer
     assert "half of a character" in answer.err
 
 
-def test_a_forged_run_of_many_layers_is_shown_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.cli.output.MOST_LINES", 20_000)  # a tenth, for a document of a tenth
+def test_a_forged_run_of_many_layers_is_shown_in_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "attncli.cli.output.MOST_LINES", 20_000
+    )  # a tenth, for a document of a tenth
     run = ask("run", "the cat", "--json").json
     run["layers"] = [{**run["layers"][0], "layer": at} for at in range(700)]
     run["model"]["layers"] = len(run["layers"])
@@ -154,8 +182,12 @@ def test_a_forged_run_of_many_layers_is_shown_in_bounds(tmp_path: Path, monkeypa
     assert ask("view", str(saved), "--show", "all", "--full").code == 0
 
 
-@pytest.mark.parametrize("asked", [("run", "a b c d e f g"), ("heads", "a b c d e f g", "--num-heads", "4")])
-def test_whole_screens_are_shown_in_bounds_of_lines(asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "asked", [("run", "a b c d e f g"), ("heads", "a b c d e f g", "--num-heads", "4")]
+)
+def test_whole_screens_are_shown_in_bounds_of_lines(
+    asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert ask(*asked, "--full").code == 0
     monkeypatch.setattr("attncli.cli.output.MOST_LINES", 20)
     answer = ask(*asked, "--full")

@@ -1,5 +1,5 @@
-"""Every document that a command saves, opened as screen, figure, page and in the explorer: it is shown, or refused by
-design, and no document can be without one of the two."""
+"""Every document that a command saves, opened as screen, figure, page and in the explorer: it is
+shown, or refused by design, and no document can be without one of the two."""
 
 from __future__ import annotations
 
@@ -77,14 +77,26 @@ SAVED: dict[str, tuple[str, ...]] = {
     "tasks": ("learn",),
     "series": ("series", "{t}/gpt2", "{t}/again", "--text", TEXT),
     "why": ("why", TEXT, *HEADS, "--from", "sat", "--to", "cat"),
-    "why of a model": ("why", TEXT, *GPT2, "--from", "on", "--to", "cat", "--head", "L1H0", "--by", "token"),
+    "why of a model": (
+        "why",
+        TEXT,
+        *GPT2,
+        "--from",
+        "on",
+        "--to",
+        "cat",
+        "--head",
+        "L1H0",
+        "--by",
+        "token",
+    ),
     "scan": ("scan", "show", "{t}/scan"),
     "scan_compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
     "scan_verify": ("scan", "verify", "{t}/scan"),
     "error": ("run", ""),
 }
-"""A command for each kind of document, and for each way in which one can lack what another holds. Of a
-kind that is not listed, the first example of its command."""
+"""A command for each kind of document, and for each way in which one can lack what another holds.
+Of a kind that is not listed, the first example of its command."""
 SAVED |= {name: example(name) for name in NAMES if name in COMMANDS and name not in SAVED}
 PAGED = {
     *("run", "run of a query", "run of a model", "heads", "heads without maps", "heads sorted", "find"),
@@ -92,8 +104,8 @@ PAGED = {
     *("logits with the lens", "why", "why of a model"),
     *("ablate", "ablate at the mean", "ablate a link"),
 }  # fmt: skip
-"""What has a page of its heads. The others tell of no head of one text: they have a page of steps, of a scan, or of
-their answer, figure and table."""
+"""What has a page of its heads. The others tell of no head of one text: they have a page of steps,
+of a scan, or of their answer, figure and table."""
 OWN_PAGES = {"learn": 'id="curve"', "series": 'id="curve"', "scan": 'id="scatter"'}
 """What only a page of steps, or of a scan, has."""
 SHOWN = [name for name in SAVED if name != "error"]
@@ -107,7 +119,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "needle").write_text("the cat\tsat\n")
     (made / "corpus.txt").write_text(f"{TEXT}\n{OTHER}\na bird sang\n")
     with inside():
-        assert ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code == 0
+        assert (
+            ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code
+            == 0
+        )
     return made
 
 
@@ -126,12 +141,18 @@ def saved(folder: Path, name: str) -> Path:
 def test_every_kind_of_document_is_here(folder: Path) -> None:
     held = [json.loads(saved(folder, name).read_text()) for name in SAVED]
     assert {entry.get("schema", "attn.error") for entry in held} == set(KINDS)
-    assert {entry["topic"] for entry in held if "topic" in entry} == {str(topic_of(kind)) for kind in TOPICS}
+    assert {entry["topic"] for entry in held if "topic" in entry} == {
+        str(topic_of(kind)) for kind in TOPICS
+    }
 
 
 def test_an_error_is_no_answer_in_any_view(folder: Path) -> None:
     file = str(saved(folder, "error"))
-    for options in ((), ("--figure", str(folder / "error.svg")), ("--html", str(folder / "error.html"))):
+    for options in (
+        (),
+        ("--figure", str(folder / "error.svg")),
+        ("--html", str(folder / "error.html")),
+    ):
         answer = ask("view", file, *options)
         assert (answer.code, answer.out) == (3, "")
         assert "this is what attn said when it failed, and no answer" in answer.err
@@ -177,7 +198,9 @@ def test_a_saved_document_has_a_page(folder: Path, name: str) -> None:
     file = folder / f"{name}.html"
     answer = ask("view", str(saved(folder, name)), "--html", str(file))
     document = document_of(json.loads(saved(folder, name).read_text()), name)
-    assert ("<iframe" in bundle(document)["text/html"]) == (name in PAGED)  # others are shown as their screen
+    assert ("<iframe" in bundle(document)["text/html"]) == (
+        name in PAGED
+    )  # others are shown as their screen
     assert answer.code == 0, answer.err
     page = file.read_text("utf-8")
     assert str(folder) not in page
@@ -206,7 +229,9 @@ def test_a_saved_document_has_a_page(folder: Path, name: str) -> None:
 def test_a_saved_document_is_explored_or_refused(folder: Path, name: str) -> None:
     if name in EXPLORED:
         heads = list(_saved_source(saved(folder, name)).record(lambda share: None).heads)
-        assert [(head.layer, head.head) for head in heads] == sorted((head.layer, head.head) for head in heads)
+        assert [(head.layer, head.head) for head in heads] == sorted(
+            (head.layer, head.head) for head in heads
+        )
         return
     with pytest.raises(InputError, match="holds no heads to look at"):
         _saved_source(saved(folder, name))

@@ -26,12 +26,19 @@ def test_option_before_variable_before_file_before_default(tmp_path: Path) -> No
     assert digits(ask(*question).out) == 2
     assert digits(ask(*question, ATTN_CONFIG=config).out) == 5
     assert digits(ask(*question, ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 4
-    assert digits(ask(*question, "--precision", "3", ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 3
+    assert (
+        digits(ask(*question, "--precision", "3", ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 3
+    )
 
 
-@pytest.mark.parametrize("question", [("run", "a b"), ("heads", "a b"), ("mask", "causal", "window:1")])
+@pytest.mark.parametrize(
+    "question", [("run", "a b"), ("heads", "a b"), ("mask", "causal", "window:1")]
+)
 def test_percentages_keep_their_digits(question: tuple[str, ...]) -> None:
-    shares = [re.findall(r"[\d.]+%", ask(*question, "--precision", digits).out) for digits in ("0", "2", "7")]
+    shares = [
+        re.findall(r"[\d.]+%", ask(*question, "--precision", digits).out)
+        for digits in ("0", "2", "7")
+    ]
     assert shares[0]
     assert shares[0] == shares[1] == shares[2]
 
@@ -39,9 +46,14 @@ def test_percentages_keep_their_digits(question: tuple[str, ...]) -> None:
 def test_the_file_is_found_by_the_platforms_rule(tmp_path: Path) -> None:
     (tmp_path / "attn").mkdir()
     written(tmp_path / "attn", "precision = 6\n")
-    assert digits(ask("run", "a b", "--show", "weights", "--ascii", XDG_CONFIG_HOME=str(tmp_path)).out) == 6
+    assert (
+        digits(ask("run", "a b", "--show", "weights", "--ascii", XDG_CONFIG_HOME=str(tmp_path)).out)
+        == 6
+    )
     assert ask("run", "a b", XDG_CONFIG_HOME=str(tmp_path / "none")).code == 0
-    assert ask("run", "a b", ATTN_CONFIG=str(tmp_path / "none")).code == 2, "a file that is named is there"
+    assert ask("run", "a b", ATTN_CONFIG=str(tmp_path / "none")).code == 2, (
+        "a file that is named is there"
+    )
 
 
 WRONG = [
@@ -67,21 +79,29 @@ def test_what_cannot_be_names_its_line(text: str, line: str, says: str, tmp_path
 
 
 def test_a_variable_that_cannot_be_is_named() -> None:
-    for name, value in (("ATTN_PRECISION", "x"), ("ATTN_COLOR", "blue"), ("ATTN_LANG", "fr"), ("ATTN_THEME", "blue")):
+    for name, value in (
+        ("ATTN_PRECISION", "x"),
+        ("ATTN_COLOR", "blue"),
+        ("ATTN_LANG", "fr"),
+        ("ATTN_THEME", "blue"),
+    ):
         found = ask("run", "a b", **{name: value})
         assert (found.code, name in found.err) == (2, True), found.err
 
 
 def test_verbose_says_where_a_value_came_from(tmp_path: Path) -> None:
     config = written(tmp_path, "precision = 5\ncolor = 'never'\n")
-    told = ask("run", "a b", "--verbose", "--color", "always", ATTN_CONFIG=config, ATTN_LANG="en").err
+    told = ask(
+        "run", "a b", "--verbose", "--color", "always", ATTN_CONFIG=config, ATTN_LANG="en"
+    ).err
     assert f"--precision 5: from {config}:1\n" in told
     assert "--color always: from the command line\n" in told
     assert "--lang en: from ATTN_LANG\n" in told
 
 
 @pytest.mark.parametrize(
-    "name", ["CONFIG", "MODEL", "LANG", "COLOR", "PRECISION", "SCALE_COLORS", "PALETTE", "THEME", "DEBUG"]
+    "name",
+    ["CONFIG", "MODEL", "LANG", "COLOR", "PRECISION", "SCALE_COLORS", "PALETTE", "THEME", "DEBUG"],
 )
 def test_a_variable_that_is_empty_is_not_set(name: str) -> None:
     assert ask("run", "a b", **{f"ATTN_{name}": ""}) == ask("run", "a b")
@@ -103,7 +123,12 @@ def test_a_settings_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> Non
 
 
 def test_verbose_says_that_a_model_of_the_settings_is_left_out() -> None:
-    for option in (("--num-heads", "2"), ("--tokenizer", "char"), ("--position", "rope"), ("--residual",)):
+    for option in (
+        ("--num-heads", "2"),
+        ("--tokenizer", "char"),
+        ("--position", "rope"),
+        ("--residual",),
+    ):
         told = ask("ablate", "the cat", *option, "--verbose", ATTN_MODEL="nope").err
         assert f"ATTN_MODEL names the model nope, which {option[0]} leaves out\n" in told
         assert "from ATTN_MODEL" not in told
@@ -112,8 +137,16 @@ def test_verbose_says_that_a_model_of_the_settings_is_left_out() -> None:
 
 
 def test_json_does_not_depend_on_settings(tmp_path: Path) -> None:
-    config = written(tmp_path, "precision = 5\ncolor = 'always'\nlang = 'zh'\nscale-colors = 'log'\n")
-    for question in (("run", "a b"), ("heads", "a b"), ("explain", "a b"), ("mask", "causal"), ("cost",)):
+    config = written(
+        tmp_path, "precision = 5\ncolor = 'always'\nlang = 'zh'\nscale-colors = 'log'\n"
+    )
+    for question in (
+        ("run", "a b"),
+        ("heads", "a b"),
+        ("explain", "a b"),
+        ("mask", "causal"),
+        ("cost",),
+    ):
         assert ask(*question, "--json").out == ask(*question, "--json", ATTN_CONFIG=config).out
 
 

@@ -54,7 +54,9 @@ def test_a_signal_leaves_no_half_written_file(name: str, code: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["ablate", "heads"])
-def test_a_signal_leaves_no_half_written_file_of_other_commands(command: str, tmp_path: Path) -> None:
+def test_a_signal_leaves_no_half_written_file_of_other_commands(
+    command: str, tmp_path: Path
+) -> None:
     process = half_written(tmp_path, "--output", str(tmp_path / "out"), command=command)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
@@ -72,7 +74,9 @@ def test_a_second_signal_leaves_no_half_written_file_either(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 10))])
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 10))]
+)
 def test_ctrl_c_while_the_program_starts(seed: int) -> None:
     """Interrupts from the first line of our own on, at five moments of the start each."""
     drawn = random.Random(seed)
@@ -95,7 +99,10 @@ def test_long_work_says_at_once_what_it_costs_and_ends_by_ctrl_c(
     process = start(attn(command, "--file", str(tmp_path / "long")))
     request.addfinalizer(process.kill)
     assert process.stderr is not None
-    assert process.stderr.readline() == b"1,400,000 characters of text; they are cut into tokens first\n"
+    assert (
+        process.stderr.readline()
+        == b"1,400,000 characters of text; they are cut into tokens first\n"
+    )
     told = process.stderr.readline().decode()
     assert told.startswith("300,000 tokens are 90,000,000,000 pairs for each head: about "), told
     assert re.search(r" (min|h) ", told)
@@ -119,7 +126,9 @@ with handle_signals(Environment.of_process()), together(), atomic_writer(Path(sy
 
 @pytest.mark.parametrize(("name", "code"), ENDINGS)
 def test_a_signal_ends_an_import_at_once(name: str, code: int, tmp_path: Path) -> None:
-    """What is imported from C++, as by torch, could not be left by an exception: the process would abort."""
+    """What is imported from C++, as by torch, could not be left by an exception: the process would
+    abort.
+    """
     told = f"""
 import signal
 try:
@@ -128,7 +137,9 @@ except BaseException:
     print("raised through an import")
 """
     (tmp_path / "stopped_in_here.py").write_text(told)
-    done = finish([sys.executable, "-c", IMPORTING, str(tmp_path)], {"PYTHONDONTWRITEBYTECODE": "1"})
+    done = finish(
+        [sys.executable, "-c", IMPORTING, str(tmp_path)], {"PYTHONDONTWRITEBYTECODE": "1"}
+    )
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
     assert [path.name for path in tmp_path.iterdir()] == ["stopped_in_here.py"]
 
@@ -163,7 +174,9 @@ sys.exit(border.run_guarded([], Environment.of_process(), handle_signals))
 
 @pytest.mark.parametrize("where", ["destructor", "library"])
 @pytest.mark.parametrize(("name", "code"), ENDINGS)
-def test_a_signal_is_not_lost_where_nothing_is_raised_on(name: str, code: int, where: str, tmp_path: Path) -> None:
+def test_a_signal_is_not_lost_where_nothing_is_raised_on(
+    name: str, code: int, where: str, tmp_path: Path
+) -> None:
     """In a destructor, and in a library that takes whatever is raised for a failure of its own."""
     (tmp_path / "out").write_text("before")
     done = finish([sys.executable, "-c", LOST, str(tmp_path), name, where])
@@ -174,9 +187,12 @@ def test_a_signal_is_not_lost_where_nothing_is_raised_on(name: str, code: int, w
 
 def test_what_the_caller_ignores_is_ignored() -> None:
     program = (
-        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
     )
-    process = start([sys.executable, "-c", program, *attn("run", "--lines", "--ndjson")], stdin=subprocess.PIPE)
+    process = start(
+        [sys.executable, "-c", program, *attn("run", "--lines", "--ndjson")], stdin=subprocess.PIPE
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(b"one two\n")
@@ -188,7 +204,9 @@ def test_what_the_caller_ignores_is_ignored() -> None:
 
 
 def test_the_tests_pass_when_their_parent_ignores_interrupts() -> None:
-    """What a script starts with `&` inherits an ignored SIGINT; the tests' own processes hear it all the same."""
+    """What a script starts with `&` inherits an ignored SIGINT; the tests' own processes hear it
+    all the same.
+    """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = start([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"])

@@ -24,8 +24,13 @@ def test_tokens_of_every_script_are_aligned_with_the_text() -> None:
         document = ask("tokens", text, "--tokenizer", name, "--json").json
         validate(document, "attn.tokens/1")
         if name != "byte":
-            assert all(text[token["start"] : token["end"]] == token["text"] for token in document["tokens"])
-    raw = [token["bytes"] for token in ask("tokens", text, "--tokenizer", "byte", "--json").json["tokens"]]
+            assert all(
+                text[token["start"] : token["end"]] == token["text"] for token in document["tokens"]
+            )
+    raw = [
+        token["bytes"]
+        for token in ask("tokens", text, "--tokenizer", "byte", "--json").json["tokens"]
+    ]
     assert len(raw) == len(text.encode())
 
 
@@ -48,7 +53,10 @@ def test_schemas_are_listed_and_told_as_they_are() -> None:
 @pytest.fixture
 def captured(tmp_path: Path) -> Path:
     random = np.random.default_rng(0)
-    q, k, v = (random.normal(size=shape).astype(np.float32) for shape in ((2, 6, 5, 7), (2, 3, 11, 7), (2, 3, 11, 2)))
+    q, k, v = (
+        random.normal(size=shape).astype(np.float32)
+        for shape in ((2, 6, 5, 7), (2, 3, 11, 7), (2, 3, 11, 2))
+    )
     path = tmp_path / "captured.npz"
     np.savez(path, q=q, k=k, v=v)
     return path
@@ -84,8 +92,12 @@ def test_tensors_exposes_the_core(captured: Path) -> None:
     validate(found, "attn.tensors/1")
     for entry in found["batch"]:
         for head in entry["heads"]:
-            assert np.array_equal(np.float32(head["weights"]), expected.weights[entry["index"][0], head["head"]])
-            assert np.array_equal(np.float32(head["output"]), expected.mixed[entry["index"][0], head["head"]])
+            assert np.array_equal(
+                np.float32(head["weights"]), expected.weights[entry["index"][0], head["head"]]
+            )
+            assert np.array_equal(
+                np.float32(head["output"]), expected.mixed[entry["index"][0], head["head"]]
+            )
 
 
 def test_tensors_of_a_saved_run_give_the_run_again(tmp_path: Path) -> None:
@@ -93,7 +105,10 @@ def test_tensors_of_a_saved_run_give_the_run_again(tmp_path: Path) -> None:
     run = ask("run", "one two three", "--num-heads", "2", "--json", "--save", str(path)).json
     again = ask("tensors", str(path), "--json").json
     for head in (0, 1):
-        assert again["batch"][0]["heads"][head]["weights"] == run["layers"][0]["heads"][head]["weights"]
+        assert (
+            again["batch"][0]["heads"][head]["weights"]
+            == run["layers"][0]["heads"][head]["weights"]
+        )
     assert again["warnings"] == []
 
 
@@ -114,7 +129,9 @@ def test_tensors_of_a_run_with_a_mask_of_its_own_are_said_to_differ(tmp_path: Pa
         ({"v": None}, "no tensor is called v"),
     ],
 )
-def test_tensors_that_do_not_fit(captured: Path, change: dict[str, np.ndarray | None], says: str) -> None:
+def test_tensors_that_do_not_fit(
+    captured: Path, change: dict[str, np.ndarray | None], says: str
+) -> None:
     arrays = {**np.load(captured), **change}
     np.savez(captured, **{name: array for name, array in arrays.items() if array is not None})
     found = ask("tensors", str(captured))
@@ -124,7 +141,10 @@ def test_tensors_that_do_not_fit(captured: Path, change: dict[str, np.ndarray | 
 
 def test_each_of_several_texts_is_headed_by_its_number() -> None:
     brief = ask("run", "--lines", "--brief", stdin=b"a b\nc d\n").out
-    assert [line for line in brief.splitlines() if line.startswith("text ")] == ["text 0  a b", "text 1  c d"]
+    assert [line for line in brief.splitlines() if line.startswith("text ")] == [
+        "text 0  a b",
+        "text 1  c d",
+    ]
     whole = ask("run", "--lines", stdin=b"a b\nc d\n").out.splitlines()
     assert whole[:2] == ["text 0", "a b"]
     assert not ask("run", "a b").out.startswith("text 0")
@@ -155,11 +175,20 @@ def saved(tmp_path: Path, change: Callable[[dict[str, np.ndarray]], object]) -> 
     ("change", "says"),
     [
         (lambda t: t.update({"layers.0.q": t["layers.0.q"][:, :1]}), "axis 'query'"),
-        (lambda t: t.update({"layers.0.capped": np.zeros(0, np.float32)}), "stage capped has 1 axes"),
+        (
+            lambda t: t.update({"layers.0.capped": np.zeros(0, np.float32)}),
+            "stage capped has 1 axes",
+        ),
         (lambda t: t.update({"layers.0.out": t["layers.0.out"][:, :5]}), "axis 'width'"),
         (lambda t: t.update({"hidden.0": t["hidden.0"][:2]}), "hidden.0 is of 2 tokens"),
-        (lambda t: t.update({f"layers.0.{name}": t["layers.0.q"][:0] for name in "kv"}), "cannot share 0"),
-        (lambda t: t.update({"layers.00.weights": t.pop("layers.0.weights")}), "no layer with weights"),
+        (
+            lambda t: t.update({f"layers.0.{name}": t["layers.0.q"][:0] for name in "kv"}),
+            "cannot share 0",
+        ),
+        (
+            lambda t: t.update({"layers.00.weights": t.pop("layers.0.weights")}),
+            "no layer with weights",
+        ),
     ],
 )
 def test_a_saved_run_whose_stages_contradict_each_other_is_bad_input(
@@ -176,12 +205,18 @@ def test_a_saved_run_whose_stages_contradict_each_other_is_bad_input(
         (lambda t: t.pop("layers.0.v"), "layers.0.q without layers.0.v"),
         (lambda t: t.update({"layers.x.q": t["layers.0.q"]}), ""),
         (lambda t: (t.clear(), t.update(q=np.float32(1))), "no tensor is called k or v"),
-        (lambda t: (t.clear(), t.update(dict.fromkeys("qkv", np.ones((2, 0), np.float32)))), "holds nothing"),
+        (
+            lambda t: (t.clear(), t.update(dict.fromkeys("qkv", np.ones((2, 0), np.float32)))),
+            "holds nothing",
+        ),
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--scale", "none")])
 def test_arrays_of_odd_names_and_sizes(
-    change: Callable[[dict[str, np.ndarray]], object], says: str, options: tuple[str, ...], tmp_path: Path
+    change: Callable[[dict[str, np.ndarray]], object],
+    says: str,
+    options: tuple[str, ...],
+    tmp_path: Path,
 ) -> None:
     found = ask("tensors", saved(tmp_path, change), *options)
     assert found.code == (3 if says else 0), found.err
@@ -190,13 +225,18 @@ def test_arrays_of_odd_names_and_sizes(
 
 def test_leading_axes_that_broadcast_are_shown_whole(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    q, k, v = (random.normal(size=size).astype(np.float32) for size in ((2, 3, 4), (3, 2, 5, 4), (1, 2, 5, 6)))
+    q, k, v = (
+        random.normal(size=size).astype(np.float32)
+        for size in ((2, 3, 4), (3, 2, 5, 4), (1, 2, 5, 6))
+    )
     np.savez(tmp_path / "a.npz", q=q, k=k, v=v)
     found = ask("tensors", str(tmp_path / "a.npz"), "--json").json
     assert len(found["batch"]) == 3
     for at in range(3):
         alone = attncli.attention(q, k[at], v[0])
-        assert np.allclose([head["output"] for head in found["batch"][at]["heads"]], alone.mixed, atol=1e-6)
+        assert np.allclose(
+            [head["output"] for head in found["batch"][at]["heads"]], alone.mixed, atol=1e-6
+        )
 
 
 def test_the_page_of_arrays_that_torch_computed(captured: Path, tmp_path: Path) -> None:
@@ -233,7 +273,10 @@ def test_captured_batches_are_named_and_what_hides_keys_is_told() -> None:
     said = " ".join(ask("tensors", file, "--brief").out.split())
     assert f"in batch {link['index'][0]} head {link['head']}." in said
     assert document["warnings"] == ["keys are also hidden by key_lengths 7, 4"]
-    assert "keys are also hidden by key_lengths 2, 3" in ask("tensors", file, "--key-lengths", "2 3").out
+    assert (
+        "keys are also hidden by key_lengths 2, 3"
+        in ask("tensors", file, "--key-lengths", "2 3").out
+    )
 
 
 def test_of_a_long_text_the_first_tokens_are_listed() -> None:

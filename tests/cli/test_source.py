@@ -32,7 +32,9 @@ def reading_text(family: str, folder: Path) -> Path:
 
 def test_the_decoder_runs_on_its_own_text_with_causal_masks(folder: Path) -> None:
     text, source = "the cat sat", "the dog"
-    document = ask("run", text, "--model", str(folder), "--source", source, "--json", "--dtype", "float64").json
+    document = ask(
+        "run", text, "--model", str(folder), "--source", source, "--json", "--dtype", "float64"
+    ).json
     decoder = attncli.load(folder, dtype="float64").decoder(source)
     traces = list(decoder.trace(text))
     assert document["attention"]["mask"] == "causal"
@@ -41,7 +43,9 @@ def test_the_decoder_runs_on_its_own_text_with_causal_masks(folder: Path) -> Non
     for layer, trace in zip(document["layers"], traces, strict=True):
         for head in layer["heads"]:
             assert np.allclose(head["weights"], trace.stages["weights"][head["head"]], atol=1e-12)
-    other = ask("run", text, "--model", str(folder), "--source", "a mat", "--json", "--dtype", "float64").json
+    other = ask(
+        "run", text, "--model", str(folder), "--source", "a mat", "--json", "--dtype", "float64"
+    ).json
     assert document["layers"][1]["heads"][0]["weights"] != other["layers"][1]["heads"][0]["weights"]
 
 
@@ -51,16 +55,22 @@ def test_only_encoder_decoders_read_a_source(model: tuple[str, ...], code: int) 
     assert (found.code, found.out) == (code, "")
 
 
-def test_captured_states_take_the_place_of_the_text_that_they_came_from(folder: Path, tmp_path: Path) -> None:
+def test_captured_states_take_the_place_of_the_text_that_they_came_from(
+    folder: Path, tmp_path: Path
+) -> None:
     read = attncli.load(folder, dtype="float64").decoder("the dog").memory
-    np.save(tmp_path / "states.npy", read[None])  # with the axis of a batch of one, as libraries give them
+    np.save(
+        tmp_path / "states.npy", read[None]
+    )  # with the axis of a batch of one, as libraries give them
     told = ("the cat sat", "--model", str(folder), "--json", "--dtype", "float64")
     documents = [
         ask("run", *told, *source).json
         for source in (("--source", "the dog"), ("--source-states", str(tmp_path / "states.npy")))
     ]
     assert documents[0]["layers"] == documents[1]["layers"]
-    assert documents[1]["warnings"][-1].endswith(f"over {len(read)} captured states of its encoder: states.npy")
+    assert documents[1]["warnings"][-1].endswith(
+        f"over {len(read)} captured states of its encoder: states.npy"
+    )
 
 
 def test_whisper_reads_captured_states_and_nothing_else(tmp_path: Path) -> None:
@@ -69,10 +79,14 @@ def test_whisper_reads_captured_states_and_nothing_else(tmp_path: Path) -> None:
     np.save(tmp_path / "narrow.npy", np.ones((7, 12)))
     told = ("heads", "--model", made, "--ids", "2 5 9", "--json")
     found = ask(*told, "--source-states", str(tmp_path / "states.npz")).json
-    assert found["warnings"] == ["this is the decoder, over 7 captured states of its encoder: states.npz"]
+    assert found["warnings"] == [
+        "this is the decoder, over 7 captured states of its encoder: states.npz"
+    ]
     seen = ("cross", "a", "--model", made, "--layer", "1", "--json")
     (layer,) = ask(*seen, "--source-states", str(tmp_path / "states.npz")).json["layers"]
-    assert np.allclose([head["weights"] for head in layer["heads"]], 1 / 7, atol=1e-6)  # equal states, equal weights
+    assert np.allclose(
+        [head["weights"] for head in layer["heads"]], 1 / 7, atol=1e-6
+    )  # equal states, equal weights
     assert (ask(*seen).code, ask("cross", "a", "b", "--source-states", "x.npy").code) == (2, 2)
     for extra, code, what in (
         ((), 2, "reads what its encoder made"),
@@ -85,7 +99,19 @@ def test_whisper_reads_captured_states_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
     text, source = "the cat sat", "the dog"
-    told = ("ablate", text, "--model", str(folder), "--source", source, "--cross", "--from", "cat", "--to", "dog")
+    told = (
+        "ablate",
+        text,
+        "--model",
+        str(folder),
+        "--source",
+        source,
+        "--cross",
+        "--from",
+        "cat",
+        "--to",
+        "dog",
+    )
     document = ask(*told, "--json", "--dtype", "float64").json
     queries, keys = (tuple(document["link"][end]) for end in ("query", "key"))
     assert (queries, keys, document["link"]["text"]) == ((5, 6, 7), (3, 4, 5), "d o g")
@@ -106,8 +132,12 @@ def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
     for (layer, head), one in found.items():
         expected = turn({(layer, "cross"): (KnockOut((head,), queries, keys),)})
         assert one["vector"]["cosine"] == pytest.approx(expected, abs=1e-12)
-    everywhere = {(layer, "cross"): (KnockOut(tuple(range(heads)), queries, keys),) for layer in range(layers)}
-    assert document["together"]["vector"]["cosine"] == pytest.approx(turn(everywhere), abs=1e-12) != 0
+    everywhere = {
+        (layer, "cross"): (KnockOut(tuple(range(heads)), queries, keys),) for layer in range(layers)
+    }
+    assert (
+        document["together"]["vector"]["cosine"] == pytest.approx(turn(everywhere), abs=1e-12) != 0
+    )
     screen = " ".join(ask(*told, "--baseline", "none").out.split())
     assert "c a t no longer sees d o g" in screen
     assert "the same for the heads" not in screen
@@ -122,11 +152,26 @@ def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
 
 
 def test_a_link_to_captured_states_is_cut_by_their_number(folder: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "states.npy", attncli.load(folder, dtype="float64").decoder("the dog").memory)
-    told = ("ablate", "the cat sat", "--model", str(folder), "--cross", "--from", "cat", "--json", "--dtype", "float64")
+    np.save(
+        tmp_path / "states.npy", attncli.load(folder, dtype="float64").decoder("the dog").memory
+    )
+    told = (
+        "ablate",
+        "the cat sat",
+        "--model",
+        str(folder),
+        "--cross",
+        "--from",
+        "cat",
+        "--json",
+        "--dtype",
+        "float64",
+    )
     read = ask(*told, "--source", "the dog", "--to", "#3-5").json
     captured = ask(*told, "--source-states", str(tmp_path / "states.npy"), "--to", "#3-5").json
     assert "text" not in captured["link"]
-    assert captured["together"]["vector"]["cosine"] == pytest.approx(read["together"]["vector"]["cosine"], rel=1e-6)
+    assert captured["together"]["vector"]["cosine"] == pytest.approx(
+        read["together"]["vector"]["cosine"], rel=1e-6
+    )
     told = (*told[:-3], "--source-states", str(tmp_path / "states.npy"), "--to", "s3")
     assert "no longer sees s3" in " ".join(ask(*told).out.split())

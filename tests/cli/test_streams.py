@@ -83,11 +83,18 @@ SLOW: dict[str, tuple[str, ...]] = {
     "scan verify": ("scan", "verify", "{t}/scan"),
 }
 """These load torch, and transformers."""
-LOADED = ("attncli.arrays.torch_backend", "attncli.scan.engines", "transformers.models.gpt2.modeling_gpt2")
+LOADED = (
+    "attncli.arrays.torch_backend",
+    "attncli.scan.engines",
+    "transformers.models.gpt2.modeling_gpt2",
+)
 PARTS = {**{f"part {n}": dict([*COMMANDS.items()][n::3]) for n in range(3)}, "slow": SLOW}
 EVERY = [
     pytest.param(
-        name, at, marks=pytest.mark.thorough if name != "part 0" or how == "unbuffered" else (), id=f"{name}-{how}"
+        name,
+        at,
+        marks=pytest.mark.thorough if name != "part 0" or how == "unbuffered" else (),
+        id=f"{name}-{how}",
     )
     for name in PARTS
     for at, how in enumerate(("buffered", "unbuffered"))
@@ -183,7 +190,10 @@ def test_a_write_that_fails_half_way_is_a_failure(buffering: dict[str, str]) -> 
 def test_a_pipe_that_does_not_block_gets_everything() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    with start(attn(*COMMANDS["run --json"]), stdout=writing) as process, os.fdopen(reading, "rb") as stream:
+    with (
+        start(attn(*COMMANDS["run --json"]), stdout=writing) as process,
+        os.fdopen(reading, "rb") as stream,
+    ):
         os.close(writing)
         whole = stream.read()
         assert process.wait(180) == 0

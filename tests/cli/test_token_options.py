@@ -63,7 +63,9 @@ def test_every_option_that_names_a_token_is_here() -> None:
         (name, option.opts[0])
         for name, command in commands()
         for option in command.params
-        if option.metavar is not None and "TOK" in option.metavar and option.opts[0].startswith("--")
+        if option.metavar is not None
+        and "TOK" in option.metavar
+        and option.opts[0].startswith("--")
     }
     assert declared == {*QUESTIONS, *FULL_SCREEN}
 
@@ -81,16 +83,26 @@ def test_a_token_is_told_or_refused(asked: tuple[str, str], folder: Path) -> Non
             counted = f"'{value}' is token " in answer.err
             first = f"'{value}' occurs " in answer.err and "using the first, token " in answer.err
             document = answer.json
-            entry = value in [part and part["text"] for part in (document.get("target"), document.get("versus"))]
+            entry = value in [
+                part and part["text"] for part in (document.get("target"), document.get("versus"))
+            ]
             texts = [token["text"] for token in document.get("tokens", ())]
             known = texts.count(value) == 1
             several = f"'{value}' is " in answer.err and " tokens, " in answer.err
-            assert several if "answer" in document else counted or first or entry or known, (value, answer.err)
+            assert several if "answer" in document else counted or first or entry or known, (
+                value,
+                answer.err,
+            )
         else:
             assert answer.out == ""
-            assert (option if value == "" else value.removeprefix("id:")[:2]) in answer.err, (value, answer.err)
+            assert (option if value == "" else value.removeprefix("id:")[:2]) in answer.err, (
+                value,
+                answer.err,
+            )
     accepted = {value for value, code in codes.items() if code == 0}
     usual = {"#-1", "the"} if asked in IN_TEXT else {"the"}
-    assert accepted == (codes.keys() - {"", "id:99999"} if asked == ("ablate", "--target") else usual)
+    assert accepted == (
+        codes.keys() - {"", "id:99999"} if asked == ("ablate", "--target") else usual
+    )
     assert codes.pop("") == 2
     assert all(codes[value] == 3 for value in codes.keys() - accepted), codes

@@ -1,4 +1,6 @@
-"""Words that a model does not know: every command says so on its screen, in its document and below its answer."""
+"""Words that a model does not know: every command says so on its screen, in its document and below
+its answer.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ OTHERS = {
         "it is about no text",
     ),
 }  # fmt: skip
-LINES |= {name: (*line, *MODEL) for name, line in examples(LINES, OTHERS, TEXT).items() if TEXT in line}
+LINES |= {
+    name: (*line, *MODEL) for name, line in examples(LINES, OTHERS, TEXT).items() if TEXT in line
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +106,16 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_everything_that_a_decoder_is_asked_marks_and_counts_them(name: str, learned: str) -> None:
     line = (*LEARNED[name], "--model", learned)
     document = ask(*line, "--json").json
-    assert [warning for warning in document["warnings"] if warning.startswith("1 of 5 words is unknown to this model")]
+    assert [
+        warning
+        for warning in document["warnings"]
+        if warning.startswith("1 of 5 words is unknown to this model")
+    ]
     assert [token["text"] for token in document["tokens"] if token.get("unknown")] == ["zz"]
-    for lang, count in (("en", "1of5wordsisunknowntothismodel"), ("zh", "5个词中有1个是这个模型不认识的")):
+    for lang, count in (
+        ("en", "1of5wordsisunknowntothismodel"),
+        ("zh", "5个词中有1个是这个模型不认识的"),
+    ):
         shown = "".join(ask(*line, "--lang", lang).out.split())
         assert shown.count(count) == 2, lang  # as a warning above, and below the answer
         assert count in shown[-200:]
@@ -160,7 +171,9 @@ def test_every_document_marks_and_counts_them(command: str, folder: Path) -> Non
     ids=["60", "80", "120"],
 )
 @pytest.mark.parametrize("command", LINES)
-def test_every_screen_marks_and_counts_them(command: str, lang: str, count: str, width: int, folder: Path) -> None:
+def test_every_screen_marks_and_counts_them(
+    command: str, lang: str, count: str, width: int, folder: Path
+) -> None:
     shown = ask(*line_of(command, folder), "--lang", lang, width=width).out
     told = "".join(shown.split())
     marks = ".A?marks" if lang == "en" else "。它们都标有“?”"
@@ -169,20 +182,35 @@ def test_every_screen_marks_and_counts_them(command: str, lang: str, count: str,
     assert (below if "吃?" in told else above) in told[-200:]
     # not all columns stand on a narrow screen, and some commands show no word but the text
     assert width < 120 or "吃?" in told or "吃" not in told.replace(TEXT, "")
-    brief = "".join(ask(*line_of(command, folder), "--lang", lang, "--brief", width=width).out.split())
-    assert (below if "?" in brief.removesuffix(below) else above) in brief  # an answer may name no word
+    brief = "".join(
+        ask(*line_of(command, folder), "--lang", lang, "--brief", width=width).out.split()
+    )
+    assert (
+        below if "?" in brief.removesuffix(below) else above
+    ) in brief  # an answer may name no word
 
 
 @pytest.mark.parametrize("command", ["run", "heads", "cross"])
 def test_no_link_of_theirs_is_an_answer(command: str, folder: Path) -> None:
     document = ask(*line_of(command, folder), "--json").json
-    links = document.get("links") or [head["top_link"] for head in document["heads"] if head["top_link"]]
+    links = document.get("links") or [
+        head["top_link"] for head in document["heads"] if head["top_link"]
+    ]
     assert links
-    sides = [document.get("queries", document.get("tokens")), document.get("keys", document.get("tokens"))]
-    assert not any(sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown") for link in links)
+    sides = [
+        document.get("queries", document.get("tokens")),
+        document.get("keys", document.get("tokens")),
+    ]
+    assert not any(
+        sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown")
+        for link in links
+    )
     every = ask(*line_of(command, folder), "--json", "--all-links").json
     links = every.get("links") or [head["top_link"] for head in every["heads"] if head["top_link"]]
-    assert any(sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown") for link in links)
+    assert any(
+        sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown")
+        for link in links
+    )
 
 
 @pytest.mark.many
@@ -211,7 +239,9 @@ def test_python_refuses_them_too() -> None:
     for call in (
         lambda **more: attncli.ablate(model, TEXT, query="吃", heads=[0], **more),
         lambda **more: attncli.ablate(model, TEXT, link=("香", "吃"), heads=[0], **more),
-        lambda **more: attncli.patch(model, TEXT, "她，苹果，他吃香蕉", query="苹", heads=[0], **more),
+        lambda **more: attncli.patch(
+            model, TEXT, "她，苹果，他吃香蕉", query="苹", heads=[0], **more
+        ),
     ):
         with pytest.raises(InputError, match="is unknown to this model"):
             call()
@@ -230,7 +260,11 @@ def test_equal_words_of_a_sentence_are_told_apart() -> None:
     assert '"吃" (2, unknown) gives "吃" (7, unknown) most' in told
     told = "".join(ask(*line, "--brief", "--lang", "zh").out.split())
     assert "“吃”（2，未知）在第" in told
-    told = " ".join(ask("find", "the cat saw the dog", *MODEL, "--from", "the", "--to", "the:2", "--brief").out.split())
+    told = " ".join(
+        ask(
+            "find", "the cat saw the dog", *MODEL, "--from", "the", "--to", "the:2", "--brief"
+        ).out.split()
+    )
     assert '"the" (1) gives "the" (4) most' in told
     told = ask("ablate", TEXT, *MODEL, *ONE, "--from", "吃", "--to", "吃:2", "--unknown").out
     assert "吃? (2) no longer sees 吃? (7)" in told
@@ -273,14 +307,29 @@ def test_several_texts_are_counted(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_scans_count_them_and_can_leave_their_texts_out(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text(f"{TEXT}\nthe cat sat\nthe dog ate 吃\n", "utf-8")
-    line = ("scan", "minilm", str(tmp_path / "texts.txt"), "--workers", "1", "--no-labels", "--metric", "entropy")
+    line = (
+        "scan",
+        "minilm",
+        str(tmp_path / "texts.txt"),
+        "--workers",
+        "1",
+        "--no-labels",
+        "--metric",
+        "entropy",
+    )
     whole = ask(*line, "-o", str(tmp_path / "whole"), "--json").json
-    assert (whole["done"]["texts"], whole["done"]["unknown_texts"], whole["done"]["unknown_tokens"]) == (3, 2, 8)
+    assert (
+        whole["done"]["texts"],
+        whole["done"]["unknown_texts"],
+        whole["done"]["unknown_tokens"],
+    ) == (3, 2, 8)
     assert "unknown" not in whole["done"]["skipped"]
     assert "2 of 3 texts, 8 of 22 tokens" in whole["warnings"][0]
     shown = "".join(ask("scan", "show", str(tmp_path / "whole"), "--lang", "zh").out.split())
     assert "3个文本中的2个，22个词元中的8个" in shown
-    assert "skip_unknown" not in (tmp_path / "whole" / "plan.json").read_text()  # so that digests stay
+    assert (
+        "skip_unknown" not in (tmp_path / "whole" / "plan.json").read_text()
+    )  # so that digests stay
     assert ask("scan", "verify", str(tmp_path / "whole")).code == 0
     known = ask(*line, "-o", str(tmp_path / "known"), "--skip-unknown", "--json").json
     assert (known["done"]["texts"], known["done"]["skipped"]["unknown"]) == (1, 2)
@@ -305,9 +354,13 @@ def test_saved_runs_keep_them(folder: Path) -> None:
 
 
 def test_an_explanation_without_a_query_is_of_a_word_that_the_model_knows() -> None:
-    assert ask("explain", TEXT, *MODEL, "--json").json["query"] == 8  # 香, not [SEP] or the unknown word before it
+    assert (
+        ask("explain", TEXT, *MODEL, "--json").json["query"] == 8
+    )  # 香, not [SEP] or the unknown word before it
     assert ask("explain", "multihead", "the cat 蕉", *MODEL, "--json").json["query"] == 2
-    assert ask("explain", "我爱你"[1:], *MODEL, "--json").json["query"] == 2  # the last word, where none is known
+    assert (
+        ask("explain", "我爱你"[1:], *MODEL, "--json").json["query"] == 2
+    )  # the last word, where none is known
 
 
 def test_a_comparison_leaves_links_of_unknown_words_out() -> None:
@@ -315,7 +368,9 @@ def test_a_comparison_leaves_links_of_unknown_words_out() -> None:
     document = ask(*line, "--json").json
     assert "unknown" in document["links_leave_out"]
     assert all({one["query"], one["key"]} <= {5, 8} for one in document["moved"])
-    assert any(one["query"] not in {5, 8} for one in ask(*line, "--all-links", "--json").json["moved"])
+    assert any(
+        one["query"] not in {5, 8} for one in ask(*line, "--all-links", "--json").json["moved"]
+    )
     asked = ask(*line, "--query", "苹", "--brief", width=200).out
     assert "No link that counts differs: words that the model does not know" in asked
 
@@ -335,9 +390,15 @@ def test_texts_with_different_counts_are_named() -> None:
         (("patch", TEXT, "她吃苹果，他喝香水"), ("clean text", "corrupt text")),
     ],
 )
-def test_warnings_of_two_texts_say_which(line: tuple[str, ...], names: tuple[str, str], folder: Path) -> None:
+def test_warnings_of_two_texts_say_which(
+    line: tuple[str, ...], names: tuple[str, str], folder: Path
+) -> None:
     reads = ("--tokenizer", str(folder / "tokenizer.json")) if line[0] == "cross" else MODEL
-    counted = [warning for warning in ask(*line, *reads, "--json").json["warnings"] if "are unknown" in warning]
+    counted = [
+        warning
+        for warning in ask(*line, *reads, "--json").json["warnings"]
+        if "are unknown" in warning
+    ]
     assert counted == [f"{names[0]}: {COUNT}", f"{names[1]}: {COUNT.replace('7', '6', 1)}"]
     chinese = ask(*line, *reads, "--lang", "zh", width=200).out
     assert "9 个词中有 6 个是这个模型不认识的" in chinese

@@ -1,4 +1,6 @@
-"""Without torch: what does not need it answers, what does is refused with the command that installs it."""
+"""Without torch: what does not need it answers, what does is refused with the command that installs
+it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
         (folder / path.name).write_bytes(path.read_bytes())
     lines = [*ANSWERED, *REFUSED]
     done = finish([sys.executable, "-c", PROGRAM], given=json.dumps(lines).encode(), cwd=folder)
-    return {line: (code, err) for line, (code, err) in zip(lines, json.loads(done.stdout), strict=True)}
+    return {
+        line: (code, err) for line, (code, err) in zip(lines, json.loads(done.stdout), strict=True)
+    }
 
 
 @pytest.mark.many

@@ -1,10 +1,22 @@
-"""Documents for the tests of this room: made with loops, so that no screen depends on the code that computes
-attention."""
+"""Documents for the tests of this room: made with loops, so that no screen depends on the code that
+computes attention."""
 
 import math
 from typing import Any
 
-SENTENCE = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
+SENTENCE = [
+    "The",
+    "animal",
+    "didn't",
+    "cross",
+    "the",
+    "street",
+    "because",
+    "it",
+    "was",
+    "too",
+    "tired",
+]
 
 
 def wave(at: int, spread: float = 1.0) -> float:
@@ -24,14 +36,26 @@ def softmax(row: list[float | None]) -> list[float]:
 def tokens(words: list[str]) -> list[dict[str, Any]]:
     out, at = [], 0
     for index, word in enumerate(words):
-        out.append({"index": index, "text": word, "id": None, "start": at, "end": at + len(word), "special": False})
+        out.append(
+            {
+                "index": index,
+                "text": word,
+                "id": None,
+                "start": at,
+                "end": at + len(word),
+                "special": False,
+            }
+        )
         at += len(word) + 1
     return out
 
 
 def scores(count: int, head: int, *, causal: bool = False) -> list[list[float | None]]:
     return [
-        [None if causal and k > q else wave(1 + q * 31 + k * 7 + head * 101, 3.0) for k in range(count)]
+        [
+            None if causal and k > q else wave(1 + q * 31 + k * 7 + head * 101, 3.0)
+            for k in range(count)
+        ]
         for q in range(count)
     ]
 
@@ -55,7 +79,12 @@ def beginning(name: str, words: list[str], heads: int, layers: int, causal: bool
 
 
 def run(
-    words: list[str] | None = None, *, heads: int = 1, layers: int = 1, causal: bool = False, width: int = 64
+    words: list[str] | None = None,
+    *,
+    heads: int = 1,
+    layers: int = 1,
+    causal: bool = False,
+    width: int = 64,
 ) -> dict[str, Any]:
     """An `attn.run/1` document."""
     words = SENTENCE if words is None else words
@@ -71,10 +100,30 @@ def run(
     links.sort(key=lambda link: -link["weight"])
     shapes = [
         {"step": "hidden", "axes": ["token", "width"], "shape": [count, width], "formula": "X"},
-        {"step": "q", "axes": ["head", "query", "dim"], "shape": [heads, count, 64 // heads], "formula": "Q = X·W_Q"},
-        {"step": "k", "axes": ["kv", "key", "dim"], "shape": [heads, count, 64 // heads], "formula": "K = X·W_K"},
-        {"step": "v", "axes": ["kv", "key", "v_dim"], "shape": [heads, count, 64 // heads], "formula": "V = X·W_V"},
-        {"step": "raw", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "S = Q·Kᵀ"},
+        {
+            "step": "q",
+            "axes": ["head", "query", "dim"],
+            "shape": [heads, count, 64 // heads],
+            "formula": "Q = X·W_Q",
+        },
+        {
+            "step": "k",
+            "axes": ["kv", "key", "dim"],
+            "shape": [heads, count, 64 // heads],
+            "formula": "K = X·W_K",
+        },
+        {
+            "step": "v",
+            "axes": ["kv", "key", "v_dim"],
+            "shape": [heads, count, 64 // heads],
+            "formula": "V = X·W_V",
+        },
+        {
+            "step": "raw",
+            "axes": ["head", "query", "key"],
+            "shape": [heads, count, count],
+            "formula": "S = Q·Kᵀ",
+        },
         {
             "step": "masked",
             "axes": ["head", "query", "key"],
@@ -87,7 +136,12 @@ def run(
             "shape": [heads, count, count],
             "formula": "A = softmax(S)",
         },
-        {"step": "concat", "axes": ["query", "concat"], "shape": [count, width], "formula": "concat(O₁ … O_h)"},
+        {
+            "step": "concat",
+            "axes": ["query", "concat"],
+            "shape": [count, width],
+            "formula": "concat(O₁ … O_h)",
+        },
     ]
     return {
         **beginning("attn.run/1", words, heads, layers, causal), "shapes": shapes, "layers": found, "links": links[:20],
@@ -99,8 +153,17 @@ def _layer(count: int, layer: int, heads: int, causal: bool, width: int) -> dict
     made = []
     for head in range(heads):
         entered = scores(count, head + 17 * layer, causal=causal)
-        output = [[wave(q * 97 + d * 3 + head, 1.5) for d in range(width // heads)] for q in range(count)]
-        made.append({"head": head, "scores": entered, "weights": [softmax(row) for row in entered], "output": output})
+        output = [
+            [wave(q * 97 + d * 3 + head, 1.5) for d in range(width // heads)] for q in range(count)
+        ]
+        made.append(
+            {
+                "head": head,
+                "scores": entered,
+                "weights": [softmax(row) for row in entered],
+                "output": output,
+            }
+        )
     return {
         "layer": layer,
         "heads": made,
@@ -127,7 +190,10 @@ def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) ->
                     "top_link": {"query": top[1], "key": top[2], "weight": top[0]},
                 }
             )  # fmt: skip
-    average = [[sum(h["weights"][q][k] for h in found) / len(found) for k in range(size)] for q in range(size)]
+    average = [
+        [sum(h["weights"][q][k] for h in found) / len(found) for k in range(size)]
+        for q in range(size)
+    ]
     return {
         **beginning("attn.heads/1", words, count, layers, False),
         "heads": found,
@@ -146,7 +212,9 @@ def _ranked(layers: int, heads: int) -> list[tuple[int, int, float]]:
     return sorted(found, key=lambda one: -one[2])
 
 
-def ablate(words: list[str] | None = None, *, link: bool = False, layers: int = 3, heads: int = 4) -> dict[str, Any]:
+def ablate(
+    words: list[str] | None = None, *, link: bool = False, layers: int = 3, heads: int = 4
+) -> dict[str, Any]:
     """An `attn.ablate/1` document about the last token."""
     words = words or SENTENCE
     last = len(words) - 1
@@ -168,10 +236,18 @@ def ablate(words: list[str] | None = None, *, link: bool = False, layers: int = 
 def logits(words: list[str] | None = None, *, layers: int = 3, heads: int = 4) -> dict[str, Any]:
     """An `attn.logits/1` document about what follows the last token."""
     words = words or SENTENCE
-    parts: list[dict[str, Any]] = [{"part": "embedding", "attention": None, "layer": None, "head": None}]
+    parts: list[dict[str, Any]] = [
+        {"part": "embedding", "attention": None, "layer": None, "head": None}
+    ]
     for layer in range(layers):
-        parts += [{"part": "head", "attention": "self", "layer": layer, "head": head} for head in range(heads)]
-        parts += [{"part": name, "attention": None, "layer": layer, "head": None} for name in ("mlp", "bias")]
+        parts += [
+            {"part": "head", "attention": "self", "layer": layer, "head": head}
+            for head in range(heads)
+        ]
+        parts += [
+            {"part": name, "attention": None, "layer": layer, "head": None}
+            for name in ("mlp", "bias")
+        ]
     parts = [part | {"value": wave(at, 4.0)} for at, part in enumerate(parts)]
     total = sum(part["value"] for part in parts)
     return beginning("attn.logits/1", words, heads, layers, causal=True) | {
@@ -185,7 +261,12 @@ def patch(words: list[str] | None = None, *, layers: int = 3, heads: int = 4) ->
     words = words or SENTENCE
     corrupt = [words[0], "cat", *words[2:]]
     effects = [
-        {"attention": "self", "layer": layer, "head": head, "recovered": 2 * share if head % 3 else -share}
+        {
+            "attention": "self",
+            "layer": layer,
+            "head": head,
+            "recovered": 2 * share if head % 3 else -share,
+        }
         for layer, head, share in _ranked(layers, heads)
     ]
     return beginning("attn.patch/1", words, heads, layers, causal=True) | {

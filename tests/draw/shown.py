@@ -21,7 +21,10 @@ class Loose:
     """A part of a document that a test leaves incomplete: what it does not name is absent."""
 
     def __init__(self, held: dict[str, Any]) -> None:
-        self._held = {{"from": "query", "to": "key"}.get(name, name): loose(value) for name, value in held.items()}
+        self._held = {
+            {"from": "query", "to": "key"}.get(name, name): loose(value)
+            for name, value in held.items()
+        }
 
     def __getattr__(self, name: str) -> Any:
         return self._held.get(name, UNSET)
@@ -30,7 +33,11 @@ class Loose:
 def loose(value: Any) -> Any:
     """The value with its dictionaries as parts; metrics and the like stay dictionaries."""
     if isinstance(value, dict):
-        return {name: Loose(part) for name, part in value.items()} if "previous" in value else Loose(value)
+        return (
+            {name: Loose(part) for name, part in value.items()}
+            if "previous" in value
+            else Loose(value)
+        )
     return [loose(item) for item in value] if isinstance(value, list) else value
 
 

@@ -23,7 +23,10 @@ def test_masks_together_are_told_beside_each() -> None:
     both = parts["combined"]
     assert f"Together they show {both['pairs']} of 64 pairs, {both['share']:.1%}." in said
     assert "alone" not in said
-    assert "That is what window:2 shows alone." in ask("mask", "causal", "window:2", "-n", "8", "--brief").out
+    assert (
+        "That is what window:2 shows alone."
+        in ask("mask", "causal", "window:2", "-n", "8", "--brief").out
+    )
     assert (
         "这正是 window:2 单独可见的那些。"
         in ask("mask", "causal", "window:2", "-n", "8", "--brief", "--lang", "zh").out
@@ -32,7 +35,9 @@ def test_masks_together_are_told_beside_each() -> None:
 
 def test_a_cost_has_n_squared_and_the_steps_of_a_recurrent_network() -> None:
     said = ask("cost", "-n", "1000", "--brief", width=200).out
-    assert "Over n = 1,000 tokens full attention compares n² = 1,000,000 pairs in every head." in said
+    assert (
+        "Over n = 1,000 tokens full attention compares n² = 1,000,000 pairs in every head." in said
+    )
     assert "A recurrent network takes 1,000 steps, one after the other, attention 1." in said
     assert "1 step, attention 1" in ask("cost", "-n", "1", "--brief").out
     assert "循环网络要走 1,000 步" in ask("cost", "-n", "1000", "--brief", "--lang", "zh").out
@@ -56,10 +61,17 @@ def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
     effects = ask(*asked, "--json").json["effects"]
     for width in (60, 80, 120):
         grid = ask(*asked, "--show", "grid", width=width).out
-        shown = [int(number) for line in grid.splitlines() if line.startswith("    ") for number in line.split()]
+        shown = [
+            int(number)
+            for line in grid.splitlines()
+            if line.startswith("    ")
+            for number in line.split()
+        ]
         assert sorted(shown) == list(range(12))
     largest = sorted(effects, key=lambda row: -abs(row["recovered"]))[:10]
-    shares = re.findall(r"^L\d+ H\d+ +(\S+)", ask(*asked, "--show", "heads", "--lang", "en").out, re.MULTILINE)
+    shares = re.findall(
+        r"^L\d+ H\d+ +(\S+)", ask(*asked, "--show", "heads", "--lang", "en").out, re.MULTILINE
+    )
     assert len(shares) == 10
     assert {len(share.lstrip("-")) for share in shares} == {5}
     listed = ask(*asked, "--show", "heads").out
@@ -68,7 +80,9 @@ def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
 
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_.:#<])[-+<]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
-"""A number as a sentence writes it; not one inside a name, such as `window:2`. `<0.1%` is a share below that."""
+"""A number as a sentence writes it; not one inside a name, such as `window:2`. `<0.1%` is a share
+below that.
+"""
 SAID = "the cat sat on the mat"
 RESIDUAL = ("--num-heads", "3", "--d-model", "24", "--residual")
 ASKED = {
@@ -82,7 +96,16 @@ ASKED = {
     "find effect": ("find", SAID, "--from", "cat", "--to", "mat", "--model", "minilm", "--effect"),
     "compare texts": ("compare", SAID, "the dog sat on the mat", "--model", "minilm"),
     "compare masks": ("compare", SAID, "--mask", "none", "--mask", "window:2"),
-    "compare scales": ("compare", SAID, "--scale", "none", "--scale", "sqrt-dk", "--num-heads", "2"),
+    "compare scales": (
+        "compare",
+        SAID,
+        "--scale",
+        "none",
+        "--scale",
+        "sqrt-dk",
+        "--num-heads",
+        "2",
+    ),
     "cross": ("cross", SAID, "a dog ran", "--num-heads", "2"),
     "tensors": ("tensors", "sample_inputs/captured.safetensors"),
     "mask": ("mask", "causal", "-n", "9"),
@@ -91,7 +114,16 @@ ASKED = {
     "ablate": ("ablate", SAID, "--model", "minilm", "--query", "sat"),
     "ablate link": ("ablate", SAID, "--from", "cat", "--to", "mat", "--query", "cat"),
     "cache": ("cache", SAID, "--mask", "causal", "--budget", "3"),
-    "cache model": ("cache", SAID, "--model", "{tmp}/gpt2", "--region", "cat=/cat/", "--budget", "4,8"),
+    "cache model": (
+        "cache",
+        SAID,
+        "--model",
+        "{tmp}/gpt2",
+        "--region",
+        "cat=/cat/",
+        "--budget",
+        "4,8",
+    ),
     "patch": ("patch", SAID, "the dog sat on the mat", "--model", "minilm"),
     "tokens": ("tokens", "unbelievable cats", "--tokenizer", "sample_inputs/tokenizer.json"),
     "weights": ("weights", "show", "sample_inputs/mha.safetensors"),
@@ -101,13 +133,32 @@ ASKED = {
     "logits": ("logits", SAID, "--model", "{tmp}/gpt2"),
     "scan": ("scan", "show", "{tmp}/scan"),
     "scan head": ("scan", "show", "{tmp}/scan", "--head", "L1H1"),
-    "metric file": ("heads", SAID, "--num-heads", "2", "--metric-file", "{tmp}/own.py", "--metric", "own.thirds"),
+    "metric file": (
+        "heads",
+        SAID,
+        "--num-heads",
+        "2",
+        "--metric-file",
+        "{tmp}/own.py",
+        "--metric",
+        "own.thirds",
+    ),
     "view": ("view", "{tmp}/run.json"),
     "ablate texts": ("ablate", "--file", "{tmp}/texts", "--lines", *RESIDUAL),
     "compare effects": ("compare", "{tmp}/effects-a.json", "{tmp}/effects-b.json"),
     "learn": ("learn", "order", "--steps", "40"),
     "learn seeds": ("learn", "previous", "--steps", "6", "--seeds", "2"),
-    "learn sentence": ("learn", "sentence", SAID, "--query", "sat", "--target", "cat", "--steps", "20"),
+    "learn sentence": (
+        "learn",
+        "sentence",
+        SAID,
+        "--query",
+        "sat",
+        "--target",
+        "cat",
+        "--steps",
+        "20",
+    ),
     "series": (
         "series",
         "{tmp}/m/step-0",
@@ -119,9 +170,45 @@ ASKED = {
         "previous,entropy",
     ),
     "why": ("why", SAID, "--model", "minilm", "--from", "sat", "--to", "cat"),
-    "why than": ("why", SAID, "--model", "minilm", "--from", "sat", "--to", "cat", "--than", "mat", "--head", "L5H1"),
-    "why dimensions": ("why", SAID, "--num-heads", "2", "--from", "sat", "--to", "cat", "--by", "dimension"),
-    "why writes": ("why", SAID, "--model", "{tmp}/gpt2", "--from", "#9", "--to", "#2", "--writes", "--by", "token"),
+    "why than": (
+        "why",
+        SAID,
+        "--model",
+        "minilm",
+        "--from",
+        "sat",
+        "--to",
+        "cat",
+        "--than",
+        "mat",
+        "--head",
+        "L5H1",
+    ),
+    "why dimensions": (
+        "why",
+        SAID,
+        "--num-heads",
+        "2",
+        "--from",
+        "sat",
+        "--to",
+        "cat",
+        "--by",
+        "dimension",
+    ),
+    "why writes": (
+        "why",
+        SAID,
+        "--model",
+        "{tmp}/gpt2",
+        "--from",
+        "#9",
+        "--to",
+        "#2",
+        "--writes",
+        "--by",
+        "token",
+    ),
     "regions": (
         "ablate",
         SAID,
@@ -133,15 +220,50 @@ ASKED = {
         "b=tokens:5-9",
         "--each-region",
     ),
-    "retrieval": ("heads", "--model", "{tmp}/gpt2", "--retrieval", "--needle", "{tmp}/needle", "--lengths", "24"),
+    "retrieval": (
+        "heads",
+        "--model",
+        "{tmp}/gpt2",
+        "--retrieval",
+        "--needle",
+        "{tmp}/needle",
+        "--lengths",
+        "24",
+    ),
     "run regions": ("run", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
     "heads regions": ("heads", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
     "lens": ("logits", SAID, "--model", "{tmp}/gpt2", "--lens", "--by", "token"),
     "directions": ("heads", SAID, "--model", "{tmp}/gpt2", "--directions", "L1H0"),
-    "across": ("heads", SAID, "--model", "{tmp}/gpt2", "--across", "rollout,flow,similarity,circuits"),
+    "across": (
+        "heads",
+        SAID,
+        "--model",
+        "{tmp}/gpt2",
+        "--across",
+        "rollout,flow,similarity,circuits",
+    ),
     "scans": ("scan", "compare", "{tmp}/scan", "{tmp}/other"),
-    "find regions": ("find", SAID, "--from", "sat", "--to", "cat", "--num-heads", "2", "--region", "a=tokens:0-2"),
-    "compare regions": ("compare", SAID, "the dog sat on the mat", "--num-heads", "2", "--region", "a=tokens:0-2"),
+    "find regions": (
+        "find",
+        SAID,
+        "--from",
+        "sat",
+        "--to",
+        "cat",
+        "--num-heads",
+        "2",
+        "--region",
+        "a=tokens:0-2",
+    ),
+    "compare regions": (
+        "compare",
+        SAID,
+        "the dog sat on the mat",
+        "--num-heads",
+        "2",
+        "--region",
+        "a=tokens:0-2",
+    ),
     "logits by token": ("logits", SAID, "--model", "{tmp}/gpt2", "--by", "token"),
     "why frequency": (
         "why",
@@ -156,7 +278,15 @@ ASKED = {
         "--by",
         "frequency",
     ),
-    "patch into": ("patch", SAID, "the dog sat on the mat", "--model", "minilm", "--into", "L1H2:k"),
+    "patch into": (
+        "patch",
+        SAID,
+        "the dog sat on the mat",
+        "--model",
+        "minilm",
+        "--into",
+        "L1H2:k",
+    ),
     "explain": ("explain", SAID),
     "explain model": ("explain", SAID, "--model", "minilm", "--query", "sat"),
     "explain softmax": ("explain", "softmax", "1", "2", "3"),
@@ -175,7 +305,9 @@ EXACT = {"1e-06"}
 
 
 def numbers_of(value: Any) -> Iterator[float]:
-    """Every number of a document but those of its matrices, which would hold any; how many entries its lists have."""
+    """Every number of a document but those of its matrices, which would hold any; how many entries
+    its lists have.
+    """
     match value:
         case bool() | None | str():
             return
@@ -212,7 +344,10 @@ def derived(document: Any) -> Iterator[float]:
         ]
         yield from (rests.count(key) for key in set(rests))
     if "variants" in document:
-        yield from (row["multiply_adds"] / document["variants"][0]["multiply_adds"] for row in document["variants"])
+        yield from (
+            row["multiply_adds"] / document["variants"][0]["multiply_adds"]
+            for row in document["variants"]
+        )
     if "masks" in document:
         yield document["n"] ** 2
     effects = document.get("effects")
@@ -225,16 +360,23 @@ def derived(document: Any) -> Iterator[float]:
     yield from explained(document)
     match document["schema"]:
         case "attn.generate/1":
-            yield np.mean([head for step in document["steps"] for head in np.ravel(step["context"])])
+            yield np.mean(
+                [head for step in document["steps"] for head in np.ravel(step["context"])]
+            )
         case "attn.logits/1":
             kinds = {part["part"] for part in document["parts"]}
-            sums = {kind: sum(part["value"] for part in document["parts"] if part["part"] == kind) for kind in kinds}
+            sums = {
+                kind: sum(part["value"] for part in document["parts"] if part["part"] == kind)
+                for kind in kinds
+            }
             rest = sum(value for kind, value in sums.items() if kind not in ("head", "mlp"))
             yield from (*sums.values(), rest)
         case "attn.models/1":
             yield sum(bool(alias["here"]) for alias in document["aliases"])
         case "attn.difference/1":
-            ends = [(head["low"], head["high"]) for head in document["heads"] if head["low"] is not None]
+            ends = [
+                (head["low"], head["high"]) for head in document["heads"] if head["low"] is not None
+            ]
             yield from (sum(low > 0 or high < 0 for low, high in ends), 0.05 * len(ends))
             yield 0.95  # of the interval
         case "attn.effects/1":
@@ -249,13 +391,21 @@ def derived(document: Any) -> Iterator[float]:
                     yield np.mean([head["metrics"][name] or 0.0 for head in row["heads"]])
         case "attn.why/1":
             for part in document["parts"]:
-                yield from (abs(value - document["total"]) for side in SIDES if (value := part[side]) is not None)
+                yield from (
+                    abs(value - document["total"])
+                    for side in SIDES
+                    if (value := part[side]) is not None
+                )
         case "attn.heads/1" if "rollout" in document:
             for weights in (*document["rollout"].values(), document["flow"]["weights"]):
                 yield from np.mean(weights, axis=0)
         case "attn.heads/1" if "region_shares" in document:
             for head in document["region_shares"]["heads"]:
-                yield from (share / even for share, even in zip(head["share"], head["even"], strict=True) if even)
+                yield from (
+                    share / even
+                    for share, even in zip(head["share"], head["even"], strict=True)
+                    if even
+                )
         case "attn.regions/1":
             yield from (np.exp(row["logprob"]) for row in document["effects"])
             yield from (np.exp(document["logprob"]), 0.01)  # below which nothing is said to be lost
@@ -264,7 +414,11 @@ def derived(document: Any) -> Iterator[float]:
             yield 0.05  # of chance, at most
         case "attn.scan/1":
             yield sum(bool(head.get("labels")) for head in document["heads"])
-            for part in (part for head in document["heads"] for part in (head.get("why") or {}).get("parts", ())):
+            for part in (
+                part
+                for head in document["heads"]
+                for part in (head.get("why") or {}).get("parts", ())
+            ):
                 yield from (part["query_share"] - 1, part["key_share"] - 1)
             yield 30  # the fewest texts that have intervals
             yield 10  # the commonest links that are looked at
@@ -273,7 +427,9 @@ def derived(document: Any) -> Iterator[float]:
 
 
 def explained(document: Any) -> Iterator[float]:
-    """What the answers of `attn explain` compute: the rows of their query, extremes, distances to them."""
+    """What the answers of `attn explain` compute: the rows of their query, extremes, distances to
+    them.
+    """
     at = document.get("query")
     match document.get("topic"):
         case "attention":
@@ -297,7 +453,9 @@ def explained(document: Any) -> Iterator[float]:
 
 def mean_of(weights: Any) -> Any:
     """The mean weight of every key."""
-    return np.asarray([[0.0 if value is None else value for value in row] for row in weights]).mean(axis=0)
+    return np.asarray([[0.0 if value is None else value for value in row] for row in weights]).mean(
+        axis=0
+    )
 
 
 def as_written(text: str) -> tuple[float, float]:
@@ -328,15 +486,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("answers")
     model = small_gpt2(place / "gpt2")
     (place / "needle").write_text("the cat\tsat\n")
-    learned = ("learn", "previous", "--steps", "3", "--save", str(place / "m"), "--snapshots", "2", "--brief")
+    learned = (
+        "learn",
+        "previous",
+        "--steps",
+        "3",
+        "--save",
+        str(place / "m"),
+        "--snapshots",
+        "2",
+        "--brief",
+    )
     assert ask(*learned).code == 0
     (place / "texts").write_text("".join(f"the cat sat on mat {number}\n" for number in range(12)))
     with inside():
-        scanned = ("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--why", "L1H1", "--quiet")
+        scanned = (
+            "scan",
+            str(model),
+            str(place / "texts"),
+            "-o",
+            str(place / "scan"),
+            "--why",
+            "L1H1",
+            "--quiet",
+        )
         assert ask(*scanned).code == 0
-        (place / "others").write_text("".join(f"a dog ran off with my hat {number}\n" for number in range(12)))
+        (place / "others").write_text(
+            "".join(f"a dog ran off with my hat {number}\n" for number in range(12))
+        )
         other = ("--metric", "entropy", "--no-labels", "--quiet")
-        assert ask("scan", str(model), str(place / "others"), "-o", str(place / "other"), *other).code == 0
+        assert (
+            ask("scan", str(model), str(place / "others"), "-o", str(place / "other"), *other).code
+            == 0
+        )
     (place / "own.py").write_text("def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n")
     saved = ("run", SAID, "--num-heads", "2", "--json", "--output", str(place / "run.json"))
     assert ask(*saved).code == 0
@@ -366,7 +548,9 @@ def test_a_number_that_is_nowhere_is_noticed() -> None:
     assert unfounded("window:2 of #7 is 36", [36]) == []
 
 
-PLACE = re.compile(r"(?:layer|batch) (\d+) head (\d+)|(?:第 (\d+) 层|批 (\d+) )第 (\d+) 头", re.IGNORECASE)
+PLACE = re.compile(
+    r"(?:layer|batch) (\d+) head (\d+)|(?:第 (\d+) 层|批 (\d+) )第 (\d+) 头", re.IGNORECASE
+)
 WORD = re.compile(r'"([^"]+)"|“([^”]+)”')
 
 
@@ -379,29 +563,45 @@ class Fact(NamedTuple):
 
 
 def facts(document: Any) -> Iterator[Fact]:
-    """What a document holds of each head: every number of its records, and the weight of every link."""
+    """What a document holds of each head: every number of its records, and the weight of every
+    link.
+    """
     tokens = document.get("tokens") or (document.get("a") or {}).get("tokens", [])
-    keys = [token["text"] for token in document.get("keys", tokens) if isinstance(token, dict)] if tokens else []
+    keys = (
+        [token["text"] for token in document.get("keys", tokens) if isinstance(token, dict)]
+        if tokens
+        else []
+    )
     rows = document.get("queries", range(len(keys)))
     for layer in document["layers"] if isinstance(document.get("layers"), list) else ():
         for head in layer.get("heads", ()):
             for row, weights in zip(rows, head.get("weights", ()), strict=False):
                 query = row["text"] if isinstance(row, dict) else keys[row]
                 for key, weight in zip(keys, weights, strict=False):
-                    yield Fact((layer["layer"], head["head"]), frozenset((query, key)), weight or 0.0)
+                    yield Fact(
+                        (layer["layer"], head["head"]), frozenset((query, key)), weight or 0.0
+                    )
     if document["schema"] == "attn.compare/1":
         aligned = [keys[pair[0]] for pair in document["aligned"]]
         for head in document["heads"]:
             for side in ("weights_a", "weights_b"):
                 for query, weights in zip(aligned, head[side], strict=True):
                     for key, weight in zip(aligned, weights, strict=True):
-                        yield Fact((head["a"]["layer"], head["a"]["head"]), frozenset((query, key)), weight or 0.0)
+                        yield Fact(
+                            (head["a"]["layer"], head["a"]["head"]),
+                            frozenset((query, key)),
+                            weight or 0.0,
+                        )
     for row in (document.get("ablation") or {}).get("heads", ()):
         yield Fact((row["layer"], row["head"]), frozenset(), row["loss"])
     alike = document.get("similarity", {"tree": ()})
     for merge in alike["tree"][:1]:
         for row in (merge["a"], merge["b"]):
-            yield Fact((alike["heads"][row]["layer"], alike["heads"][row]["head"]), frozenset(), merge["height"])
+            yield Fact(
+                (alike["heads"][row]["layer"], alike["heads"][row]["head"]),
+                frozenset(),
+                merge["height"],
+            )
     for pair in document.get("circuits", {"compositions": ()})["compositions"][:1]:
         for end in ("from", "to"):
             yield Fact((pair[end]["layer"], pair[end]["head"]), frozenset(), pair["strength"])
@@ -417,15 +617,23 @@ def facts(document: Any) -> Iterator[Fact]:
     ends = {keys[document[end]] for end in ("from", "to") if isinstance(document.get(end), int)}
     for name in ("heads", "effects", "parts", "links"):
         records = document.get(name)
-        for record in records if isinstance(records, list) and document["schema"] != "attn.why/1" else ():
+        for record in (
+            records if isinstance(records, list) and document["schema"] != "attn.why/1" else ()
+        ):
             first = record.get("layer", record.get("index"))
             if isinstance(first, int) and isinstance(record.get("head"), int):
                 about = {keys[record[end]] for end in ("query", "key") if end in record and keys}
-                own = {key: value for key, value in record.items() if key not in ("layer", "head", "index", "looks")}
+                own = {
+                    key: value
+                    for key, value in record.items()
+                    if key not in ("layer", "head", "index", "looks")
+                }
                 for number in numbers_of(own):
                     yield Fact((first, record["head"]), frozenset(ends | about), number)
                 if looks := record.get("looks"):
-                    yield Fact((first, record["head"]), frozenset((keys[looks["key"]],)), looks["weight"])
+                    yield Fact(
+                        (first, record["head"]), frozenset((keys[looks["key"]],)), looks["weight"]
+                    )
                 for query, weights in zip(keys, record.get("weights", ()), strict=False):
                     for key, weight in zip(keys, weights, strict=True):
                         yield Fact((first, record["head"]), frozenset((query, key)), weight or 0.0)
@@ -439,19 +647,35 @@ RECORDS = {"tokens", "keys", "layers", "heads", "effects", "parts", "links", "mo
 
 
 def whole(document: Any) -> list[float]:
-    """The numbers that are of no head or word alone: the document's own, and what answers compute from all."""
-    apart = RECORDS if document["schema"] != "attn.why/1" else set()  # a sentence of a part names no head of its own
+    """The numbers that are of no head or word alone: the document's own, and what answers compute
+    from all.
+    """
+    apart = (
+        RECORDS if document["schema"] != "attn.why/1" else set()
+    )  # a sentence of a part names no head of its own
     rest = {name: value for name, value in document.items() if name not in apart}
-    counts = [len(value) for name, value in document.items() if name in RECORDS and isinstance(value, list)]
+    counts = [
+        len(value)
+        for name, value in document.items()
+        if name in RECORDS and isinstance(value, list)
+    ]
     sides = [document[side] for side in ("a", "b") if isinstance(document.get(side), dict)]
-    of_sides = [number for side in sides for name in side if name not in RECORDS for number in numbers_of(side[name])]
+    of_sides = [
+        number
+        for side in sides
+        for name in side
+        if name not in RECORDS
+        for number in numbers_of(side[name])
+    ]
     # a head that looks at the same word is compared with the one that the answer is about
     looks = [row["looks"]["weight"] for row in document.get("effects", [])[:1] if row.get("looks")]
     return [*numbers_of(rest), *counts, *of_sides, *looks, *derived(document)]
 
 
 class Clause(NamedTuple):
-    """A part of a line that speaks of one head at most, its words with the first of the line, and its numbers."""
+    """A part of a line that speaks of one head at most, its words with the first of the line, and
+    its numbers.
+    """
 
     place: tuple[int, int] | None
     words: frozenset[str]
@@ -459,7 +683,9 @@ class Clause(NamedTuple):
 
 
 def clauses(line: str) -> Iterator[Clause]:
-    """The parts of a line: each ends with its head where numbers stand before the first, else each begins with it."""
+    """The parts of a line: each ends with its head where numbers stand before the first, else each
+    begins with it.
+    """
     found = list(PLACE.finditer(line))
     words = [a or b for a, b in WORD.findall(line)]
     first = NUMBER.search(line)
@@ -478,7 +704,8 @@ def clauses(line: str) -> Iterator[Clause]:
 
 
 def misplaced(sentences: str, document: Any) -> list[str]:
-    """The lines with a number that neither the head that is named beside it has of the words named beside it, nor the
+    """The lines with a number that neither the head that is named beside it has of the words named
+    beside it, nor the
     whole document: of lines that name a head or a word every number is looked up."""
     held, rest = list(facts(document)), whole(document)
     wrong = []
@@ -489,28 +716,43 @@ def misplaced(sentences: str, document: Any) -> list[str]:
             own = [
                 fact.number
                 for fact in held
-                if clause.place in (None, fact.place) and (fact.words <= clause.words or clause.words <= fact.words)
+                if clause.place in (None, fact.place)
+                and (fact.words <= clause.words or clause.words <= fact.words)
             ]
-            # what is told first beside a head is its own, whatever is equal to it in the whole document
+            # what is told first beside a head is its own, whatever is equal to it in the whole
+            # document
             numbers = sorted(clause.numbers, key=lambda text: text[0] not in "+-<")
             leading = unfounded(numbers[0], own) if clause.place is not None and numbers else []
-            if leading or unfounded(" ".join(numbers), [*own, *rest]) or exchanged(line, clause, document):
+            if (
+                leading
+                or unfounded(" ".join(numbers), [*own, *rest])
+                or exchanged(line, clause, document)
+            ):
                 wrong.append(line)
                 break
     return wrong
 
 
 def exchanged(line: str, clause: Clause, document: Any) -> bool:
-    """Whether a line of a comparison tells two weights of a link that are not A's and B's, in this order."""
+    """Whether a line of a comparison tells two weights of a link that are not A's and B's, in this
+    order.
+    """
     words = [a or b for a, b in WORD.findall(line)]
-    if document["schema"] != "attn.compare/1" or clause.place is None or len(words) != 2 or len(clause.numbers) < 2:
+    if (
+        document["schema"] != "attn.compare/1"
+        or clause.place is None
+        or len(words) != 2
+        or len(clause.numbers) < 2
+    ):
         return False
     texts = [document["a"]["tokens"][pair[0]]["text"] for pair in document["aligned"]]
     for head in document["heads"]:
         for i, j in np.argwhere(np.outer(np.equal(texts, words[0]), np.equal(texts, words[1]))):
             pair = [head["weights_a"][i][j], head["weights_b"][i][j]]
             is_there = (head["a"]["layer"], head["a"]["head"]) == clause.place
-            if is_there and not any(map(unfounded, clause.numbers[:2], [[number] for number in pair])):
+            if is_there and not any(
+                map(unfounded, clause.numbers[:2], [[number] for number in pair])
+            ):
                 return False
     return True
 
@@ -534,7 +776,9 @@ SECOND = {
     "ablate": ("there 0.89", "there 0.43"),
     "logits": ("+0.30 of 1.94", "+0.30 of 0.07"),
 }
-"""A number that is not the first of its line, and another of the same document that stands elsewhere in it."""
+"""A number that is not the first of its line, and another of the same document that stands
+elsewhere in it.
+"""
 
 
 @pytest.mark.parametrize("name", SECOND)
@@ -544,5 +788,7 @@ def test_every_number_of_a_line_is_bound_to_its_head_and_words(name: str, folder
     right, wrong = SECOND[name]
     assert right in said
     assert misplaced(said, document) == []
-    assert unfounded(wrong, [*numbers_of(document), *derived(document), 1, 2, 5]) == []  # somewhere it is true
+    assert (
+        unfounded(wrong, [*numbers_of(document), *derived(document), 1, 2, 5]) == []
+    )  # somewhere it is true
     assert misplaced(said.replace(right, wrong), document)

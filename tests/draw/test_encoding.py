@@ -54,7 +54,9 @@ def test_every_kind_of_value(write) -> None:
 
 
 def test_ctrl_c_is_none_of_the_values_that_cannot_be_written(monkeypatch) -> None:
-    """orjson raises a TypeError of its own in place of whatever is raised while it asks for a value."""
+    """orjson raises a TypeError of its own in place of whatever is raised while it asks for a
+    value.
+    """
 
     def interrupted(value: object) -> None:
         raise KeyboardInterrupt
@@ -102,13 +104,26 @@ def test_nothing_that_a_terminal_obeys_stands_raw_and_all_can_be_read_back(write
 
 def test_lone_surrogates_are_replaced() -> None:
     for write in (json_bytes, ndjson_line):
-        data = write({"text\udc80": "a\ud800b", "list": ["\udfff", {"k": ("\udc01",)}], "fine": "👍"})
-        assert strict(data) == {"text\ufffd": "a\ufffdb", "list": ["\ufffd", {"k": ["\ufffd"]}], "fine": "👍"}
+        data = write(
+            {"text\udc80": "a\ud800b", "list": ["\udfff", {"k": ("\udc01",)}], "fine": "👍"}
+        )
+        assert strict(data) == {
+            "text\ufffd": "a\ufffdb",
+            "list": ["\ufffd", {"k": ["\ufffd"]}],
+            "fine": "👍",
+        }
 
 
 @pytest.mark.parametrize(
     "document",
-    [{1: "a"}, {"a": {2: "b"}}, {"a": object()}, {"a": {1, 2}}, {"a": np.array(["x"])}, {"a": np.array([1j])}],
+    [
+        {1: "a"},
+        {"a": {2: "b"}},
+        {"a": object()},
+        {"a": {1, 2}},
+        {"a": np.array(["x"])},
+        {"a": np.array([1j])},
+    ],
 )
 def test_what_is_no_document_is_refused(document) -> None:
     for write in (json_bytes, ndjson_line):
@@ -118,7 +133,9 @@ def test_what_is_no_document_is_refused(document) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -154,7 +171,18 @@ def test_plain_fields_can_be_read_back(text: str) -> None:
 
 
 def test_plain_values() -> None:
-    values = [None, 0.1, np.float32(0.1), np.float64(0.25), 3, True, NAN, np.float32(-np.inf), "nan", "a\\b\x1b"]
+    values = [
+        None,
+        0.1,
+        np.float32(0.1),
+        np.float64(0.25),
+        3,
+        True,
+        NAN,
+        np.float32(-np.inf),
+        "nan",
+        "a\\b\x1b",
+    ]
     assert plain([values, []]) == "\t0.1\t0.1\t0.25\t3\ttrue\t\t\tnan\ta\\\\b\\u{1b}\n\n"
 
 

@@ -1,4 +1,6 @@
-"""What the explaining screens are made of: sums that add up, wrapped prose, ledgers, curves, pictures, phrases."""
+"""What the explaining screens are made of: sums that add up, wrapped prose, ledgers, curves,
+pictures, phrases.
+"""
 
 import re
 from decimal import Decimal
@@ -50,30 +52,40 @@ def test_chinese_breaks_between_characters_but_not_before_a_stop() -> None:
 
 
 def test_a_ledger_rules_off_its_total() -> None:
-    found = ledger(["key", "w"], [["a", "0.25"], ["b", "0.75"]], ["sum", "1.00"], View()).plain.split("\n")
+    found = ledger(
+        ["key", "w"], [["a", "0.25"], ["b", "0.75"]], ["sum", "1.00"], View()
+    ).plain.split("\n")
     assert found[-1].split() == ["sum", "1.00"]
     assert set(found[-2]) == {"─"}
-    assert set(ledger(["key", "w"], [["a", "1"]], ["sum", "1"], View(ascii=True)).plain.split("\n")[-2]) == {"-"}
+    assert set(
+        ledger(["key", "w"], [["a", "1"]], ["sum", "1"], View(ascii=True)).plain.split("\n")[-2]
+    ) == {"-"}
     assert "─" not in ledger(["key", "w"], [["a", "1"]], [], View()).plain
 
 
 def test_curves_pass_through_their_points() -> None:
     n = [2**at for at in range(9)]
     for view in (View(width=60), View(width=60, ascii=True), View(width=60, color=True)):
-        drawn = curves([Series("square", tuple((x, x * x) for x in n))], view, height=17, x_name="n")
+        drawn = curves(
+            [Series("square", tuple((x, x * x) for x in n))], view, height=17, x_name="n"
+        )
         rows = drawn.plain.split("\n")
         assert all(cells(row) <= 60 for row in rows)
         mark = "o" if view.ascii else "●"
         heights = [at for at, row in enumerate(rows[:17]) if mark in row]
         assert heights == list(range(0, 17, 2))
         assert rows[0].index(mark) > rows[16].index(mark)
-        assert view.color or drawn.rows == tuple(tuple((text, "") for text, _ in row) for row in drawn.rows)
+        assert view.color or drawn.rows == tuple(
+            tuple((text, "") for text, _ in row) for row in drawn.rows
+        )
     assert curves([], View()) == Lines()
     assert curves([Series("none", ((0.0, 1.0),))], View()) == Lines()
 
 
 def test_a_picture_is_inert_and_keeps_its_colours() -> None:
-    block = Lines((*line(("<b>&x", "bold #ffffff on #440154")).rows, *line(("it's", "yellow")).rows, ()))
+    block = Lines(
+        (*line(("<b>&x", "bold #ffffff on #440154")).rows, *line(("it's", "yellow")).rows, ())
+    )
     drawn = draw_screen(block).svg()
     assert "<b>" not in drawn
     assert "&lt;b&gt;&amp;x" in drawn

@@ -1,4 +1,6 @@
-"""Maps in figures: their cells are the weights, their legends have the colours of their scale, thin lines stay."""
+"""Maps in figures: their cells are the weights, their legends have the colours of their scale, thin
+lines stay.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,10 @@ def test_maps_of_long_texts_keep_their_thin_lines() -> None:
 
 def test_a_legend_has_the_colours_of_its_scale() -> None:
     made = documents.run(["a", "b", "c"])
-    strips = {scale: images(figure(made_of(made), scale=scale).svg())[-1] for scale in ("linear", "log", "row")}
+    strips = {
+        scale: images(figure(made_of(made), scale=scale).svg())[-1]
+        for scale in ("linear", "log", "row")
+    }
     assert (strips["linear"] == strips["row"]).all()
     assert (strips["log"].astype(int).sum(-1) <= strips["linear"].astype(int).sum(-1)).all()
     assert strips["log"][0, 6, 0] < strips["linear"][0, 6, 0]

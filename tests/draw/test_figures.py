@@ -1,4 +1,6 @@
-"""Figures: well-formed, inert, standalone; their cells are the document's numbers, their texts do not overlap."""
+"""Figures: well-formed, inert, standalone; their cells are the document's numbers, their texts do
+not overlap.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,16 @@ from attncli.errors import InputError, UsageError
 
 NS = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).parents[2]
-HOSTILE = ["<script>alert(1)</script>", '"/><a href="http://x"/>', "\x1b[2J", "&amp;", "\u202e", "שלום", "]]>", "今天"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"/><a href="http://x"/>',
+    "\x1b[2J",
+    "&amp;",
+    "\u202e",
+    "שלום",
+    "]]>",
+    "今天",
+]
 TEXT = "the cat sat on the mat"
 ASKED: dict[str, tuple[str, ...]] = {
     "run": ("run", TEXT),
@@ -39,14 +50,38 @@ ASKED: dict[str, tuple[str, ...]] = {
     "all heads": ("heads", "--model", "minilm", TEXT),
     "heads": ("heads", TEXT),
     "metrics": ("heads", TEXT, "--show", "metrics"),
-    "metrics of layers": ("heads", "--model", "minilm", TEXT, "--show", "metrics", "--metric", "entropy,sink"),
+    "metrics of layers": (
+        "heads",
+        "--model",
+        "minilm",
+        TEXT,
+        "--show",
+        "metrics",
+        "--metric",
+        "entropy,sink",
+    ),
     "ablate": ("ablate", "--model", "minilm", TEXT, "--query", "cat", "--layer", "4-5"),
     "patch": ("patch", "--model", "minilm", TEXT, "the dog sat on the mat", "--layer", "5"),
     "find": ("find", TEXT, "--from", "cat", "--to", "mat"),
     "why": ("why", "--model", "minilm", TEXT, "--from", "cat", "--to", "mat", "--by", "token"),
-    "why by frequency": ("why", TEXT, "--from", "cat", "--to", "mat", "--position", "rope", "--by", "frequency"),
+    "why by frequency": (
+        "why",
+        TEXT,
+        "--from",
+        "cat",
+        "--to",
+        "mat",
+        "--position",
+        "rope",
+        "--by",
+        "frequency",
+    ),
     "compare": ("compare", TEXT, "the dog sat on the mat"),
-    "cross": ("cross", "今天 我 的 计划 是 买菜", "مرحبا بالعالم 👩‍👩‍👧 é a much_longer_word_than_the_others"),
+    "cross": (
+        "cross",
+        "今天 我 的 计划 是 买菜",
+        "مرحبا بالعالم 👩‍👩‍👧 é a much_longer_word_than_the_others",
+    ),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz"), "--mask", "causal"),
     "mask": ("mask", "causal", "window:3"),
     "cost": ("cost",),
@@ -69,7 +104,10 @@ def made_of(document: Any) -> Any:
 
 
 def overlap(a: Box, b: Box) -> bool:
-    return min(a.right, b.right) - max(a.left, b.left) > 0.5 and min(a.bottom, b.bottom) - max(a.top, b.top) > 0.5
+    return (
+        min(a.right, b.right) - max(a.left, b.left) > 0.5
+        and min(a.bottom, b.bottom) - max(a.top, b.top) > 0.5
+    )
 
 
 @pytest.mark.many
@@ -105,7 +143,9 @@ def test_a_narrow_figure_is_laid_out_and_not_shrunk(name: str, lang: str) -> Non
     sizes = [float(text.attrib["font-size"]) * shrunk for text in root.iter(f"{NS}text")]
     assert min(sizes) >= 6
     remarks = ["".join(text.itertext()) for text in root.iter(f"{NS}text")]
-    assert not [text for text in remarks if re.search(r"\d\.\d+ .*…", text)]  # a number's remark is whole, or not there
+    assert not [
+        text for text in remarks if re.search(r"\d\.\d+ .*…", text)
+    ]  # a number's remark is whole, or not there
     assert root.attrib["width"] == "85.00mm"
     for a, b in combinations(drawing.boxes, 2):
         assert not overlap(a, b), (a, b)
@@ -113,17 +153,35 @@ def test_a_narrow_figure_is_laid_out_and_not_shrunk(name: str, lang: str) -> Non
 
 def test_a_narrow_screen_has_fewer_cells_and_no_smaller_type(tmp_path: Path) -> None:
     for millimetres in (85, 120, 170):
-        assert ask("explain", TEXT, "--figure", str(tmp_path / "f.svg"), "--figure-style", f"{millimetres}mm").code == 0
+        assert (
+            ask(
+                "explain",
+                TEXT,
+                "--figure",
+                str(tmp_path / "f.svg"),
+                "--figure-style",
+                f"{millimetres}mm",
+            ).code
+            == 0
+        )
         root = ET.fromstring((tmp_path / "f.svg").read_text("utf-8"))
         wide = float(root.attrib["viewBox"].split()[2])
         assert (
-            min(float(text.attrib["font-size"]) for text in root.iter(f"{NS}text")) * millimetres * 72 / 25.4 / wide
+            min(float(text.attrib["font-size"]) for text in root.iter(f"{NS}text"))
+            * millimetres
+            * 72
+            / 25.4
+            / wide
             >= 6
         )
 
 
 def test_a_figure_says_what_it_is_about_and_what_it_says(tmp_path: Path) -> None:
-    for name, title in (("compare", f"{TEXT} → the dog sat on the mat"), ("run", TEXT), ("tensors", "captured.npz")):
+    for name, title in (
+        ("compare", f"{TEXT} → the dog sat on the mat"),
+        ("run", TEXT),
+        ("tensors", "captured.npz"),
+    ):
         assert ask(*ASKED[name], "--figure", str(tmp_path / "f.svg")).code == 0
         root = ET.fromstring((tmp_path / "f.svg").read_text("utf-8"))
         assert title in root.findtext(f"{NS}title", "")
@@ -133,7 +191,9 @@ def test_a_figure_says_what_it_is_about_and_what_it_says(tmp_path: Path) -> None
 
 def test_a_figure_does_not_tell_where_a_model_lies() -> None:
     run = document("run")
-    drawing = figure(replace(run, model=replace(run.model, name="/drawer/models/lookup")), lang="en")
+    drawing = figure(
+        replace(run, model=replace(run.model, name="/drawer/models/lookup")), lang="en"
+    )
     assert drawing is not None
     text = drawing.svg()
     assert "lookup" in text
@@ -141,7 +201,10 @@ def test_a_figure_does_not_tell_where_a_model_lies() -> None:
 
 
 def test_a_picture_says_how_large_it_is_on_paper(tmp_path: Path) -> None:
-    assert ask("run", TEXT, "--figure", str(tmp_path / "f.png"), "--figure-style", "85mm,300dpi").code == 0
+    assert (
+        ask("run", TEXT, "--figure", str(tmp_path / "f.png"), "--figure-style", "85mm,300dpi").code
+        == 0
+    )
     raw = (tmp_path / "f.png").read_bytes()
     place = raw.index(b"pHYs") + 4
     across, along, unit = struct.unpack(">IIB", raw[place : place + 9])
@@ -154,14 +217,17 @@ def test_heads_of_one_query_are_rows_under_its_words() -> None:
     assert drawing is not None
     words = re.findall(r">([^<>]+)</text>", drawing.svg())
     assert words.count("cat") == 2  # in the sentence, and above the columns
-    assert [f"0.{head}" for head in range(8)] == [word for word in words if re.fullmatch(r"0\.\d", word)][:8]
+    assert [f"0.{head}" for head in range(8)] == [
+        word for word in words if re.fullmatch(r"0\.\d", word)
+    ][:8]
 
 
 BOXES = """() => [...document.querySelectorAll('text:not([transform])')].map((text) => {
   const {left, top, right, bottom} = text.getBoundingClientRect(), less = (bottom - top) * 0.12;
   return [left, top + less, right, bottom - less, text.textContent];
 })"""
-"""Where a browser puts each level text, less the room that a line has above and below its letters."""
+"""Where a browser puts each level text, less the room that a line has above and below its letters.
+"""
 
 
 def test_texts_are_apart_in_a_browser(chromium: Any, tmp_path: Path) -> None:
@@ -182,7 +248,9 @@ def test_texts_are_apart_in_a_browser(chromium: Any, tmp_path: Path) -> None:
 
 
 def test_words_above_cells_that_are_narrow_stand_upright() -> None:
-    """Words that lean take more of a row than their height; above low cells they would run into each other."""
+    """Words that lean take more of a row than their height; above low cells they would run into
+    each other.
+    """
     for rows, turned in ((12, 50), (60, 90)):
         drawing = Drawing()
         words = [f"word{index}" for index in range(9)]
@@ -211,7 +279,9 @@ def test_metrics_are_drawn_by_their_size() -> None:
     assert np.abs(lengths - 44 * values / values.max(1, keepdims=True)).max() < 0.01
     grids = figure(document("metrics of layers"))
     assert grids is not None
-    entropy = np.array([head.metrics["entropy"].value for head in document("metrics of layers").heads]).reshape(6, 12)
+    entropy = np.array(
+        [head.metrics["entropy"].value for head in document("metrics of layers").heads]
+    ).reshape(6, 12)
     cells = images(grids.svg())[0]
     shares = (entropy - entropy.min()) / (entropy.max() - entropy.min())
     for place in ((0, 0), (3, 7), (5, 11)):
@@ -232,19 +302,25 @@ ATTENDING = {"head": "self"}
 
 def test_letters_stand_in_families_that_have_them() -> None:
     family = "👩\u200d👩\u200d👧"
-    assert "Emoji" not in drawings.SANS + drawings.MONO  # Pango writes digits with it wherever it is named
+    assert (
+        "Emoji" not in drawings.SANS + drawings.MONO
+    )  # Pango writes digits with it wherever it is named
     assert drawings.text_runs(f"a{family}b") == ["a", family, "b"]
     assert drawings.text_runs("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
     assert drawings.text_runs("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
     assert drawings.text_runs("שלום  →  עולם") == ["שלום", "  →  ", "עולם"]
     assert drawings.text_runs("a → b") == ["a → b"]
-    assert [drawings.family(text) == drawings.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")] == [
+    assert [
+        drawings.family(text) == drawings.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")
+    ] == [
         True,
         True,
         False,
         False,
     ]
-    assert [drawings.family(text) == drawings.FAMILIES["han"] for text in ("猫 猫", "、", "a猫", "é")] == [
+    assert [
+        drawings.family(text) == drawings.FAMILIES["han"] for text in ("猫 猫", "、", "a猫", "é")
+    ] == [
         True,
         True,
         False,
@@ -256,14 +332,21 @@ def test_emoji_among_letters_are_drawn() -> None:
     """An emoji of several, in any weight and beside any letters, makes a picture."""
     pytest.importorskip("resvg_py", reason="no resvg-py here (a Python package)")
     drawing = Drawing()
-    for at, text in enumerate(("the 👩\u200d👩\u200d👧 sat", "猫 👩\u200d👩\u200d👧", "السلام 👋🏽 fi", "🇩🇪 e\u0301")):
+    for at, text in enumerate(
+        ("the 👩\u200d👩\u200d👧 sat", "猫 👩\u200d👩\u200d👧", "السلام 👋🏽 fi", "🇩🇪 e\u0301")
+    ):
         drawing.text(0, 20 + 20 * at, text, bold=at % 2 == 0)
         drawing.text(40, 20 + 20 * at, text, rotation=50, anchor="end")
     assert len(png(figure_bytes(drawing.svg(), ".png", Style()))) > 50
 
 
 def test_logits_are_drawn() -> None:
-    parts = [("embedding", None, None, 0.5), ("head", 0, 0, 1.5), ("head", 0, 1, -2.0), ("mlp", 0, None, 0.25)]
+    parts = [
+        ("embedding", None, None, 0.5),
+        ("head", 0, 0, 1.5),
+        ("head", 0, 1, -2.0),
+        ("mlp", 0, None, 0.25),
+    ]
     made = {
         **{name: documents.run(["a", "b"])[name] for name in ("version", "text", "tokens", "model", "attention")},
         "schema": "attn.logits/1", "at": 1, "target": {"id": 3, "text": "c"}, "versus": None, "softcap": None,
@@ -283,7 +366,9 @@ def test_logits_are_drawn() -> None:
     other = {"part": "head", "attention": "cross", "layer": 0, "head": 0, "value": -1.0}
     both = figure(made_of(made | {"parts": [*made["parts"], other]}))
     assert both is not None
-    assert np.array_equal(images(both.svg())[0], grid), "a head that looks at another text has no cell among these"
+    assert np.array_equal(images(both.svg())[0], grid), (
+        "a head that looks at another text has no cell among these"
+    )
 
 
 def test_hostile_text_is_only_text() -> None:
@@ -293,7 +378,9 @@ def test_hostile_text_is_only_text() -> None:
     root = ET.fromstring(svg)
     assert not {one.tag for one in root.iter()} & {NS + "script", NS + "a"}
     assert not set(svg) & set("\x1b\u202e")
-    assert {"שלום", "今天", "\\u{202e}"} <= {"".join(one.itertext()) for one in root.iter(NS + "text")}
+    assert {"שלום", "今天", "\\u{202e}"} <= {
+        "".join(one.itertext()) for one in root.iter(NS + "text")
+    }
 
 
 def test_hebrew_words_stand_from_right_to_left() -> None:
@@ -372,7 +459,10 @@ def test_what_is_told_in_words_is_drawn_as_it_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--figure", "a.gif"), "a file ending in .svg, .png or .pdf"), (("--figure-style", "dark"), "none is asked for")],
+    [
+        (("--figure", "a.gif"), "a file ending in .svg, .png or .pdf"),
+        (("--figure-style", "dark"), "none is asked for"),
+    ],
     ids=str,
 )
 def test_misuse(arguments: tuple[str, ...], said: str) -> None:
@@ -383,8 +473,14 @@ def test_misuse(arguments: tuple[str, ...], said: str) -> None:
 
 def test_curves_lie_within_their_axes() -> None:
     drawing = Drawing()
-    end = draw_curves(drawing, [("a", [(1, 1000), (10, 10)]), ("b", [(1, 100), (1000, 100_000)])], 20, "x", "y")
+    end = draw_curves(
+        drawing, [("a", [(1, 1000), (10, 10)]), ("b", [(1, 100), (1000, 100_000)])], 20, "x", "y"
+    )
     paths = re.findall(r'<path d="([^"]+)"', " ".join(drawing.pieces))
-    points = [(float(x), float(y)) for path in paths for x, y in re.findall(r"([-.\d]+)[ ,]([-.\d]+)", path)]
+    points = [
+        (float(x), float(y))
+        for path in paths
+        for x, y in re.findall(r"([-.\d]+)[ ,]([-.\d]+)", path)
+    ]
     assert len(points) >= 2 * (5 + 4 + 2)  # lines of powers of ten, and two curves
     assert all(44 <= x <= 304 and 38 <= y <= end for x, y in points)

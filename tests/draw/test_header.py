@@ -27,8 +27,9 @@ def test_special_tokens_are_named_where_there_is_no_italic() -> None:
 
 
 def test_merged_words_are_called_words_and_said_to_be_merged() -> None:
-    assert "3 tokens merged to 2 words · weights to a word are summed, from a word averaged" in " ".join(
-        header(worded(), View(width=120)).plain.split()
+    assert (
+        "3 tokens merged to 2 words · weights to a word are summed, from a word averaged"
+        in " ".join(header(worded(), View(width=120)).plain.split())
     )
     assert "merged" not in header(documents.run(), View()).plain
     assert tokens_part(loose(worded()["tokens"]), View(), noun="word").plain.startswith("2 words\n")
@@ -52,8 +53,12 @@ def test_conventions_of_a_run() -> None:
         document["attention"]["mask_says"]
         == "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)"
     )
-    assert document["attention"]["mask_says"] in " ".join(ask("run", "a b c", "--mask", "window:2").out.split())
-    assert ask("run", "a b c", "--json").json["attention"]["mask_says"] == "every query sees every key"
+    assert document["attention"]["mask_says"] in " ".join(
+        ask("run", "a b c", "--mask", "window:2").out.split()
+    )
+    assert (
+        ask("run", "a b c", "--json").json["attention"]["mask_says"] == "every query sees every key"
+    )
 
 
 def test_a_wider_type_that_was_computed_in_is_said() -> None:

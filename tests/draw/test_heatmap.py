@@ -17,7 +17,9 @@ NAN = float("nan")
 
 
 def pooled(values: list[list[float]], block: int, *, signed: bool) -> list[list[float]]:
-    """The largest number (or of largest magnitude) in every block x block cells; NaN where there is none."""
+    """The largest number (or of largest magnitude) in every block x block cells; NaN where there is
+    none.
+    """
     out = []
     for top in range(0, len(values), block):
         row = []
@@ -45,7 +47,9 @@ MODES = [View(color=True), View(), View(ascii=True), View(color=True, ascii=True
 @settings(deadline=None, max_examples=100)
 @given(
     hnp.arrays(
-        np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=13), elements=st.floats(-9, 9) | st.just(NAN)
+        np.float64,
+        hnp.array_shapes(min_dims=2, max_dims=2, max_side=13),
+        elements=st.floats(-9, 9) | st.just(NAN),
     ),
     st.integers(2, 7),
     st.sampled_from(["linear", "signed"]),
@@ -56,7 +60,9 @@ def test_pooling_is_the_maximum_of_each_block(values, block: int, how: str) -> N
 
 
 @pytest.mark.parametrize("view", MODES)
-@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (11, 11), (13, 41), (97, 97), (1, 200), (200, 1)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (2, 3), (11, 11), (13, 41), (97, 97), (1, 200), (200, 1)]
+)
 def test_a_map_keeps_to_its_room(view: View, shape: tuple[int, int]) -> None:
     values = np.sin(np.arange(shape[0] * shape[1] * 1.0)).reshape(shape) ** 2
     block = heatmap(values, view, max_width=24, max_height=12)
@@ -85,7 +91,9 @@ def test_half_blocks_hold_two_rows_each() -> None:
         ((" ", ""), ("▀", middle)),
         (("▀", light), ("▀", light)),
     )
-    assert heatmap([[NAN], [1.0], [0.0]], View(color=True), max_width=1, max_height=2).rows[0] == (("▄", light),)
+    assert heatmap([[NAN], [1.0], [0.0]], View(color=True), max_width=1, max_height=2).rows[0] == (
+        ("▄", light),
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,8 +117,14 @@ def test_maps_side_by_side_fit(view: View, count: int, size: int) -> None:
 
 def test_maps_share_one_scale_unless_told_otherwise() -> None:
     maps = [Map("a", [[0.25]]), Map("b", [[1.0]], ("below",))]
-    assert side_by_side(maps, View()).plain == "a       b\n░░      ██\n        below\n\n0.00 ···░░░▒▒▒▓▓▓████ 1.00"
-    assert side_by_side(maps, View(), shared_scale=False).plain == "a       b\n██      ██\n        below"
+    assert (
+        side_by_side(maps, View()).plain
+        == "a       b\n░░      ██\n        below\n\n0.00 ···░░░▒▒▒▓▓▓████ 1.00"
+    )
+    assert (
+        side_by_side(maps, View(), shared_scale=False).plain
+        == "a       b\n██      ██\n        below"
+    )
     assert side_by_side([], View()).plain == "(empty)"
     assert side_by_side([Map("a", [[NAN]])], View()).plain == "(empty)"
 
@@ -124,14 +138,19 @@ def test_scores_below_zero_share_both_ends() -> None:
 
 
 def test_legends() -> None:
-    assert legend(View(scale_colors="row"), 0.0, 1.0).plain == "0 ···░░░▒▒▒▓▓▓████ largest of the row  row scale"
+    assert (
+        legend(View(scale_colors="row"), 0.0, 1.0).plain
+        == "0 ···░░░▒▒▒▓▓▓████ largest of the row  row scale"
+    )
     assert legend(View(scale_colors="log", ascii=True), 0.0, 0.5).plain.startswith("<= 0.0005 ")
     assert all(style for text, style in legend(View(color=True), 0.0, 1.0).rows[0][1:17])
 
 
 def test_maps_name_their_rows_and_number_every_fifth_column() -> None:
     values = np.eye(7)
-    shown = side_by_side([Map("a", values), Map("b", values)], View(), limits=(0.0, 1.0), names=list("pqrstuv"))
+    shown = side_by_side(
+        [Map("a", values), Map("b", values)], View(), limits=(0.0, 1.0), names=list("pqrstuv")
+    )
     rows = shown.plain.splitlines()
     assert [row.split()[0] for row in rows[1:8]] == list("pqrstuv")
     assert rows[1].startswith("p ██")

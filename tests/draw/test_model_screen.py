@@ -50,13 +50,20 @@ TURNED: list[spec.Block | spec.Head] = [
 
 
 def test_the_screen_shows_every_turn_of_a_knob_once(tmp_path: Path) -> None:
-    """What differs in the Spec differs on the screen, in English and in Chinese, and no two turns look alike."""
+    """What differs in the Spec differs on the screen, in English and in Chinese, and no two turns
+    look alike.
+    """
     shown: dict[str, list[str]] = {"en": [], "zh": []}
     for part in (BASE, *TURNED):
         block, head = (BASE, part) if isinstance(part, spec.Head) else (part, spec.Head(tied=True))
-        found, checkpoint = ModelLocation(tmp_path, "x", None, "folder"), Checkpoint(tmp_path, {}, {})
+        found, checkpoint = (
+            ModelLocation(tmp_path, "x", None, "folder"),
+            Checkpoint(tmp_path, {}, {}),
+        )
         document = model_document(
-            found, checkpoint, spec.Spec(family="x", d_model=24, vocabulary=50, blocks=(block,), head=head)
+            found,
+            checkpoint,
+            spec.Spec(family="x", d_model=24, vocabulary=50, blocks=(block,), head=head),
         )
         for lang, told in shown.items():
             told.append(model_screen(document, View(lang=lang, width=300)).plain)

@@ -31,15 +31,26 @@ from attncli.draw.shaded_matrix import (
 from attncli.draw.view import View
 
 NAN = float("nan")
-PALETTES = [(colors, each) for each in (AMBER, AMBER_LIGHT, BLUE_RED, BLUE_RED_LIGHT) for colors in each]
+PALETTES = [
+    (colors, each) for each in (AMBER, AMBER_LIGHT, BLUE_RED, BLUE_RED_LIGHT) for colors in each
+]
 
 
 def printed(palette: Palette, colors: str) -> list[float]:
     """The luminance of each level as a terminal of so many colours shows it, after Rich has chosen."""
-    system = ColorSystem[{"256": "EIGHT_BIT", "standard": "STANDARD", "truecolor": "TRUECOLOR"}[COLOR_SYSTEMS[colors]]]
+    system = ColorSystem[
+        {"256": "EIGHT_BIT", "standard": "STANDARD", "truecolor": "TRUECOLOR"}[
+            COLOR_SYSTEMS[colors]
+        ]
+    ]
     theme = STANDARD_PALETTE if colors == "16" else EIGHT_BIT_PALETTE
-    shown = [Color.parse(palette.colour(at / (LEVELS - 1))).downgrade(system) for at in range(LEVELS)]
-    return [luminance(tuple(theme[each.number] if each.number is not None else each.get_truecolor())) for each in shown]
+    shown = [
+        Color.parse(palette.colour(at / (LEVELS - 1))).downgrade(system) for at in range(LEVELS)
+    ]
+    return [
+        luminance(tuple(theme[each.number] if each.number is not None else each.get_truecolor()))
+        for each in shown
+    ]
 
 
 @pytest.mark.parametrize(("colors", "palettes"), PALETTES)
@@ -85,7 +96,9 @@ def test_nothing_looks_like_the_ground(colors: str) -> None:
 
 def test_a_word_and_a_cell_of_one_weight_have_one_colour() -> None:
     for view in (View(), View(light=True), View(colors="256"), View(colors="16")):
-        assert [tint(at / 9, view) for at in range(10)] == [palette_of(view).style(at / 9) for at in range(10)]
+        assert [tint(at / 9, view) for at in range(10)] == [
+            palette_of(view).style(at / 9) for at in range(10)
+        ]
 
 
 def test_ramps() -> None:
@@ -114,11 +127,15 @@ def test_ramps() -> None:
     ],
 )
 def test_normalise(values: list[list[float]], how: str, expected: list[list[float]]) -> None:
-    np.testing.assert_allclose(normalise(np.array(values), how), np.array(expected, dtype=float), atol=1e-12)
+    np.testing.assert_allclose(
+        normalise(np.array(values), how), np.array(expected, dtype=float), atol=1e-12
+    )
 
 
 def test_a_given_range_is_used() -> None:
-    np.testing.assert_allclose(normalise(np.array([[1.0, 9.0]]), "linear", low=0.0, high=4.0), [[0.25, 1.0]])
+    np.testing.assert_allclose(
+        normalise(np.array([[1.0, 9.0]]), "linear", low=0.0, high=4.0), [[0.25, 1.0]]
+    )
 
 
 def test_an_empty_array_and_an_unknown_scale() -> None:

@@ -64,7 +64,13 @@ def test_examples(text: str, shown: str, ascii: str) -> None:
 
 
 def test_plain_text_is_left_alone() -> None:
-    for text in ("The animal didn't", "今天我的计划", "שלום مرحبا", "नमस्ते ไทย 한국어", "naïve e\u0301"):
+    for text in (
+        "The animal didn't",
+        "今天我的计划",
+        "שלום مرحبا",
+        "नमस्ते ไทย 한국어",
+        "naïve e\u0301",
+    ):
         assert safe(text) == text
 
 
@@ -123,7 +129,10 @@ def test_labels_show_blanks() -> None:
 
 
 def test_html_is_escaped_and_inert() -> None:
-    assert safe_html('<a href="x">\'&\x1b\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;␛\\u{202e}"
+    assert (
+        safe_html('<a href="x">\'&\x1b\u202e')
+        == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;␛\\u{202e}"
+    )
 
 
 def test_a_long_text_without_blanks_takes_linear_time() -> None:

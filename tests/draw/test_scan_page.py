@@ -1,4 +1,6 @@
-"""`attn scan show --html`: the page in a real browser; its numbers, its shades, hostile texts, keys and languages."""
+"""`attn scan show --html`: the page in a real browser; its numbers, its shades, hostile texts, keys
+and languages.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Path:
-    assert ask("scan", "show", str(folder / "out"), "--html", str(folder / "page.html"), "--quiet").code == 0
+    assert (
+        ask(
+            "scan", "show", str(folder / "out"), "--html", str(folder / "page.html"), "--quiet"
+        ).code
+        == 0
+    )
     return folder / "page.html"
 
 
@@ -98,10 +105,14 @@ def test_the_grid_and_the_tables_say_what_the_document_says(folder: Path, opened
     assert len(tiles) == len(document["heads"])
     for told, head in zip(tiles, document["heads"], strict=True):
         one = head["metrics"]["sink"]
-        low, high = (f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.4f}" for value in one["ci95"])
+        low, high = (
+            f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.4f}" for value in one["ci95"]
+        )
         name = f"L{head['layer']} H{head['head']} {one['mean_texts']:.2f}"
         mean = f"{one['mean_texts']:.3f}"
-        assert told == f"{name} · layer {head['layer']} head {head['head']}: {mean} ({low} – {high})"
+        assert (
+            told == f"{name} · layer {head['layer']} head {head['head']}: {mean} ({low} – {high})"
+        )
     assert opened.value("() => document.querySelector('#chosen').textContent") == "layer 1 head 1"
     rows = opened.value(ROWS)
     chosen = next(head for head in document["heads"] if (head["layer"], head["head"]) == (1, 1))
@@ -110,11 +121,17 @@ def test_the_grid_and_the_tables_say_what_the_document_says(folder: Path, opened
             assert row[1] == "–"
             continue
         mean = chosen["metrics"][row[0]]["mean_texts"]
-        assert row[1] == ("0.000" if mean == 0 else f"{mean:.3f}" if abs(mean) >= 0.01 else f"{mean:.4f}")
+        assert row[1] == (
+            "0.000" if mean == 0 else f"{mean:.3f}" if abs(mean) >= 0.01 else f"{mean:.4f}"
+        )
     assert rows[-1][0] == "effect"
     table = ROWS.replace("all metrics", "massive activations")
     assert [(row[0], row[1], row[3].split("%")[0]) for row in opened.value(table)] == [
-        (str(layer["layer"]), f"{layer['massive']['mean_texts']:.3f}", f"{100 * layer['share']:.0f}")
+        (
+            str(layer["layer"]),
+            f"{layer['massive']['mean_texts']:.3f}",
+            f"{100 * layer['share']:.0f}",
+        )
         for layer in document["layers"]
     ]
     opened.clean()
@@ -154,10 +171,14 @@ def test_the_heads_most_like_one_are_told(folder: Path, opened: Opened) -> None:
     rows = opened.value(ALIKE)
     for row, doing, second in zip(rows, found.by_doing, found.by_weights, strict=True):
         assert row[::2] == [f"L{doing.layer} H{doing.head}", f"L{second.layer} H{second.head}"]
-        assert [float(number) for number in row[1::2]] == pytest.approx([doing.value, second.value], abs=1.1e-3)
+        assert [float(number) for number in row[1::2]] == pytest.approx(
+            [doing.value, second.value], abs=1.1e-3
+        )
 
 
-def test_sentences_are_shaded_by_the_rows_of_their_strongest_links(folder: Path, opened: Opened) -> None:
+def test_sentences_are_shaded_by_the_rows_of_their_strongest_links(
+    folder: Path, opened: Opened
+) -> None:
     model = attncli.load(str(folder / "model"), backend="numpy")
     shown = opened.value(SHADES)
     assert len(shown) == 3
@@ -169,7 +190,9 @@ def test_sentences_are_shaded_by_the_rows_of_their_strongest_links(folder: Path,
         query = int(weights.max(-1).argmax())
         assert [at for at, (_, _, marked) in enumerate(words) if marked] == [query]
         wanted = np.rint(weights[query] * 100)
-        assert np.allclose([shade for _, shade, _ in words], wanted / max(wanted.max(), 1) * 0.85, atol=0.02)
+        assert np.allclose(
+            [shade for _, shade, _ in words], wanted / max(wanted.max(), 1) * 0.85, atol=0.02
+        )
 
 
 def test_hostile_texts_are_text_and_nothing_else(page: Path, opened: Opened) -> None:
@@ -179,19 +202,30 @@ def test_hostile_texts_are_text_and_nothing_else(page: Path, opened: Opened) -> 
     assert "\u202e" not in raw
     assert "default-src 'none'" in raw
     assert "http" not in raw.replace("http-equiv", "")
-    assert opened.value("() => globalThis.taken === undefined && document.querySelectorAll('img').length === 0")
-    shown = [(head, metric) for head in range(opened.value(HEADS)) for metric in ("sink", "entropy", "special")]
+    assert opened.value(
+        "() => globalThis.taken === undefined && document.querySelectorAll('img').length === 0"
+    )
+    shown = [
+        (head, metric)
+        for head in range(opened.value(HEADS))
+        for metric in ("sink", "entropy", "special")
+    ]
     said = ""
     for head, metric in shown:  # until one of them shows the hostile text
         opened.value("(hash) => { location.hash = hash; }", f"#head=0.{head}&metric={metric}")
-        opened.until("(name) => document.querySelector('#chosen').textContent === name", f"layer 0 head {head}")
+        opened.until(
+            "(name) => document.querySelector('#chosen').textContent === name",
+            f"layer 0 head {head}",
+        )
         said = opened.until(VIEW, metric)
         if "onerror" in said:
             break
     # this vocabulary has no "=" and no "<", and what it does not know is marked
     assert "onerror=globalThis.taken=2" in said.replace(" ", "").replace("?", "")
     assert "<b>corpus.txt" in said
-    assert opened.value("() => globalThis.taken === undefined && document.querySelectorAll('img').length === 0")
+    assert opened.value(
+        "() => globalThis.taken === undefined && document.querySelectorAll('img').length === 0"
+    )
     opened.value("() => { location.hash = '#head=1.1&metric=sink'; }")
     opened.until("() => document.querySelector('#chosen').textContent === 'layer 1 head 1'")
 
@@ -215,20 +249,34 @@ def test_keys_languages_and_addresses(opened: Opened) -> None:
     press("[")
     assert chosen() == ["layer 0 head 2", before]
     opened.value("() => document.querySelector('#sorted').click()")
-    values = opened.value("() => [...document.querySelectorAll('#grid b')].map((one) => Number(one.textContent))")
+    values = opened.value(
+        "() => [...document.querySelectorAll('#grid b')].map((one) => Number(one.textContent))"
+    )
     assert values == sorted(values, reverse=True)
     opened.value("() => document.querySelector('#language').click()")
     assert chosen()[0] == "第 0 层第 2 头"
     assert opened.value("() => document.documentElement.lang") == "zh"
-    assert opened.value("() => location.hash") == (f"#head=0.2&metric={before}&x=previous&y=sink&colour=layer&lang=zh")
-    assert opened.value("() => document.querySelector('#said').textContent").startswith("第 0 层第 2 头")
+    assert opened.value("() => location.hash") == (
+        f"#head=0.2&metric={before}&x=previous&y=sink&colour=layer&lang=zh"
+    )
+    assert opened.value("() => document.querySelector('#said').textContent").startswith(
+        "第 0 层第 2 头"
+    )
     opened.clean()
 
 
 def test_a_page_without_the_model_says_so(folder: Path, tmp_path: Path) -> None:
     (folder / "model").rename(folder / "elsewhere")
     try:
-        answer = ask("scan", "show", str(folder / "out"), "--html", str(tmp_path / "page.html"), "--lang", "zh")
+        answer = ask(
+            "scan",
+            "show",
+            str(folder / "out"),
+            "--html",
+            str(tmp_path / "page.html"),
+            "--lang",
+            "zh",
+        )
     finally:
         (folder / "elsewhere").rename(folder / "model")
     assert answer.code == 0
@@ -260,7 +308,9 @@ def lasso(box: dict[str, float]) -> list[tuple[float, float]]:
     return [(left, top), (right, top), (right, bottom), (left, bottom), (left, (top + bottom) / 2)]
 
 
-def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(folder: Path, page: Path, chromium: Any) -> None:
+def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(
+    folder: Path, page: Path, chromium: Any
+) -> None:
     document = ask("scan", "show", str(folder / "out"), "--json").json
     found = Opened(chromium.new_page(viewport={"width": 1280, "height": 1000}))
     found.page.goto(page.as_uri() + "#head=1.1&x=sink&y=entropy&colour=label&size=special")
@@ -301,7 +351,10 @@ def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(folder: Path, page:
     assert "x=layer" in found.value("() => location.hash")
     label = found.value("() => document.querySelector('#pick-label').options[1].textContent")
     found.page.select_option("#pick-label", label)
-    earning = sum(any(one["earned"] and one["name"] == label for one in head["labels"]) for head in document["heads"])
+    earning = sum(
+        any(one["earned"] and one["name"] == label for one in head["labels"])
+        for head in document["heads"]
+    )
     assert f"Selected: {earning} of" in found.value(f"() => {ANSWER}")
     found.page.close()
 
@@ -322,17 +375,24 @@ def test_nothing_keeps_anyone_out_of_a_page(page: Path, chromium: Any) -> None:
     nothing_keeps_anyone_out(page, chromium)
 
 
-def test_nothing_keeps_anyone_out_of_several_scans_and_sites(folder: Path, tmp_path: Path, chromium: Any) -> None:
+def test_nothing_keeps_anyone_out_of_several_scans_and_sites(
+    folder: Path, tmp_path: Path, chromium: Any
+) -> None:
     shutil.copytree(folder / "out", tmp_path / "again")
     scans = ("scan", "show", str(folder / "out"), str(tmp_path / "again"))
-    assert ask(*scans, "--html", str(tmp_path / "both.html"), "--site", str(tmp_path / "site")).code == 0
-    nothing_keeps_anyone_out(tmp_path / "both.html", chromium, hash="#scan=1&head=1.0&colour=label&size=sink")
+    assert (
+        ask(*scans, "--html", str(tmp_path / "both.html"), "--site", str(tmp_path / "site")).code
+        == 0
+    )
+    nothing_keeps_anyone_out(
+        tmp_path / "both.html", chromium, hash="#scan=1&head=1.0&colour=label&size=sink"
+    )
     nothing_keeps_anyone_out(tmp_path / "site" / "index.html", chromium, least=10)
 
 
 def in_firefox(window: Any, file: Path, hash: str, expected: tuple[str, int]) -> None:
-    """A page is used with keys and a mouse, and axe-core finds nothing in it. expected: the head beside the one that
-    `hash` names, and how many heads there are."""
+    """A page is used with keys and a mouse, and axe-core finds nothing in it. expected: the head
+    beside the one that `hash` names, and how many heads there are."""
     window.go(file.as_uri() + hash)
     window.value("document.querySelector('#grid [data-head][tabindex=\"0\"]').focus()")
     window.press("ArrowRight")
@@ -360,7 +420,9 @@ def test_firefox_is_used_with_keys_and_a_mouse(folder: Path, page: Path, tmp_pat
     scans = ("scan", "show", str(folder / "out"), str(tmp_path / "again"))
     assert ask(*scans, "--site", str(site), "--lang", "zh").code == 0
     with firefox(tmp_path) as window:
-        in_firefox(window, page, "#head=1.1&metric=sink&x=sink&y=entropy", ("layer 1 head 2", heads))
+        in_firefox(
+            window, page, "#head=1.1&metric=sink&x=sink&y=entropy", ("layer 1 head 2", heads)
+        )
         several = "#scan=1&head=1.1&metric=sink&x=sink&y=entropy&colour=label&lang=en"
         in_firefox(window, site / "all.html", several, ("layer 1 head 2", 2 * heads))
         window.go((site / "index.html").as_uri())
@@ -380,7 +442,9 @@ def test_several_scans_are_on_one_page(folder: Path, tmp_path: Path, chromium: A
     assert found.value("() => document.querySelectorAll('.dot.k0').length") == heads
     assert found.value("() => document.querySelectorAll('#grid .head').length") == heads
     assert "scan=1" not in found.value("() => document.title")
-    assert found.value("() => document.querySelector('#of').textContent") == "2: model, <b>corpus.txt"
+    assert (
+        found.value("() => document.querySelector('#of').textContent") == "2: model, <b>corpus.txt"
+    )
     rows = found.value(OTHERS)
     assert all(first == second for first, second in rows)
     found.page.close()
@@ -390,7 +454,9 @@ def test_several_scans_are_on_one_page(folder: Path, tmp_path: Path, chromium: A
     assert (refused.code, "--head is about one scan" in refused.err) == (2, True)
 
 
-def test_a_site_is_a_folder_of_pages_that_tells_no_place(folder: Path, tmp_path: Path, chromium: Any) -> None:
+def test_a_site_is_a_folder_of_pages_that_tells_no_place(
+    folder: Path, tmp_path: Path, chromium: Any
+) -> None:
     shutil.copytree(folder / "out", tmp_path / "again")
     site = tmp_path / "site"
     asked = ("scan", "show", str(folder / "out"), str(tmp_path / "again"), "--site", str(site))
@@ -420,14 +486,20 @@ def test_a_site_is_a_folder_of_pages_that_tells_no_place(folder: Path, tmp_path:
 
 
 @pytest.mark.thorough
-def test_a_page_of_a_thousand_heads_is_small_and_used(folder: Path, tmp_path: Path, chromium: Any) -> None:
-    """The numbers and 96 texts of each head of a large model over a corpus of 20,000 texts that few heads share."""
+def test_a_page_of_a_thousand_heads_is_small_and_used(
+    folder: Path, tmp_path: Path, chromium: Any
+) -> None:
+    """The numbers and 96 texts of each head of a large model over a corpus of 20,000 texts that few
+    heads share.
+    """
     document = report.read_report(folder / "out")
     assert document.texts
     drawn = np.random.default_rng(1)
     words = [f"w{number}" for number in range(900)]
     lines = [" ".join(drawn.choice(words, 21)) for _ in range(20_000)]
-    metrics = dict.fromkeys(f"metric{number}" for number in range(8)) | dict(document.heads[0].metrics)
+    metrics = dict.fromkeys(f"metric{number}" for number in range(8)) | dict(
+        document.heads[0].metrics
+    )
     some = next(iter(document.heads[0].metrics.values()))
     heads = []
     for number in range(1000):
@@ -442,18 +514,32 @@ def test_a_page_of_a_thousand_heads_is_small_and_used(folder: Path, tmp_path: Pa
             for name in metrics
             for at in drawn.integers(0, len(lines), 3)
         ]
-        measured = {name: replace(metric or some, mean_texts=float(drawn.random())) for name, metric in metrics.items()}
+        measured = {
+            name: replace(metric or some, mean_texts=float(drawn.random()))
+            for name, metric in metrics.items()
+        }
         heads.append(
-            replace(document.heads[0], layer=number // 32, head=number % 32, metrics=measured, sample=sample, top=top)
+            replace(
+                document.heads[0],
+                layer=number // 32,
+                head=number % 32,
+                metrics=measured,
+                sample=sample,
+                top=top,
+            )
         )
-    texts = [replace(document.texts[0], file=0, line=at, text=line) for at, line in enumerate(lines)]
+    texts = [
+        replace(document.texts[0], file=0, line=at, text=line) for at, line in enumerate(lines)
+    ]
     large = replace(document, heads=heads, texts=texts)
     density = density_of([large])
     looks, tokens = {}, {}
     for head in heads:
         for example in examples_of(large, head, DENSITIES[density]):
             place = (example.file, example.line)
-            tokens[place] = [Token(index=at, id=at, text=word) for at, word in enumerate(example.text.split())]
+            tokens[place] = [
+                Token(index=at, id=at, text=word) for at, word in enumerate(example.text.split())
+            ]
             looks[*place, head.layer, head.head] = (1, drawn.dirichlet(np.ones(21)))
     page = scan_page([PageScan(large, tokens, looks)], lang="en", density=density)
     assert 10**6 < len(page) <= BUDGET

@@ -74,7 +74,9 @@ def test_a_member_too_many_or_too_few_is_refused(name: str) -> None:
     assert errors(name, {**document, "surplus": 1})
     for member in document:
         if member not in ("metadata", "average", "layout", "empty_rows"):
-            assert errors(name, {key: value for key, value in document.items() if key != member}), member
+            assert errors(name, {key: value for key, value in document.items() if key != member}), (
+                member
+            )
 
 
 @pytest.mark.parametrize(

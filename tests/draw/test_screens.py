@@ -22,7 +22,19 @@ HEADS_PARTS = part_names("heads", "attncli.features.heads")
 RUN_PARTS = part_names("run", "attncli.features.run")
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "draw"
-MIXED = ["今天", "我的", "计划", "שלום", "مرحبا", "e\u0301le\u0300ve", "👨‍👩‍👧", "❤️", "\x1b[2J", "[b]x[/b]", "\u202e"]
+MIXED = [
+    "今天",
+    "我的",
+    "计划",
+    "שלום",
+    "مرحبا",
+    "e\u0301le\u0300ve",
+    "👨‍👩‍👧",
+    "❤️",
+    "\x1b[2J",
+    "[b]x[/b]",
+    "\u202e",
+]
 
 
 def golden(name: str, block: Lines) -> None:
@@ -53,7 +65,9 @@ def test_heads_screens_are_as_they_were(width: int) -> None:
     golden(f"heads-{width}", heads_screen(documents.heads(), View(width=width)))
     golden(
         f"heads-{width}-all",
-        heads_screen(documents.heads(layers=2, count=3), View(width=width, show=frozenset(HEADS_PARTS))),
+        heads_screen(
+            documents.heads(layers=2, count=3), View(width=width, show=frozenset(HEADS_PARTS))
+        ),
     )
 
 
@@ -75,7 +89,10 @@ def test_screens_of_effects_are_as_they_were(name: str) -> None:
     golden(f"{name}-80-mixed", screen(shaped(made([*MIXED, "it"])), View(width=80, full=True)))
     if name == "ablate":
         golden("ablate-80-link", screen(shaped(made(link=True)), View(width=80, top=4)))
-    for view in (View(width=60, color=True, full=True), View(width=43, ascii=True, show=frozenset({"grid", "tokens"}))):
+    for view in (
+        View(width=60, color=True, full=True),
+        View(width=43, ascii=True, show=frozenset({"grid", "tokens"})),
+    ):
         shown = screen(document, view)
         assert max(map(line_width, shown.rows)) <= view.width
     brief = screen(document, View(width=80, brief=True))
@@ -165,7 +182,13 @@ def test_the_header_says_what_ran() -> None:
     ):
         assert fact in said
     document["attention"] |= {"softcap": 50.0, "scale": 2.0, "position": "rope"}
-    document["model"] |= {"kv_heads": 1, "source": "checkpoint", "name": "x\x1by", "family": "bert", "seed": None}
+    document["model"] |= {
+        "kv_heads": 1,
+        "source": "checkpoint",
+        "name": "x\x1by",
+        "family": "bert",
+        "seed": None,
+    }
     document["warnings"] = ["unused tensor \x1b[31m"]
     said = run_screen(document, View(show=frozenset({"header"}))).plain
     for fact in (
@@ -183,7 +206,11 @@ def test_the_header_says_what_ran() -> None:
         "file": "from file w.npz",
         "tensors": "captured tensors w.npz",
     }.items():
-        document["model"] |= {"source": source, "name": "w.npz", "seed": 0 if source == "random" else None}
+        document["model"] |= {
+            "source": source,
+            "name": "w.npz",
+            "seed": 0 if source == "random" else None,
+        }
         assert words in run_screen(document, View(show=frozenset({"header"}))).plain
 
 
@@ -198,7 +225,10 @@ def test_one_head_without_projection_shows_one_output() -> None:
 def test_other_heads_are_named_and_full_shows_them() -> None:
     document = documents.run(heads=2, layers=2)
     short = run_screen(document, View())
-    assert "3 other heads not shown in full; --layer L --head H chooses, --full shows all" in short.plain
+    assert (
+        "3 other heads not shown in full; --layer L --head H chooses, --full shows all"
+        in short.plain
+    )
     assert "layer 1 head 1 ·" not in short.plain
     full = run_screen(document, View(full=True)).plain
     assert all(f"weights  layer {layer} head {head}" in full for layer in (0, 1) for head in (0, 1))
@@ -207,8 +237,14 @@ def test_other_heads_are_named_and_full_shows_them() -> None:
 
 def test_many_heads_say_how_many_are_drawn() -> None:
     view = View(show=frozenset({"maps"}))
-    assert "24 of 26 heads shown" in run_screen(documents.run(["a", "b"], heads=13, layers=2), view).plain
-    assert "24 of 26 heads shown" in heads_screen(documents.heads(["a", "b"], count=13, layers=2), view).plain
+    assert (
+        "24 of 26 heads shown"
+        in run_screen(documents.run(["a", "b"], heads=13, layers=2), view).plain
+    )
+    assert (
+        "24 of 26 heads shown"
+        in heads_screen(documents.heads(["a", "b"], count=13, layers=2), view).plain
+    )
     assert "heads shown" not in heads_screen(documents.heads(["a", "b"], count=8), view).plain
 
 
@@ -252,7 +288,10 @@ def test_a_document_without_layers_or_heads() -> None:
 
 def test_metrics_are_those_of_the_document() -> None:
     document = documents.heads(count=2)
-    document["heads"][0]["metrics"] = {"entropy": {"value": None, "rows": 0}, "self": {"value": 0.25, "rows": 11}}
+    document["heads"][0]["metrics"] = {
+        "entropy": {"value": None, "rows": 0},
+        "self": {"value": 0.25, "rows": 11},
+    }
     document["heads"][1]["top_link"] = None
     rows = heads_screen(document, View(width=120, show=frozenset({"metrics"}))).plain.splitlines()
     assert rows[2].split()[:3] == ["0", "-", "0.25"]

@@ -1,4 +1,6 @@
-"""The shaded sentence: tints and marks by share, brackets around the chosen word, nothing wider than the view."""
+"""The shaded sentence: tints and marks by share, brackets around the chosen word, nothing wider
+than the view.
+"""
 
 from draw.test_tables import VIEWS, WORDS, fits
 from hypothesis import given, settings
@@ -18,12 +20,22 @@ def test_marks_stand_for_shares_where_there_is_no_colour() -> None:
 
 
 def test_the_chosen_word_stands_in_brackets_and_blanks_are_those_of_the_text() -> None:
-    shown = [Word("didn"), Word("'", apart=False), Word("t", 0.9, True, False), Word("[SEP]", quiet=True)]
+    shown = [
+        Word("didn"),
+        Word("'", apart=False),
+        Word("t", 0.9, True, False),
+        Word("[SEP]", quiet=True),
+    ]
     assert sentence(shown, View()).plain == "didn'[█t█] [SEP]"
 
 
 def test_chosen_words_in_a_row_stand_in_one_pair_of_brackets() -> None:
-    shown = [Word("did", 0.0, True), Word("n", 0.3, True, False), Word("it"), Word("was", None, True)]
+    shown = [
+        Word("did", 0.0, True),
+        Word("n", 0.3, True, False),
+        Word("it"),
+        Word("was", None, True),
+    ]
     assert sentence(shown, View()).plain == "[did▒n▒] it [was]"
 
 
@@ -36,12 +48,12 @@ def test_bytes_of_one_character_are_that_character() -> None:
         Token(5, "\n", 5, 4, 5),
         Token(6, "new", 6, None, None),
     ]
-    assert sentence(words(said, found, [0.0, 0.1, 0.6, None, 0.0, 0.0, 0.0], frozenset({2})), View()).plain == (
-        "a [▓爱▓]b new"
-    )
-    assert sentence(words(said, found, [0.0, 0.1, 0.0, 0.3, 0.0, 0.1, 0.0], frozenset()), View()).plain == (
-        "a ▒爱▒b ░␊░ new"
-    )
+    assert sentence(
+        words(said, found, [0.0, 0.1, 0.6, None, 0.0, 0.0, 0.0], frozenset({2})), View()
+    ).plain == ("a [▓爱▓]b new")
+    assert sentence(
+        words(said, found, [0.0, 0.1, 0.0, 0.3, 0.0, 0.1, 0.0], frozenset()), View()
+    ).plain == ("a ▒爱▒b ░␊░ new")
 
 
 def test_colour_tints_with_the_palette_of_the_terminal() -> None:
@@ -64,7 +76,11 @@ def test_a_long_text_keeps_what_matters() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    VIEWS, st.lists(st.builds(Word, st.sampled_from(WORDS), st.floats(0, 1), st.booleans(), st.booleans()), max_size=20)
+    VIEWS,
+    st.lists(
+        st.builds(Word, st.sampled_from(WORDS), st.floats(0, 1), st.booleans(), st.booleans()),
+        max_size=20,
+    ),
 )
 def test_sentences_fit_every_view(view: View, words: list[Word]) -> None:
     fits(sentence(words, view), view)

@@ -1,4 +1,6 @@
-"""What the answers say holds in the numbers: each sentence appears where its rule is met, and only there."""
+"""What the answers say holds in the numbers: each sentence appears where its rule is met, and only
+there.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +19,17 @@ from attncli.features.heads.screen import heads_answer
 WIDE = View(width=200)
 
 
-def asked(rows: list[list[float]], words: list[str], query: int, *, heads: int = 1) -> dict[str, Any]:
+def asked(
+    rows: list[list[float]], words: list[str], query: int, *, heads: int = 1
+) -> dict[str, Any]:
     """A run about one query: `rows` are its weights, a head each."""
     document = documents.run(words, heads=heads)
     layer = {
         "layer": 0,
-        "heads": [{"head": at, "weights": [row], "scores": [[0.0] * len(row)]} for at, row in enumerate(rows)],
+        "heads": [
+            {"head": at, "weights": [row], "scores": [[0.0] * len(row)]}
+            for at, row in enumerate(rows)
+        ],
     }
     links = [
         {"layer": 0, "head": at, "query": query, "key": key, "weight": weight}
@@ -30,11 +37,19 @@ def asked(rows: list[list[float]], words: list[str], query: int, *, heads: int =
         for key, weight in enumerate(row)
     ]
     best = [
-        max((link for link in links if link["head"] == at), key=lambda link: link["weight"]) for at in range(len(rows))
+        max((link for link in links if link["head"] == at), key=lambda link: link["weight"])
+        for at in range(len(rows))
     ]
     overview = [{"layer": 0, "head": at, "link": link} for at, link in enumerate(best)]
     average = [sum(row[key] for row in rows) / len(rows) for key in range(len(words))]
-    return {**document, "queries": [query], "layers": [layer], "links": links, "overview": overview, "average": average}
+    return {
+        **document,
+        "queries": [query],
+        "layers": [layer],
+        "links": links,
+        "overview": overview,
+        "average": average,
+    }
 
 
 def test_one_head_is_told_in_shares() -> None:
@@ -52,25 +67,42 @@ def test_a_second_key_is_named_from_half_of_the_first() -> None:
 
 
 def test_several_heads_are_told_with_their_places_and_where_they_rest() -> None:
-    document = asked([[0.1, 0.7, 0.2, 0], [0.65, 0.05, 0.3, 0], [0.1, 0.2, 0.7, 0]], ["a", "b", "c", "d"], 3, heads=3)
+    document = asked(
+        [[0.1, 0.7, 0.2, 0], [0.65, 0.05, 0.3, 0], [0.1, 0.2, 0.7, 0]],
+        ["a", "b", "c", "d"],
+        3,
+        heads=3,
+    )
     said = run_answer(loose(document), WIDE).plain
-    assert '"d" looks most at "b" (0.70, layer 0 head 0), and at "c" (0.70, layer 0 head 2).' in said
+    assert (
+        '"d" looks most at "b" (0.70, layer 0 head 0), and at "c" (0.70, layer 0 head 2).' in said
+    )
     assert 'Over all heads the largest share of its weight rests on "c" (0.40).' in said
 
 
 def test_an_even_row_is_called_even() -> None:
     said = run_answer(loose(asked([[0.26, 0.24, 0.26, 0.24]], ["a", "b", "c", "d"], 3)), WIDE).plain
-    assert '"d" spreads its weight almost evenly: no word gets more than 0.26, and an even share is 0.25.' in said
+    assert (
+        '"d" spreads its weight almost evenly: no word gets more than 0.26, and an even share is 0.25.'
+        in said
+    )
     assert "looks most" not in said
 
 
 def test_a_query_that_sees_nothing_says_so() -> None:
     document = asked([[0.0, 0.0]], ["a", "b"], 1)
-    blind = {**document, "links": [], "overview": [], "empty_rows": [{"layer": 0, "head": 0, "query": 1}]}
+    blind = {
+        **document,
+        "links": [],
+        "overview": [],
+        "empty_rows": [{"layer": 0, "head": 0, "query": 1}],
+    }
     assert '"b" can see no word' in run_answer(loose(blind), WIDE).plain
 
 
-def test_without_a_query_the_strongest_link_is_told_and_words_above_an_even_share_are_tinted() -> None:
+def test_without_a_query_the_strongest_link_is_told_and_words_above_an_even_share_are_tinted() -> (
+    None
+):
     document = documents.run(["a", "b"])
     document["layers"][0]["heads"][0]["weights"] = [[0.9, 0.1], [0.8, 0.2]]
     document["links"] = [{"layer": 0, "head": 0, "query": 0, "key": 0, "weight": 0.9}]
@@ -84,29 +116,40 @@ def test_weights_that_are_not_learned_are_said_once_and_learned_ones_not() -> No
     assert run_answer(loose(document), WIDE).plain.count("not learned") == 1
     assert (
         "not learned"
-        not in run_answer(loose({**document, "model": {**document["model"], "source": "checkpoint"}}), WIDE).plain
+        not in run_answer(
+            loose({**document, "model": {**document["model"], "source": "checkpoint"}}), WIDE
+        ).plain
     )
 
 
 def test_heads_that_rest_on_one_word_are_counted() -> None:
     document = documents.heads(["a", "b"], count=3)
     for head, weights in zip(
-        document["heads"], ([[1.0, 0], [0.6, 0.4]], [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5]] * 2), strict=True
+        document["heads"],
+        ([[1.0, 0], [0.6, 0.4]], [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5]] * 2),
+        strict=True,
     ):
         head["weights"] = weights
         head["metrics"] = {
-            name: {"value": value, "rows": 2} for name, value in (("previous", 0.4), ("next", 0.2), ("self", 0.1))
+            name: {"value": value, "rows": 2}
+            for name, value in (("previous", 0.4), ("next", 0.2), ("self", 0.1))
         }
     said = heads_answer(loose(document), WIDE).plain
     assert '2 of 3 heads rest on "a" with more than half of their weight.' in said
     assert "previous word" not in said
     document["heads"][1]["metrics"]["previous"]["value"] = 0.51
-    assert "Layer 0 head 1 looks at the previous word (0.51)." in heads_answer(loose(document), WIDE).plain
+    assert (
+        "Layer 0 head 1 looks at the previous word (0.51)."
+        in heads_answer(loose(document), WIDE).plain
+    )
 
 
 def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
     made = documents.run(["a", "b", "c"])
-    rows = [{"layer": 0, "head": at, "weight": weight, "rank": rank} for at, (weight, rank) in enumerate(weights)]
+    rows = [
+        {"layer": 0, "head": at, "weight": weight, "rank": rank}
+        for at, (weight, rank) in enumerate(weights)
+    ]
     return {**made, "from": 2, "to": 1, "heads": rows}
 
 
@@ -119,13 +162,17 @@ def test_find_names_the_strongest_head_and_counts_first_places() -> None:
 
 
 def test_answers_in_chinese() -> None:
-    said = run_answer(loose(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2)), View(width=200, lang="zh")).plain
+    said = run_answer(
+        loose(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2)), View(width=200, lang="zh")
+    ).plain
     assert "“你”最关注“爱”：占其权重的 80%。" in said
     assert "未经训练" in said
 
 
 @pytest.mark.parametrize("mask", ["window:2", "none"])
-def test_a_comparison_names_the_link_that_changed_most_and_what_it_does_and_costs(mask: str) -> None:
+def test_a_comparison_names_the_link_that_changed_most_and_what_it_does_and_costs(
+    mask: str,
+) -> None:
     asked = ("compare", SAID, "--mask", "causal", "--mask", mask, "--num-heads", "2")
     document, said = ask(*asked, "--json").json, ask(*asked, "--brief", width=200).out
     link, heads = document["moved"][0], document["heads"]
@@ -137,11 +184,15 @@ def test_a_comparison_names_the_link_that_changed_most_and_what_it_does_and_cost
     a, b = (sum(head["pairs"][side] for head in heads) for side in "ab")
     assert f"Cost: A computes {a} pairs, B {b} ({b / a:.1%} of A's)." in said
     kept = sum(head["kept"] for head in heads) / 2
-    assert (f"Of the weight in A, {kept:.0%} rests on keys that B sees too." in said) == (mask != "none")
+    assert (f"Of the weight in A, {kept:.0%} rests on keys that B sees too." in said) == (
+        mask != "none"
+    )
 
 
 def test_a_comparison_of_scales_says_that_the_cost_is_the_same() -> None:
-    said = ask("compare", "a b c", "--scale", "sqrt-dk", "--scale", "none", "--brief", width=200).out
+    said = ask(
+        "compare", "a b c", "--scale", "sqrt-dk", "--scale", "none", "--brief", width=200
+    ).out
     assert "Output error: " in said
     assert "Cost: A and B compute as many pairs, 9." in said
     assert "Cost" not in ask("compare", "a b c", "a b d", "--brief", width=200).out
@@ -162,7 +213,12 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     cost = cost_answer(loose({"n": 2, "variants": [full, less]}), WIDE).plain
     assert "Over n = 2 tokens full attention compares n² = 4 pairs in every head." in cost
     assert "window:1 takes 25.0% of its multiply-adds." in cost
-    assert "takes" not in cost_answer(loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE).plain
+    assert (
+        "takes"
+        not in cost_answer(
+            loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE
+        ).plain
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +235,9 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
         (("metric", "punctuation"), "A high value means: attention rests on punctuation."),
     ],
 )  # fmt: skip
-def test_a_topic_ends_with_its_answer_and_brief_is_that_alone(asked: tuple[str, ...], told: str) -> None:
+def test_a_topic_ends_with_its_answer_and_brief_is_that_alone(
+    asked: tuple[str, ...], told: str
+) -> None:
     whole, brief = (ask("explain", *asked, *more, width=200).out for more in ((), ("--brief",)))
     assert any(line.startswith(told) for line in brief.splitlines())
     assert whole.endswith("\n" + brief)
@@ -192,8 +250,14 @@ def test_a_topic_ends_with_its_answer_and_brief_is_that_alone(asked: tuple[str, 
         (("a cat sat",), "Each of the 3 words is one token.\n"),
         (("cat",), "The word is one token.\n"),
         (("a, b", "--tokenizer", "whitespace"), "2 tokens.\n"),
-        (("a\u00e9 b", "--tokenizer", "byte"), '1 of 2 words is cut into pieces: "a\u00e9" makes 3 tokens.\n'),
-        (("ab cde", "--tokenizer", "char"), '2 of 2 words are cut into pieces, "cde" into the most: 3 tokens.\n'),
+        (
+            ("a\u00e9 b", "--tokenizer", "byte"),
+            '1 of 2 words is cut into pieces: "a\u00e9" makes 3 tokens.\n',
+        ),
+        (
+            ("ab cde", "--tokenizer", "char"),
+            '2 of 2 words are cut into pieces, "cde" into the most: 3 tokens.\n',
+        ),
     ],
 )
 def test_tokens_say_which_words_are_cut(asked: tuple[str, ...], told: str) -> None:
@@ -203,7 +267,11 @@ def test_tokens_say_which_words_are_cut(asked: tuple[str, ...], told: str) -> No
 
 def marks(row: str) -> dict[str, str]:
     """The mark before each word of a shaded sentence without colour."""
-    return {word.strip("[]░▒▓█"): mark for word in row.split() if (mark := word.strip("[]")[:1]) in "░▒▓█"}
+    return {
+        word.strip("[]░▒▓█"): mark
+        for word in row.split()
+        if (mark := word.strip("[]")[:1]) in "░▒▓█"
+    }
 
 
 def test_the_keys_of_cross_attention_are_tinted_by_the_strongest_links_row() -> None:
@@ -213,7 +281,9 @@ def test_the_keys_of_cross_attention_are_tinted_by_the_strongest_links_row() -> 
     asking, keys, *_ = ask(*asked, "--brief").out.splitlines()
     assert asking.split()[link["query"]].startswith("[")
     row = dict(zip(("le", "chat", "est", "assis"), head["weights"][link["query"]], strict=True))
-    assert marks(keys) == {word: "░▒▓█"[min(int(share * 4), 3)] for word, share in row.items() if share >= 0.05}
+    assert marks(keys) == {
+        word: "░▒▓█"[min(int(share * 4), 3)] for word, share in row.items() if share >= 0.05
+    }
 
 
 def test_compared_words_are_tinted_by_how_far_their_weights_moved() -> None:
@@ -277,15 +347,21 @@ def test_found_and_cut_links_and_removed_heads_tint_one_word() -> None:
     asked = (SAID, "--num-heads", "2")
     found = ask("find", *asked, "--from", "it", "--to", "cat", "--json").json["heads"]
     weight = max(head["weight"] for head in found)
-    shown = ask("find", *asked, "--from", "it", "--to", "cat", "--brief", width=200).out.splitlines()
+    shown = ask(
+        "find", *asked, "--from", "it", "--to", "cat", "--brief", width=200
+    ).out.splitlines()
     assert shown[0] == tinted([0, weight, 0, 0, 0], 4)
     assert shown[1].startswith("tint: the weight of this link in layer 0 head ")
-    cut = ask("ablate", *asked, "--from", "it", "--to", "cat", "--brief", width=200).out.splitlines()
+    cut = ask(
+        "ablate", *asked, "--from", "it", "--to", "cat", "--brief", width=200
+    ).out.splitlines()
     assert cut[:2] == shown[:2]
     document = ask("ablate", *asked, "--query", "it", "--json").json
     first = document["effects"][0]
     taken = ask("ablate", *asked, "--query", "it", "--brief", width=200).out.splitlines()
-    assert taken[0] == tinted([first["looks"]["weight"] * (at == first["looks"]["key"]) for at in range(5)], 4)
+    assert taken[0] == tinted(
+        [first["looks"]["weight"] * (at == first["looks"]["key"]) for at in range(5)], 4
+    )
     assert taken[1] == f"tint: the word looked at most in layer 0 head {first['head']}"
 
 
@@ -296,13 +372,17 @@ def test_where_no_link_is_left_the_answer_says_which_are_not_counted() -> None:
 
 
 def test_a_padded_batch_is_answered_with_what_padding_gets() -> None:
-    told = ask("explain", "mask", "the cat", "a dog sat on", "--mask", "none", "--brief", width=200).out
+    told = ask(
+        "explain", "mask", "the cat", "a dog sat on", "--mask", "none", "--brief", width=200
+    ).out
     assert "Of the 2 texts padded to 4 tokens no weight falls on padding" in told
     assert "padded" not in ask("explain", "mask", "the cat", "--brief", width=200).out
     even = ask("explain", "mask", "cats", "dogs", "--mask", "none", width=200).out
     assert "2 texts of one length: nothing is padded" in even
     assert "The 2 texts have as many tokens, so nothing is padded" in even
-    assert not any(said in even for said in ("padded to", "is padding", "rests on padding", "Padded"))
+    assert not any(
+        said in even for said in ("padded to", "is padding", "rests on padding", "Padded")
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--top", "1"), ("--show", "links,answer")])
@@ -314,9 +394,13 @@ def test_a_query_that_sees_one_key_alone_is_not_the_strongest_link(more: tuple[s
     assert f"with {strongest:.0%}" in told
     assert 'The strongest link: "the" looks at "the"' not in told
     assert "with 100%" in ask("run", "the", "--brief").out
-    assert "is 0 and has no direction" in ask("ablate", "the cat", "--num-heads", "1", "--brief").out
+    assert (
+        "is 0 and has no direction" in ask("ablate", "the cat", "--num-heads", "1", "--brief").out
+    )
     for ending in ("safetensors", "npz"):  # in the second more heads than links see one key alone
-        captured = ask("tensors", f"sample_inputs/captured.{ending}", "--mask", "causal", "--brief").out
+        captured = ask(
+            "tensors", f"sample_inputs/captured.{ending}", "--mask", "causal", "--brief"
+        ).out
         assert "The strongest link: query 2 looks at key 1 with 92%" in captured
     heads = ask("heads", SAID, "--mask", "causal", "--brief").out
     assert "see a single key" in heads
@@ -327,7 +411,10 @@ def test_what_is_not_tinted_is_said_to_be_left_out() -> None:
     model = ("it was too tired", "--model", "minilm", "--brief")
     told = ask("run", *model, "--query", "it").out
     assert "[CLS] [it] was" in told  # though most of its weight rests there
-    assert "special tokens, the word itself, neighbours and the first token are left out" in " ".join(told.split())
+    assert (
+        "special tokens, the word itself, neighbours and the first token are left out"
+        in " ".join(told.split())
+    )
     assert "left out" not in ask("run", *model, "--query", "it", "--all-links").out
     assert "special tokens apart" in ask("heads", *model).out
     assert "apart" not in ask("heads", "a b c", "--brief").out

@@ -1,4 +1,6 @@
-"""The stages that the texts teach: tables on request that add up, one entry of q worked out, residual and norm."""
+"""The stages that the texts teach: tables on request that add up, one entry of q worked out,
+residual and norm.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ TEXT = "humpty dumpty sat on"
 
 
 def test_the_input_is_the_sum_of_embeddings_and_positions() -> None:
-    found = ask("run", TEXT, "--position", "sinusoidal", "--json", "--stages", "all").json["layers"][0]["stages"]
+    found = ask("run", TEXT, "--position", "sinusoidal", "--json", "--stages", "all").json[
+        "layers"
+    ][0]["stages"]
     summed = np.add(found["embedding"], found["position"])
     np.testing.assert_allclose(summed, found["hidden"], atol=1e-6)
     alone = ask("run", TEXT, "--json", "--stages", "all").json["layers"][0]["stages"]
@@ -44,10 +48,14 @@ def test_a_stage_that_did_nothing_says_how_to_have_it(part: str) -> None:
 
 def test_one_entry_of_q_is_worked_out() -> None:
     step = ask("explain", TEXT, "--query", "on", "--json").json["steps"][0]
-    worked = sum(x * w for x, w in zip(step["x"], step["column"], strict=True)) + step.get("bias", 0.0)
+    worked = sum(x * w for x, w in zip(step["x"], step["column"], strict=True)) + step.get(
+        "bias", 0.0
+    )
     assert worked == pytest.approx(step["q"][0], abs=1e-5)
     shown = ask("explain", TEXT, "--query", "on", "--show", "projections").out
-    assert f"{step['q'][0]:.4f}" in next(line for line in shown.splitlines() if line.startswith("q_0  "))
+    assert f"{step['q'][0]:.4f}" in next(
+        line for line in shown.splitlines() if line.startswith("q_0  ")
+    )
     turned = ask("explain", TEXT, "--query", "on", "--position", "rope", "--json").json["steps"][0]
     assert "column" not in turned  # what is shown there is q after rotation
 
@@ -66,13 +74,22 @@ def test_residual_and_norm_are_visible_and_are_those_of_the_run() -> None:
 
 def test_the_derivation_ends_in_its_answer() -> None:
     shown = ask("explain", TEXT, "--query", "on").out.splitlines()
-    assert any(line.startswith('"on" looks most at "humpty": 89% of its weight.') for line in shown[-4:])
+    assert any(
+        line.startswith('"on" looks most at "humpty": 89% of its weight.') for line in shown[-4:]
+    )
     assert ask("explain", TEXT, "--query", "on", "--brief").out.splitlines()[0].endswith("[on]")
 
 
 def test_a_learner_meets_the_names_of_the_texts() -> None:
     shown = ask("run", TEXT, "--show", "shapes").out
-    assert [line.split("  ")[0] for line in shown.splitlines()[2:8]] == ["X", "Q", "K", "V", "S", "S scaled"]
+    assert [line.split("  ")[0] for line in shown.splitlines()[2:8]] == [
+        "X",
+        "Q",
+        "K",
+        "V",
+        "S",
+        "S scaled",
+    ]
     assert not {"kv", "hidden", "raw", "mixed"} & set(shown.split())
 
 
@@ -88,6 +105,8 @@ def test_every_metric_has_a_line_of_meaning() -> None:
         == f"{len(METRICS)} metrics: attn explain metric NAME tells the formula, the range and an example of one.\n"
     )
     chinese = ask("explain", "metric", "--lang", "zh").out
-    assert all(any("\u4e00" <= char <= "\u9fff" for char in line) for line in chinese.splitlines() if line)
+    assert all(
+        any("\u4e00" <= char <= "\u9fff" for char in line) for line in chinese.splitlines() if line
+    )
     brief = ask("explain", "metric", "--brief").out
     assert brief.replace("\n", " ") == f"{len(METRICS)} metrics: {', '.join(METRICS)}. "

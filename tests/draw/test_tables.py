@@ -68,10 +68,19 @@ def test_matrices_fit_every_view(view: View, rows: int, columns: int, size: floa
     values = np.sin(np.arange(rows * columns * 1.0)).reshape(rows, columns) * size
     values[np.arange(rows * columns).reshape(rows, columns) % 5 == 3] = NAN
     block = matrix(
-        values, data.draw(names)[:rows] + ["x"] * (rows - columns), data.draw(names), view, title="t", note="n" * 30
+        values,
+        data.draw(names)[:rows] + ["x"] * (rows - columns),
+        data.draw(names),
+        view,
+        title="t",
+        note="n" * 30,
     )
     fits(block, view)
-    starts = {line_width(row[:2]) for row in block.rows[2:] if len(row) > columns and row[0][0].strip().isdigit()}
+    starts = {
+        line_width(row[:2])
+        for row in block.rows[2:]
+        if len(row) > columns and row[0][0].strip().isdigit()
+    }
     assert len(starts) <= 1  # every row's numbers start in the same cell
 
 
@@ -110,7 +119,9 @@ def test_colour_marks_the_largest_and_shades() -> None:
     assert not styles[0].startswith("bold")
     assert "*" not in block.plain
     plain = matrix([[0.1, 0.9]], ["a"], ["b", "c"], View(color=True), shade=False, mark_max=False)
-    assert all("on #" not in style and "underline" not in style for row in plain.rows for _, style in row)
+    assert all(
+        "on #" not in style and "underline" not in style for row in plain.rows for _, style in row
+    )
 
 
 def test_a_wide_matrix_says_what_it_leaves_out_and_names_the_largest() -> None:
@@ -120,7 +131,10 @@ def test_a_wide_matrix_says_what_it_leaves_out_and_names_the_largest() -> None:
     block = matrix(values, names[:30], names, View(width=80))
     assert "20 w20    0.99" in block.plain
     said = " ".join(block.plain.splitlines()[-2:])
-    assert said == "12 of 30 rows, 9 of 40 columns shown, those with the largest values; --full shows all"
+    assert (
+        said
+        == "12 of 30 rows, 9 of 40 columns shown, those with the largest values; --full shows all"
+    )
     whole = matrix(values, names[:30], names, View(width=80, full=True)).plain
     assert all(f"{at} w{at}" in whole for at in range(30))
     assert "0.39" in whole
@@ -162,7 +176,12 @@ def test_nothing_to_show(values) -> None:
 
 
 def test_everything_masked() -> None:
-    assert matrix([[NAN, NAN]], ["a"], ["b", "c"], View()).plain.splitlines()[2].split() == ["0", "a", "·", "·"]
+    assert matrix([[NAN, NAN]], ["a"], ["b", "c"], View()).plain.splitlines()[2].split() == [
+        "0",
+        "a",
+        "·",
+        "·",
+    ]
 
 
 def test_hidden_and_small_weights_look_different() -> None:
@@ -201,7 +220,9 @@ def test_a_table_reads_no_markup_and_fits() -> None:
 @given(VIEWS, st.lists(st.lists(st.sampled_from(WORDS), min_size=4, max_size=4), max_size=6))
 def test_tables_fit_every_view(view: View, rows: list[list[str]]) -> None:
     names = ["step", "今天", "shape", "weight"]
-    block = table(names, rows, view, align=["left", "right"], title="t", note="n" * 30, strong=0, faint=[1])
+    block = table(
+        names, rows, view, align=["left", "right"], title="t", note="n" * 30, strong=0, faint=[1]
+    )
     fits(block, view)
     # what does not fit side by side stands below: the first column again, and a blank line between
     bands = sum(line.startswith("step") for line in block.plain.splitlines())
@@ -211,7 +232,10 @@ def test_tables_fit_every_view(view: View, rows: list[list[str]]) -> None:
 
 
 def test_a_table_that_is_too_wide_goes_on_below_itself_and_cuts_no_number() -> None:
-    rows = [[f"name {kind}", kind, "0.12345 L1H1", "0.98765 L0H1", "in words " * 9] for kind in ("first", "other")]
+    rows = [
+        [f"name {kind}", kind, "0.12345 L1H1", "0.98765 L0H1", "in words " * 9]
+        for kind in ("first", "other")
+    ]
     columns = ["what", "kind", "one score", "another", "text"]
     fitting = table(columns, rows, View(width=120), align=["left", "left", "right", "right"]).plain
     assert fitting.count("name first") == 1
@@ -220,7 +244,12 @@ def test_a_table_that_is_too_wide_goes_on_below_itself_and_cuts_no_number() -> N
     assert all(narrow.count(name) == 1 for name in columns[1:])
     assert narrow.count("0.12345 L1H1") == narrow.count("0.98765 L0H1") == 2
     same = [["none", *row[1:]] for row in rows]  # then two columns tell the rows apart
-    assert table(columns, same, View(width=48), align=["left", "left", "right", "right"]).plain.count("first") == 2
+    assert (
+        table(columns, same, View(width=48), align=["left", "left", "right", "right"]).plain.count(
+            "first"
+        )
+        == 2
+    )
 
 
 def test_how_many_times_is_written_out() -> None:
@@ -240,19 +269,29 @@ def test_links_as_text() -> None:
         LinkRow(layer=3, head=1, query=2, key=0, weight=0.25),
         LinkRow(layer=3, head=1, query=1, key=0, weight=0.125),
     ]
-    block = links(found, ["The", "animal", "it"], View(width=60, top=2), place=layer_and_head, title="links")
+    block = links(
+        found, ["The", "animal", "it"], View(width=60, top=2), place=layer_and_head, title="links"
+    )
     assert block.plain == (
         "links\n"
         "L5 H11  2 it → 1 animal  0.50 ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌\n"
         "L3 H1   2 it → 0 The     0.25 ▇▇▇▇▇▇▇▌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌\n"
         "2 of the 3 strongest links shown; --top 3 shows them"
     )
-    assert links(found, ["The", "animal", "it"], View(width=60, ascii=True), place=layer_and_head).plain.isascii()
+    assert links(
+        found, ["The", "animal", "it"], View(width=60, ascii=True), place=layer_and_head
+    ).plain.isascii()
     assert links([], [], View(), place=None, title="links").plain == "links\n(none)"
 
 
 def test_bars() -> None:
-    assert [bar(value, 4, ascii=False) for value in (0, 0.5, 1, 7, -1)] == ["╌╌╌╌", "▇▇╌╌", "▇▇▇▇", "▇▇▇▇", "╌╌╌╌"]
+    assert [bar(value, 4, ascii=False) for value in (0, 0.5, 1, 7, -1)] == [
+        "╌╌╌╌",
+        "▇▇╌╌",
+        "▇▇▇▇",
+        "▇▇▇▇",
+        "╌╌╌╌",
+    ]
     assert bar(9 / 32, 4, ascii=False) == "▇▏╌╌"
     assert bar(0.5, 4, ascii=True) == "##.."
     assert bar(1e-9, 4, ascii=False) == "▏╌╌╌"
@@ -277,8 +316,17 @@ def test_numbers() -> None:
     assert writer([2e6], 1)(2e6) == "2.0e+06"
     assert writer([], 2)(0.0) == "0.00"
     assert writer([NAN], 0)(-0.2) == "0"
-    assert [brief(0.125), brief(None), brief(1 / 3), brief(8.0)] == ["0.125", "none", "0.333333", "8"]
-    assert [root_of(0.125, 64, 512), root_of(512**-0.5, 64, 512), root_of(1.0, 64, 64)] == ["1/√64", "1/√512", ""]
+    assert [brief(0.125), brief(None), brief(1 / 3), brief(8.0)] == [
+        "0.125",
+        "none",
+        "0.333333",
+        "8",
+    ]
+    assert [root_of(0.125, 64, 512), root_of(512**-0.5, 64, 512), root_of(1.0, 64, 64)] == [
+        "1/√64",
+        "1/√512",
+        "",
+    ]
 
 
 def test_windows() -> None:
@@ -293,7 +341,11 @@ def test_windows() -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(st.text(st.sampled_from("ab今👍"), max_size=9), max_size=12), st.integers(4, 40), st.integers(0, 3))
+@given(
+    st.lists(st.text(st.sampled_from("ab今👍"), max_size=9), max_size=12),
+    st.integers(4, 40),
+    st.integers(0, 3),
+)
 def test_flow_keeps_order_and_width(words: list[str], width: int, indent: int) -> None:
     block = flow([(word, "") for word in words], width=width, indent=indent, gap=" ")
     assert block.width <= width
@@ -311,7 +363,10 @@ def test_blocks() -> None:
 
 
 def test_spelling() -> None:
-    assert spell("O = A·V · concat(O₁ … O_h) → −∞", ascii=True) == "O = A*V | concat(O_1 ... O_h) -> -inf"
+    assert (
+        spell("O = A·V · concat(O₁ … O_h) → −∞", ascii=True)
+        == "O = A*V | concat(O_1 ... O_h) -> -inf"
+    )
     assert spell("Q·Kᵀ", ascii=False) == "Q·Kᵀ"
     assert spell("计", ascii=True) == "\\u{8ba1}"
 

@@ -1,5 +1,5 @@
-"""A third language, made of the template of catalogues: what still reads as English on a screen, a page
-of help, in an error, a page, a figure or the explorer has gone through no catalogue."""
+"""A third language, made of the template of catalogues: what still reads as English on a screen, a
+page of help, in an error, a page, a figure or the explorer has gone through no catalogue."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ from attncli.features.learn.tasks import task_class, task_names
 
 __all__ = ["folder"]
 
-LETTERS = str.maketrans({chr(first + at): chr(0x561 + at) for first in (ord("a"), ord("A")) for at in range(26)})
-"""Armenian for Latin: as wide, and, unlike brackets around it, whole wherever a screen breaks or cuts a sentence."""
+LETTERS = str.maketrans(
+    {chr(first + at): chr(0x561 + at) for first in (ord("a"), ord("A")) for at in range(26)}
+)
+"""Armenian for Latin: as wide, and, unlike brackets around it, whole wherever a screen breaks or
+cuts a sentence.
+"""
 ENGLISH = re.compile(r"(?<![\w.\-/'{#&])[A-Za-z][a-z]+(?:'[a-z]+)?(?![\w=\-/(|.:]*[\w=\-/(|])")
 """A word; no formula, path, option, file name or sign."""
 NAMES = frozenset((
@@ -55,7 +59,9 @@ def _third_language(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     compiled = PlainCatalog(fuzzy=False)
     for entry in sentences():
         if entry.id:
-            strings = foreign(entry.id) if isinstance(entry.id, str) else tuple(map(foreign, entry.id))
+            strings = (
+                foreign(entry.id) if isinstance(entry.id, str) else tuple(map(foreign, entry.id))
+            )
             compiled.add(entry.id, strings, context=entry.context)
     path = tmp_path_factory.mktemp("language")
     (path / "xx.mo").write_bytes(mo_bytes(compiled))
@@ -70,7 +76,12 @@ def _third_language(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def english(text: str, *known: str) -> set[str]:
     """The English words in a text, but for those that the user wrote."""
-    written = {part for text in known for word in re.findall(r"[A-Za-z']+", text) for part in (word, word.lower())}
+    written = {
+        part
+        for text in known
+        for word in re.findall(r"[A-Za-z']+", text)
+        for part in (word, word.lower())
+    }
     return set(ENGLISH.findall(re.sub(r"\x1b\[[0-9;]*m", "", text))) - written - NAMES
 
 
@@ -97,7 +108,11 @@ def data_of(value: Any) -> Iterator[str]:
 
 def words_of(name: str, line: tuple[str, ...], folder: Path) -> list[str]:
     """What may be read in any language: what the user wrote, tokens, and what tells of names alone."""
-    data = data_of(json.loads(saved(folder, name).read_text())) if name in ("models", "weights") else ()
+    data = (
+        data_of(json.loads(saved(folder, name).read_text()))
+        if name in ("models", "weights")
+        else ()
+    )
     return [*line, str(folder), *TOKENS, *data, *(task_names() if name == "tasks" else ())]
 
 
@@ -110,7 +125,8 @@ def test_the_third_language_shows_what_is_left_of_english() -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in SAVED]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in SAVED],
 )
 def test_a_screen_has_no_english(folder: Path, name: str) -> None:
     line = line_of(name, folder)
@@ -150,8 +166,8 @@ def test_a_page_of_what_is_trained_or_counted_has_no_english(folder: Path, name:
 
 
 def page_texts(file: Path) -> str:
-    """What a page says in the third language: its elements, its script's phrases, its notes; not its table, whose words
-    are those of the file that it is kept as."""
+    """What a page says in the third language: its elements, its script's phrases, its notes; not
+    its table, whose words are those of the file that it is kept as."""
     others = r'<section (?:class="reading" )?lang="(?:en|zh)".*?</section>|<details id="table">.*?</details>'
     page = re.sub(others, "", file.read_text("utf-8"), flags=re.S)
     elements = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.S)
@@ -231,17 +247,24 @@ SCREENS = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.thorough] if place % 3 else []) for place, name in enumerate(SCREENS)],
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if place % 3 else [])
+        for place, name in enumerate(SCREENS)
+    ],
 )
 def test_the_explorer_has_no_english(name: str) -> None:
-    _, lines = pressed(SENTENCE, *SCREENS[name], size=(100, 40), view=View(width=100, color=True, lang="xx"))
+    _, lines = pressed(
+        SENTENCE, *SCREENS[name], size=(100, 40), view=View(width=100, color=True, lang="xx")
+    )
     assert any("\u0561" <= letter <= "\u057a" for letter in "".join(lines))
     assert english("\n".join(lines), SENTENCE, "eight three heads") == set()
 
 
 @pytest.mark.thorough
 def test_the_explorer_has_no_english_where_a_model_continues_the_text() -> None:
-    _, lines = pressed(decoder(), "n", "wait", size=(100, 40), view=View(width=100, color=True, lang="xx"))
+    _, lines = pressed(
+        decoder(), "n", "wait", size=(100, 40), view=View(width=100, color=True, lang="xx")
+    )
     assert english("\n".join(lines), "abcab") == set()
 
 

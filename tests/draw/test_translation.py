@@ -47,7 +47,9 @@ def sentences(text: str) -> bool:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:50])
-def test_no_sentence_is_left_in_english(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sentence_is_left_in_english(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     missed: set[str] = set()
 
     def listening(text: str, lang: str) -> str:
@@ -78,18 +80,36 @@ def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None
 
 def test_places_are_filled_with_what_stood_there() -> None:
     assert translate(plural("{count} head", "{count} heads", count=12), "zh") == "12 个头"
-    assert translate(message("layer {layer} head {head}", layer=3, head=1), "zh") == "第 3 层第 1 头"
-    assert translate("layer 3 head 1", "zh") == "layer 3 head 1", "no sentence is recognised from its English"
+    assert (
+        translate(message("layer {layer} head {head}", layer=3, head=1), "zh") == "第 3 层第 1 头"
+    )
+    assert translate("layer 3 head 1", "zh") == "layer 3 head 1", (
+        "no sentence is recognised from its English"
+    )
     unknown = "a sentence that nobody has translated"
     assert translate(unknown, "zh") == unknown
 
 
 def test_help_is_told_in_chinese_plain_and_drawn() -> None:
-    for page in ((), ("--help",), ("run", "--help-all"), ("explain", "mask", "--help"), ("models", "--help")):
+    for page in (
+        (),
+        ("--help",),
+        ("run", "--help-all"),
+        ("explain", "mask", "--help"),
+        ("models", "--help"),
+    ):
         for options in ({}, {"terminal": True}):
-            shown = re.sub(r"\x1b\[[0-9;]*m", "", ask(*page, ATTN_LANG="zh", width=100, **options).out)
-            left = [line for line in shown.splitlines() if re.search(r"\b[a-z]{3,} [a-z]{2,} [a-z]{2,}\b", line)]
-            assert all("attn " in line or "--" in line or line.strip()[0] > "\u2e7f" for line in left), left
+            shown = re.sub(
+                r"\x1b\[[0-9;]*m", "", ask(*page, ATTN_LANG="zh", width=100, **options).out
+            )
+            left = [
+                line
+                for line in shown.splitlines()
+                if re.search(r"\b[a-z]{3,} [a-z]{2,} [a-z]{2,}\b", line)
+            ]
+            assert all(
+                "attn " in line or "--" in line or line.strip()[0] > "\u2e7f" for line in left
+            ), left
             assert re.search("[\u4e00-\u9fff]", shown)
     assert ask("run", "--help").out == ask("run", "--help", "--lang", "en").out
 
@@ -128,18 +148,25 @@ def test_a_note_is_broken_at_blanks_and_a_path_stays_whole() -> None:
 
 def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
     assert set(LABEL_NAMES) == set(LABELS)
-    assert not any(re.search("[A-Za-z]", said) for said in (name.translation("zh") for name in LABEL_NAMES.values()))
+    assert not any(
+        re.search("[A-Za-z]", said)
+        for said in (name.translation("zh") for name in LABEL_NAMES.values())
+    )
     assert label_name("positional -2", "zh") == "固定偏移 -2"
     assert label_name("first-token sink", "zh") == "首词元汇点"
     assert label_name("positional -2", "en") == "positional -2"
-    shown = ask("heads", "a b c d e f", "--position", "alibi", "--labels", "--lang", "zh", "--seed", "3").out
+    shown = ask(
+        "heads", "a b c d e f", "--position", "alibi", "--labels", "--lang", "zh", "--seed", "3"
+    ).out
     assert not any(name in shown for name in LABELS if "-" in name)
 
 
 def test_lists_are_told_in_chinese_and_formulas_stay() -> None:
     formula = "X = E + P; W_Q[i, 0]"
     assert translate(formula, "zh") == formula
-    names = message("no tensor is called {missing}; found {names}", missing=listing("qkv", " or "), names="a b")
+    names = message(
+        "no tensor is called {missing}; found {names}", missing=listing("qkv", " or "), names="a b"
+    )
     assert names == "no tensor is called q or k or v; found a b"
     assert "q 或 k 或 v" in message("{names}", names=listing("qkv", " or ")).translation("zh")
     assert translate(listing(["float32", "float64"]), "zh") == "float32、float64"
@@ -157,7 +184,9 @@ def test_a_page_of_help_has_each_heading_once_and_its_foot_in_chinese() -> None:
 def test_chinese_names_axes_kinds_of_attention_and_what_is_not_there() -> None:
     shapes = ask("run", "a b", "--show", "shapes", "--lang", "zh").out
     assert "头 × 查询 × 键" in shapes
-    assert not re.search(r"\b(token|head|query|key|dim|v_dim|width|concat) ×|× (dim|width|key)\b", shapes)
+    assert not re.search(
+        r"\b(token|head|query|key|dim|v_dim|width|concat) ×|× (dim|width|key)\b", shapes
+    )
     cost = ask("cost", "-n", "100", "--lang", "zh").out
     table = cost[cost.index("配对数与运算量") :].rpartition("\n\n")[0]
     assert not re.search(r"(?m)^(full|causal|lsh|rnn)\b", table)

@@ -44,7 +44,13 @@ def test_keys_of_the_grid(keys: tuple[str, ...], head: int) -> None:
 def test_brackets_go_through_layers() -> None:
     app, _ = pressed(decoder(), "right_square_bracket", start=State())
     assert app.walk.state.layer == 1
-    app, _ = pressed(decoder(), "right_square_bracket", "right_square_bracket", "left_square_bracket", start=State())
+    app, _ = pressed(
+        decoder(),
+        "right_square_bracket",
+        "right_square_bracket",
+        "left_square_bracket",
+        start=State(),
+    )
     assert app.walk.state.layer == 0
 
 
@@ -83,10 +89,18 @@ def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
         *terms, total = (float(part) for part in line[50:].split() if "." in part)
         assert sum(terms) == pytest.approx(total, abs=0.006)
     steps: list[list[str]] = []
-    pressed(SENTENCE, *["enter"] * 6, start=START, size=(120, 40), each=lambda app: steps.append(lines(app)))
+    pressed(
+        SENTENCE,
+        *["enter"] * 6,
+        start=START,
+        size=(120, 40),
+        each=lambda app: steps.append(lines(app)),
+    )
     for step, name in enumerate(("similarity", "scale", "mask", "softmax", "weighted sum"), 1):
         assert f"step {step} of 7: {name}" in shown(steps[step - 1], "why")
-        assert any(f" {step} {word}" in "".join(steps[step - 1]) for word in (name, "output of dumpty"))
+        assert any(
+            f" {step} {word}" in "".join(steps[step - 1]) for word in (name, "output of dumpty")
+        )
     assert "why · as matrices" in shown(steps[5], "why")
     assert "1.0000" in "".join(steps[3]).replace("1.00 ", "1.0000")
     assert walked("enter", "right", "right").step == 2
@@ -126,7 +140,9 @@ def test_search_ranks_the_heads_and_walks_through_them() -> None:
     assert walked("slash", "escape").sight == "matrix"
     typed = walked("slash", *["backspace"] * 20, "=on humpty", "enter")
     assert (typed.query, typed.key, typed.sight) == (3, 0, "search")
-    over = walked("slash", "=on humpty", "enter")  # what is typed takes the place of the pair that stood there
+    over = walked(
+        "slash", "=on humpty", "enter"
+    )  # what is typed takes the place of the pair that stood there
     assert (over.query, over.key, over.sight) == (3, 0, "search")
     again = pressed("a b a b", "slash", "enter", start=State(query=3, key=2))[0].walk.state
     assert (again.query, again.key) == (3, 2)
@@ -151,7 +167,9 @@ def test_effects_of_the_head_the_link_and_then_every_head() -> None:
     assert found.cut_document is not None
     assert found.every is None
     assert "Without layer 1 head 1" in shown(text, "Without")
-    app, text = pressed(decoder(), "e", "6", "tab", "down", start=State(layer=1, head=1, query=3, key=1))
+    app, text = pressed(
+        decoder(), "e", "6", "tab", "down", start=State(layer=1, head=1, query=3, key=1)
+    )
     found = app.walk.effects
     assert found is not None
     assert found.every is not None
@@ -193,7 +211,10 @@ def test_another_model() -> None:
 def test_tokens_are_generated_one_by_one_and_taken_away_again() -> None:
     app, text = pressed(decoder(), "n", "n", "p", start=State())
     source = app.walk.source
-    assert len(app.walk.loaded_run.queries if app.walk.loaded_run else ()) == getattr(source, "typed_count", 0) + 1
+    assert (
+        len(app.walk.loaded_run.queries if app.walk.loaded_run else ())
+        == getattr(source, "typed_count", 0) + 1
+    )
     assert app.walk.state.query == getattr(source, "typed_count", 0)
     app, text = pressed(decoder(), "p", start=State())
     assert "nothing was generated" in shown(text, "nothing")
@@ -227,7 +248,9 @@ def test_saving_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     _, text = pressed(SENTENCE, "right", "s", *clear, "=map.svg", "enter", start=START)
     assert "there already" in shown(text, "already")
     assert (tmp_path / "map.svg").read_bytes() == before
-    _, text = pressed(SENTENCE, "right", "tab", "s", *clear, "=map.svg", "enter", "enter", start=START)
+    _, text = pressed(
+        SENTENCE, "right", "tab", "s", *clear, "=map.svg", "enter", "enter", start=START
+    )
     assert "saved: map.svg" in shown(text, "saved")
     assert (tmp_path / "map.svg").read_bytes() != before
     _, text = pressed(SENTENCE, "s", *clear, "=map.doc", "enter", start=START)
@@ -249,7 +272,9 @@ def test_help_tells_of_the_screen_in_view_and_of_every_key() -> None:
     assert "Each row is" not in "".join(text)
     for size in ((80, 24), (100, 30), (120, 44), (250, 80)):
         _, text = pressed(SENTENCE, "tab", "question_mark", start=START, size=size)
-        assert re.search("another word, cell, step or row(  | *$)", shown(text, "step or row").rstrip()), size
+        assert re.search(
+            "another word, cell, step or row(  | *$)", shown(text, "step or row").rstrip()
+        ), size
         assert ("more lines" in "".join(text)) == (size[1] < 30), size
     assert walked("question_mark", "question_mark", "right").head == 4
     assert walked("question_mark", "right").head == 4
@@ -267,23 +292,41 @@ def test_the_tour_goes_along_the_five_steps_of_the_sample() -> None:
 
 
 def test_the_tour_takes_the_readers_own_sentence_and_leaves_it_in_place() -> None:
-    for keys in (("t",), ("t", "escape"), ("t", "enter", "escape", "escape"), ("t", *["enter"] * 10)):
+    for keys in (
+        ("t",),
+        ("t", "escape"),
+        ("t", "enter", "escape", "escape"),
+        ("t", *["enter"] * 10),
+    ):
         app, text = pressed(SENTENCE, *keys, start=START)
-        assert (app.walk.source.text, app.walk.state.query, app.walk.state.key) == (SENTENCE, 1, 2), keys
+        assert (app.walk.source.text, app.walk.state.query, app.walk.state.key) == (
+            SENTENCE,
+            1,
+            2,
+        ), keys
         assert "dumpty" in "".join(text)
     assert app.walk.tour is None
 
 
 def test_the_tour_takes_words_apart_and_merges_them_again() -> None:
     split = []
-    app, _ = pressed(SENTENCE, "w", "t", "escape", start=START, each=lambda app: split.append(app.walk.source.words))
+    app, _ = pressed(
+        SENTENCE,
+        "w",
+        "t",
+        "escape",
+        start=START,
+        each=lambda app: split.append(app.walk.source.words),
+    )
     assert split == [True, False, True]
     app, _ = pressed(SENTENCE, "w", "t", *["enter"] * 10, start=START)
     assert (app.walk.source.words, app.walk.tour) == (True, None)
 
 
 def test_the_tour_has_one_numbering_and_its_words_follow_the_arrows() -> None:
-    app, text = pressed(SENTENCE, "t", *["enter"] * 2, "right", "right", start=START, size=(120, 40))
+    app, text = pressed(
+        SENTENCE, "t", *["enter"] * 2, "right", "right", start=START, size=(120, 40)
+    )
     assert "step 4 of 7: softmax" in shown(text, "why")
     assert "step 4 of 7: softmax" in shown(text, "makes shares")
     app, text = pressed(SENTENCE, "t", "enter", *["right"] * 5, start=START, size=(120, 40))
@@ -297,10 +340,16 @@ def test_the_tour_has_one_numbering_and_its_words_follow_the_arrows() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 24), (120, 40)])
 @pytest.mark.parametrize(("step", "last"), [(1, "10 tired"), (4, "sum "), (5, "o  ")])
-def test_the_tour_points_at_nothing_that_is_hidden(size: tuple[int, int], step: int, last: str) -> None:
+def test_the_tour_points_at_nothing_that_is_hidden(
+    size: tuple[int, int], step: int, last: str
+) -> None:
     _, text = pressed(SAMPLE, "t", *["enter"] * step, start=START, size=size)
     assert not [line for line in text if "more line" in line]
-    assert [line for line in text if f" {last}" in line or "keys shown" in line or "largest weights" in line]
+    assert [
+        line
+        for line in text
+        if f" {last}" in line or "keys shown" in line or "largest weights" in line
+    ]
 
 
 def test_the_tour_tells_the_measure_that_colours_the_heads() -> None:
@@ -333,4 +382,6 @@ def test_every_key_has_an_action_and_words() -> None:
 
     assert {key.does for key in KEYS} == {*DONE, *MOVES, "quit", "interrupt"}
     assert len(ACTIONS) == sum(len(key.names) for key in KEYS)
-    assert all(bool(key.words) == (index > 7) for index, key in enumerate(KEYS))  # the first eight are the arrows
+    assert all(
+        bool(key.words) == (index > 7) for index, key in enumerate(KEYS)
+    )  # the first eight are the arrows

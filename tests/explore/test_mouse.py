@@ -47,7 +47,10 @@ def test_a_head_a_cell_and_words_are_chosen_by_clicks() -> None:
 def test_the_footer_and_lists_can_be_clicked() -> None:
     _, text = pressed(SENTENCE, start=START)
     assert pressed(SENTENCE, place(text, "? help"), start=START)[0].walk.over == "help"
-    assert pressed(SENTENCE, place(text, "d difference"), start=START)[0].walk.state.sight == "difference"
+    assert (
+        pressed(SENTENCE, place(text, "d difference"), start=START)[0].walk.state.sight
+        == "difference"
+    )
     _, text = pressed(SENTENCE, "slash", "enter", start=START)
     third = next(at for at, line in enumerate(text) if "▇" in line) + 2
     app, _ = pressed(SENTENCE, "slash", "enter", f"@34,{third}", start=START)

@@ -37,10 +37,25 @@ def saved(folder: Path, name: str, *command: str) -> Path:
         ("run.npz", ("run", TEXT, "--num-heads", "2", "--mask", "causal")),
     ],
 )
-def test_each_kind_of_file_is_looked_at(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
+def test_each_kind_of_file_is_looked_at(
+    name: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
     file = saved(tmp_path, name, *command)
     app, text = pressed(
-        _saved_source(file), "tab", "right", "2", "r", "slash", "enter", "d", "escape", "i", "e", "n", "o", "w"
+        _saved_source(file),
+        "tab",
+        "right",
+        "2",
+        "r",
+        "slash",
+        "enter",
+        "d",
+        "escape",
+        "i",
+        "e",
+        "n",
+        "o",
+        "w",
     )
     held = app.walk.loaded_run
     assert held is not None
@@ -59,7 +74,9 @@ def test_the_weights_of_a_file_are_those_of_the_run(tmp_path: Path) -> None:
     assert app.walk.loaded_run is not None
     assert other.walk.loaded_run is not None
     for place in app.walk.loaded_run.heads:
-        np.testing.assert_allclose(app.walk.loaded_run.weights(place), other.walk.loaded_run.weights(place), atol=1e-6)
+        np.testing.assert_allclose(
+            app.walk.loaded_run.weights(place), other.walk.loaded_run.weights(place), atol=1e-6
+        )
 
 
 def test_saved_stages_tell_why_as_the_run_itself_does(tmp_path: Path) -> None:
@@ -77,11 +94,15 @@ def test_saved_stages_tell_why_as_the_run_itself_does(tmp_path: Path) -> None:
             if hasattr(theirs, name):
                 np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name), atol=1e-5)
     assert found.agreement < 1e-5
-    _, text = pressed(_saved_source(saved(tmp_path, "run.json", "run", TEXT, *options)), "enter", start=start)
+    _, text = pressed(
+        _saved_source(saved(tmp_path, "run.json", "run", TEXT, *options)), "enter", start=start
+    )
     assert "no queries and keys" in shown(text, "no queries")
 
 
-def test_saving_from_a_file_writes_its_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_from_a_file_writes_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     file = saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "2")
     _, text = pressed(_saved_source(file), "s", *["backspace"] * 20, "=again.json", "enter")
@@ -97,7 +118,9 @@ def test_a_figure_speaks_the_language_of_the_screen(tmp_path: Path) -> None:
         assert told in (tmp_path / f"{lang}.svg").read_text("utf-8")
 
 
-def test_files_that_cannot_be_looked_at_are_refused_before_the_screen_is_filled(tmp_path: Path) -> None:
+def test_files_that_cannot_be_looked_at_are_refused_before_the_screen_is_filled(
+    tmp_path: Path,
+) -> None:
     mask = tmp_path / "mask.json"
     assert ask("mask", "causal", "-n", "4", "--json", "--output", str(mask)).code == 0
     for name, code in ((str(mask), 3), (str(tmp_path / "none.json"), 3)):

@@ -1,4 +1,6 @@
-"""Screens as text and styles against golden files; at any size they fit; what tokens hold cannot reach the terminal."""
+"""Screens as text and styles against golden files; at any size they fit; what tokens hold cannot
+reach the terminal.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,17 @@ def styled(app: Explorer) -> str:
         ("difference-80x24-ascii", SIZES["80x24"], ("d", "right"), View(ascii=True)),
     ],
 )  # fmt: skip
-def test_screens_are_as_they_were(name: str, size: tuple[int, int], keys: tuple[str, ...], view: View) -> None:
-    pressed(SENTENCE, *keys, size=size, view=view, start=START, last=lambda app: found.append(styled(app)))
+def test_screens_are_as_they_were(
+    name: str, size: tuple[int, int], keys: tuple[str, ...], view: View
+) -> None:
+    pressed(
+        SENTENCE,
+        *keys,
+        size=size,
+        view=view,
+        start=START,
+        last=lambda app: found.append(styled(app)),
+    )
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("ATTN_WRITE_GOLDEN"):
         file.parent.mkdir(exist_ok=True)
@@ -69,10 +80,28 @@ found: list[str] = []
 
 
 @pytest.mark.parametrize(
-    "size", [(40, 12), (61, 17), (80, 24), (250, 80), (30, 8)], ids=lambda size: f"{size[0]}x{size[1]}"
+    "size",
+    [(40, 12), (61, 17), (80, 24), (250, 80), (30, 8)],
+    ids=lambda size: f"{size[0]}x{size[1]}",
 )
 def test_every_view_fits_at_every_size(size: tuple[int, int]) -> None:
-    keys = ("2", "r", "1", "a", "slash", "enter", "d", "right", "d", "question_mark", "escape", "o", "escape", "m", "z")
+    keys = (
+        "2",
+        "r",
+        "1",
+        "a",
+        "slash",
+        "enter",
+        "d",
+        "right",
+        "d",
+        "question_mark",
+        "escape",
+        "o",
+        "escape",
+        "m",
+        "z",
+    )
     pressed(decoder(), *keys, size=size, start=State(), each=lambda app: fits(app, size))
     pressed(SENTENCE, "enter", "t", size=size, start=START, each=lambda app: fits(app, size))
 
@@ -88,7 +117,11 @@ def fits(app: Explorer, size: tuple[int, int]) -> None:
 def test_a_new_size_is_drawn_at_once() -> None:
     seen: list[int] = []
     pressed(
-        SENTENCE, "resize100,30", "resize60,20", start=START, each=lambda app: seen.append(len(app.canvas.pane.rows))
+        SENTENCE,
+        "resize100,30",
+        "resize60,20",
+        start=START,
+        each=lambda app: seen.append(len(app.canvas.pane.rows)),
     )
     assert seen[-2:] == [30, 20]
 
@@ -97,15 +130,34 @@ def test_a_new_size_is_drawn_at_once() -> None:
 def test_hostile_tokens_are_inert(ascii: bool) -> None:
     tokens = [Token(at, text, at, None, None) for at, text in enumerate(HOSTILE)]
     model = seeded()
-    source = replace(LiveSource.of(model, "x"), text="\x1b]0;owned\x07", tokens=tokens, typed_count=len(tokens))
+    source = replace(
+        LiveSource.of(model, "x"), text="\x1b]0;owned\x07", tokens=tokens, typed_count=len(tokens)
+    )
     texts: list[str] = []
 
     def keep(app: Explorer) -> None:
         fits(app, (90, 30))
         texts.extend("".join(text for text, _ in row) for row in app.canvas.pane.rows)
 
-    keys = ("2", "r", "1", "slash", "enter", "d", "d", "question_mark", "escape", "e", "enter", "z", "s", "escape")
-    pressed(source, *keys, size=(90, 30), view=View(color=True, ascii=ascii), start=State(), each=keep)
+    keys = (
+        "2",
+        "r",
+        "1",
+        "slash",
+        "enter",
+        "d",
+        "d",
+        "question_mark",
+        "escape",
+        "e",
+        "enter",
+        "z",
+        "s",
+        "escape",
+    )
+    pressed(
+        source, *keys, size=(90, 30), view=View(color=True, ascii=ascii), start=State(), each=keep
+    )
     for text in texts:
         for char in text:
             assert unicodedata.category(char) not in ("Cc", "Cs", "Co", "Zl", "Zp"), repr(text)
@@ -116,7 +168,9 @@ def test_hostile_tokens_are_inert(ascii: bool) -> None:
 
 
 def test_wide_words_keep_the_columns_apart() -> None:
-    _, text = pressed("今天 我 的 计划 是 买菜", start=State(query=3), view=View(color=True, lang="zh"))
+    _, text = pressed(
+        "今天 我 的 计划 是 买菜", start=State(query=3), view=View(color=True, lang="zh")
+    )
     assert any("计" in line for line in text)
     _, text = pressed("שלום עולם طويل", start=State())
     assert any("שלום" in line for line in text)
@@ -136,7 +190,9 @@ def test_a_window_that_is_too_small_says_how_large_it_must_be(width: int, lang: 
 def test_words_that_the_model_does_not_know_are_marked_and_told(size: tuple[int, int]) -> None:
     source = LiveSource.of(load("minilm"), "她吃苹果，他吃香蕉")
     for lang, told in (("en", "unknown to this model"), ("zh", "不认识的")):
-        _, rows = pressed(source, "right", "right", size=size, view=View(width=size[0], color=True, lang=lang))
+        _, rows = pressed(
+            source, "right", "right", size=size, view=View(width=size[0], color=True, lang=lang)
+        )
         shown = "".join("".join(rows).split())
         assert "吃?" in shown
         assert "香蕉?" in shown

@@ -1,4 +1,6 @@
-"""The command in a real terminal, which tmux gives: start, keys, a new size, and every way out; where there is none."""
+"""The command in a real terminal, which tmux gives: start, keys, a new size, and every way out;
+where there is none.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,19 @@ class Pane:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._tmux = ["tmux", "-S", str(folder / "socket"), "-f", os.devnull]
-        self.tell("new-session", "-d", "-x", "80", "-y", "24", "env", "PS1=$ ", "bash", "--norc", "--noprofile")
+        self.tell(
+            "new-session",
+            "-d",
+            "-x",
+            "80",
+            "-y",
+            "24",
+            "env",
+            "PS1=$ ",
+            "bash",
+            "--norc",
+            "--noprofile",
+        )
 
     def tell(self, *words: str) -> str:
         return finish([*self._tmux, *words], {"TERM": "xterm-256color"}).stdout
@@ -42,7 +56,10 @@ class Pane:
 
     def start(self, command: list[str]) -> None:
         quoted = " ".join(f"'{part}'" for part in command)
-        self.keys(f"clear; {quoted}; echo ended $? $(stty -a | grep -o -e '-*icanon' -e '-*echo ')", "Enter")
+        self.keys(
+            f"clear; {quoted}; echo ended $? $(stty -a | grep -o -e '-*icanon' -e '-*echo ')",
+            "Enter",
+        )
 
     def keys(self, *keys: str) -> None:
         self.tell("send-keys", *keys)
@@ -60,11 +77,13 @@ class Pane:
         return self.until("strongest links", gone="running")
 
     def ended(self, code: int) -> str:
-        """That the command ended so, and the terminal is as it was: lines are read and echoed, the cursor is there,
-        the mouse is not listened to, and the first screen is back."""
+        """That the command ended so, and the terminal is as it was: lines are read and echoed, the
+        cursor is there, the mouse is not listened to, and the first screen is back."""
         found = self.until(f"ended {code}")
         assert f"ended {code} icanon echo" in found, found
-        told = self.tell("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
+        told = self.tell(
+            "display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}"
+        )
         assert told.split() == ["0", "1", "0"]
         return found
 
@@ -104,7 +123,10 @@ def test_keys_a_new_size_and_the_way_out(pane: Pane) -> None:
     ("name", "code"),
     [
         ("SIGTERM", 143),
-        *(pytest.param(*each, marks=pytest.mark.thorough) for each in (("SIGHUP", 129), ("SIGINT", 130))),
+        *(
+            pytest.param(*each, marks=pytest.mark.thorough)
+            for each in (("SIGHUP", 129), ("SIGINT", 130))
+        ),
     ],
 )
 def test_signals_put_the_screen_away(pane: Pane, name: str, code: int) -> None:
@@ -128,7 +150,9 @@ def test_an_error_is_told_once_on_the_first_screen(pane: Pane) -> None:
 
 def test_a_piped_text_leaves_the_keys_to_the_terminal(pane: Pane) -> None:
     command = " ".join(f"'{part}'" for part in attn("explore"))
-    pane.keys(f"clear; echo five words come from here | {command} 2>/dev/null; echo ended $?", "Enter")
+    pane.keys(
+        f"clear; echo five words come from here | {command} 2>/dev/null; echo ended $?", "Enter"
+    )
     pane.until("5 tokens")
     pane.keys("C-c")
     pane.until("ended 130")

@@ -19,5 +19,19 @@ def test_it_begins_with_the_grid_the_weights_the_sentence_and_the_keys() -> None
 def test_arrows_move_the_head_and_after_tab_the_words() -> None:
     app, _ = pressed(SENTENCE, "home", "right", "right")
     assert (app.walk.state.layer, app.walk.state.head) == (0, 2)
-    app, _ = pressed(SENTENCE, "home", "tab", "up", "up", "up", "up", "left", "left", "left", "left", "down", "right")
+    app, _ = pressed(
+        SENTENCE,
+        "home",
+        "tab",
+        "up",
+        "up",
+        "up",
+        "up",
+        "left",
+        "left",
+        "left",
+        "left",
+        "down",
+        "right",
+    )
     assert (app.walk.state.head, app.walk.state.query, app.walk.state.key) == (0, 1, 1)

@@ -57,7 +57,9 @@ def test_heads_appear_as_they_come_keys_are_heard_meanwhile_and_esc_stops() -> N
 
     async def walk() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(lambda: app.walk.loaded_run is not None and len(app.walk.loaded_run.heads) == 4)
+            await until(
+                lambda: app.walk.loaded_run is not None and len(app.walk.loaded_run.heads) == 4
+            )
             await pilot.pause(0.1)
             assert "running" in lines(app)[0]
             assert "not reached this head yet" in shown(lines(app), "reached")
@@ -140,7 +142,9 @@ def test_leaving_stops_the_work() -> None:
 def test_other_commands_do_not_import_textual() -> None:
     told = "import sys; from attncli.cli import main; main({}); sys.stderr.write(str('textual' in sys.modules))"
     for arguments in (["--help"], ["run", "a b", "--brief"]):
-        assert finish([__import__("sys").executable, "-c", told.format(arguments)]).stderr.endswith("False")
+        assert finish([__import__("sys").executable, "-c", told.format(arguments)]).stderr.endswith(
+            "False"
+        )
 
 
 def test_what_is_typed_moves_no_cursor() -> None:

@@ -35,9 +35,15 @@ from attncli.language import choice, contextual, listing, message, plural, say, 
 
 
 def places(text: str) -> list[str]:
-    """The places of a sentence, each as often as it stands there; a sentence without them may hold braces."""
+    """The places of a sentence, each as often as it stands there; a sentence without them may hold
+    braces.
+    """
     try:
-        return sorted(f"{name}:{spec}" for _, name, spec, _ in Formatter().parse(text) if (name or "").isidentifier())
+        return sorted(
+            f"{name}:{spec}"
+            for _, name, spec, _ in Formatter().parse(text)
+            if (name or "").isidentifier()
+        )
     except ValueError:
         return []
 
@@ -60,8 +66,13 @@ def test_a_translation_has_the_places_of_its_sentence(lang: str) -> None:
 
 
 def test_literals_are_read_in_calls_inside_calls_and_in_alternatives() -> None:
-    source = b'message("a {b}", b=plural("c", "ds", count=n))\nsay(view, "e" if x else "f")\nmessage(g)'
-    calls = [(name, texts) for _, name, texts, _ in catalogues.literals(BytesIO(source), catalogues.KEYWORDS, (), {})]
+    source = (
+        b'message("a {b}", b=plural("c", "ds", count=n))\nsay(view, "e" if x else "f")\nmessage(g)'
+    )
+    calls = [
+        (name, texts)
+        for _, name, texts, _ in catalogues.literals(BytesIO(source), catalogues.KEYWORDS, (), {})
+    ]
     assert ("plural", ["c", "ds"]) in calls
     assert ("say", [None, "e"]) in calls
     assert ("say", [None, "f"]) in calls
@@ -78,7 +89,10 @@ def test_a_message_is_its_english_and_remembers_what_it_was_made_of() -> None:
     assert orjson.dumps([sentence]) == b'["1,200 heads of {x}"]'
     copied = pickle.loads(pickle.dumps([sentence, choice(["a", heads])]))
     assert copied == [sentence, "a or 1,200 heads"]
-    assert (copied[0].template, copied[0].values["what"].plurals) == ("{what} of {name}", "{count:,} heads")
+    assert (copied[0].template, copied[0].values["what"].plurals) == (
+        "{what} of {name}",
+        "{count:,} heads",
+    )
 
 
 def test_a_list_is_joined_as_the_language_joins_it() -> None:
@@ -106,13 +120,17 @@ AS_THEY_ARE = re.compile(
     r"kv head|both ways|\{0\} is not a valid \{1\}\.|attention of \{0\} queries and .*|module 'attncli' has .*",
     re.DOTALL,
 )
-"""Texts that are the same in every language, or that no person is told: drawings, styles, commands to type, names of
-tensors, the sample, a schema's own words, names of things in the code."""
+"""Texts that are the same in every language, or that no person is told: drawings, styles, commands
+to type, names of tensors, the sample, a schema's own words, names of things in the code."""
 
 
 def unknown_texts(texts: list[Told]) -> list[str]:
     """Those that no catalogue has; what help says in brackets behind a sentence is looked up apart."""
-    english = {text for entry in read("zh") for text in ([entry.id] if isinstance(entry.id, str) else entry.id)}
+    english = {
+        text
+        for entry in read("zh")
+        for text in ([entry.id] if isinstance(entry.id, str) else entry.id)
+    }
     return [
         f"{one.where}: {one.text!r}"
         for one in texts
@@ -130,24 +148,34 @@ WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
 
 
 def words_of(node: ast.expr | None) -> Iterator[str]:
-    """What an f-string, or a sum of texts, says in words; one that is a command to type says nothing."""
+    """What an f-string, or a sum of texts, says in words; one that is a command to type says
+    nothing.
+    """
     if isinstance(node, ast.JoinedStr) and ast.unparse(node)[2:].startswith(("attn ", "pip ")):
         return
     for part in ast.walk(node) if isinstance(node, ast.JoinedStr | ast.BinOp) else ():
-        if isinstance(part, ast.Constant) and isinstance(part.value, str) and WORDS.search(part.value):
+        if (
+            isinstance(part, ast.Constant)
+            and isinstance(part.value, str)
+            and WORDS.search(part.value)
+        ):
             yield part.value
 
 
 def misspoken(source: str) -> list[int]:
-    """Lines where an error or another place for a sentence is given a text that was put together, or where a function
-    that makes sentences is given no literal."""
+    """Lines where an error or another place for a sentence is given a text that was put together,
+    or where a function that makes sentences is given no literal."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         places = (
-            ARGUMENTS.get(name, ()) if name in ERRORS else (*ARGUMENTS.get(name, ()), *([0] if name == "note" else ()))
+            ARGUMENTS.get(name, ())
+            if name in ERRORS
+            else (*ARGUMENTS.get(name, ()), *([0] if name == "note" else ()))
         )
         if any(list(words_of(argument(node, place))) for place in places):
             found.append(node.lineno)
@@ -162,7 +190,10 @@ def test_no_sentence_is_put_together_before_it_can_be_translated() -> None:
     assert misspoken('raise InputError(f"no layer {layer} here")') == [1]
     assert misspoken('raise InputError("a", expected=f"at most {most}")') == [1]
     assert misspoken("message(text)") == [1]
-    assert misspoken('raise InputError("no layer {layer} here", layer=layer, hint=f"--layer {near}")') == []
+    assert (
+        misspoken('raise InputError("no layer {layer} here", layer=layer, hint=f"--layer {near}")')
+        == []
+    )
     for path in sorted(PACKAGE.rglob("*.py")):
         lines = misspoken(path.read_text("utf-8"))
         assert lines == [], f"{path.relative_to(PACKAGE)}: {lines}"

@@ -1,4 +1,6 @@
-"""Every command starts: its options are declared, its help is drawn, and a slip in them names the option."""
+"""Every command starts: its options are declared, its help is drawn, and a slip in them names the
+option.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every document is declared once and whole: a class, a schema with words, a screen, a table, and one who makes it."""
+"""Every document is declared once and whole: a class, a schema with words, a screen, a table, and
+one who makes it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_a_document_is_whole(schema):
     assert all(kind.__doc__ for kind in kinds)
     assert SCHEMAS[schema]["description"]
     for kind in kinds if schema not in UNSEEN else ():
-        made = [path for path, text in SOURCES.items() if re.search(rf"(?<!class ){kind.__name__}\(", text)]
+        made = [
+            path
+            for path, text in SOURCES.items()
+            if re.search(rf"(?<!class ){kind.__name__}\(", text)
+        ]
         assert made, f"nobody makes a {kind.__name__}"
     if schema not in UNSEEN:
         shown = screen_of(schema)

@@ -1,4 +1,6 @@
-"""A family has a file, a checkpoint compared with transformers, and a knob that must not be turned unnoticed."""
+"""A family has a file, a checkpoint compared with transformers, and a knob that must not be turned
+unnoticed.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ ROOMS = [
 ]  # fmt: skip
 """In the order in which data flows; a room may import only itself and rooms before it."""
 COLUMNS = ["features", "scan", "explore"]
-"""Where a feature has its folder: its files count as those of the room that does the like for all."""
+"""Where a feature has its folder: its files count as those of the room that does the like for all.
+"""
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
     "effect_answer": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
@@ -36,7 +37,10 @@ KINDS_OF_FILES = {
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
 
-DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py", "topics.py")}
+DOORS = {
+    PACKAGE / name
+    for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py", "topics.py")
+}
 """What callers come in by: in no room."""
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -75,14 +79,19 @@ def imports(path: Path, *, top_only: bool = False) -> Iterator[str]:
                 assert level == 0, f"{name_of(path)} imports relatively"
                 yield from (f"{module}.{alias.name}" for alias in names)
             case ast.Call(
-                ast.Name("import_module") | ast.Attribute(attr="import_module"), [ast.Constant(str(found)), *_]
+                ast.Name("import_module") | ast.Attribute(attr="import_module"),
+                [ast.Constant(str(found)), *_],
             ):
                 yield found
 
 
 def room_of(path: Path) -> str | None:
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    if parts[0] in COLUMNS and len(parts) > 1 and (parts[0] == "features" or parts[-1] in KINDS_OF_FILES):
+    if (
+        parts[0] in COLUMNS
+        and len(parts) > 1
+        and (parts[0] == "features" or parts[-1] in KINDS_OF_FILES)
+    ):
         return KINDS_OF_FILES.get(parts[-1], "features")
     return parts[0] if parts[0] in ROOMS else None
 
@@ -114,7 +123,9 @@ def test_a_room_imports_only_rooms_before_it():
         for name, file in inner_imports(path) if room else ():
             source_room = room_of(file)
             if source_room is not None:
-                assert ROOMS.index(source_room) <= ROOMS.index(room), f"{name_of(path)} imports {name}"
+                assert ROOMS.index(source_room) <= ROOMS.index(room), (
+                    f"{name_of(path)} imports {name}"
+                )
 
 
 LENDERS = {
@@ -141,7 +152,9 @@ EXPLORER = "explore"
 
 
 def test_a_feature_uses_the_engine_and_few_of_the_others():
-    """What a feature's document declares may be read by all; its functions by those that are listed."""
+    """What a feature's document declares may be read by all; its functions by those that are
+    listed.
+    """
     uses = set()
     for path in SOURCES:
         feature = feature_of(path)
@@ -165,7 +178,9 @@ def test_the_engine_imports_no_feature():
 
 
 def circles(edges: dict[Path, set[Path]]) -> list[set[Path]]:
-    """The largest groups of files in which each reaches each (Tarjan's strongly connected components, 1972)."""
+    """The largest groups of files in which each reaches each (Tarjan's strongly connected
+    components, 1972).
+    """
     index: dict[Path, int] = {}
     low: dict[Path, int] = {}
     stack: list[Path] = []
@@ -208,7 +223,8 @@ def test_no_circle_of_files_leaves_its_room():
 
 
 SMALL_CIRCLE = 3
-"""Files of one room that may need each other, such as a token, and the chat that it may come from."""
+"""Files of one room that may need each other, such as a token, and the chat that it may come from.
+"""
 
 
 def test_the_rooms_are_the_folders():
@@ -220,7 +236,9 @@ def test_the_rooms_are_the_folders():
 
 
 def test_no_module_is_left_without_a_use():
-    """Every module is imported by another of the package, is a door, or is listed by name where it is loaded."""
+    """Every module is imported by another of the package, is a door, or is listed by name where it
+    is loaded.
+    """
     imported = {name for path in SOURCES for name in imports(path)}
     listed = {
         node.value
@@ -230,12 +248,15 @@ def test_no_module_is_left_without_a_use():
     }
     for path in SOURCES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        # families and tasks by the name of their file; documents, screens and commands by a name that a table holds
+        # families and tasks by the name of their file; documents, screens and commands by a name
+        # that a table holds
         by_name = bool({"families", "tasks"} & set(path.parts)) or (
             {"documents", "screens", "language", "cli"} & set(path.parts) and path.stem in listed
         )
         # a feature's, by the name of its folder
-        by_name = by_name or (feature_of(path) is not None and path.stem in ("command", "document", "screen"))
+        by_name = by_name or (
+            feature_of(path) is not None and path.stem in ("command", "document", "screen")
+        )
         if path in DOORS or path.name == "__init__.py" or by_name:
             continue
         assert module in imported or any(name.startswith(f"{module}.") for name in imported), (
@@ -245,15 +266,23 @@ def test_no_module_is_left_without_a_use():
 
 FOUND_OTHERWISE = {"ErrorDocument"}
 """Found by a tag, not by its name."""
-BY_DOCUMENT = {written for name in NAMES for written in (f"{name}_screen", f"{name}_rows", f"{name.upper()}_PARTS")}
+BY_DOCUMENT = {
+    written
+    for name in NAMES
+    for written in (f"{name}_screen", f"{name}_rows", f"{name.upper()}_PARTS")
+}
 """Found by the name of their document, see `draw.screen_header.screen_of`."""
 BY_COMMAND = {f"{name}_app" for name in COMMANDS}
 """Found by the name of their subcommand, see `cli.app.app_of`."""
 
 
 def test_no_name_is_left_without_a_use():
-    """What only tests read goes: each name that a module declares occurs a second time in the package."""
-    words = Counter(word for path in SOURCES for word in re.findall(r"\w+", path.read_text("utf-8")))
+    """What only tests read goes: each name that a module declares occurs a second time in the
+    package.
+    """
+    words = Counter(
+        word for path in SOURCES for word in re.findall(r"\w+", path.read_text("utf-8"))
+    )
     declared: set[str] = set()
     for path in SOURCES:
         for node in tree(path).body:
@@ -263,7 +292,9 @@ def test_no_name_is_left_without_a_use():
                 case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
                     declared.add(name)
     once = {name for name in declared if words[name] == 1 and not name.startswith("__")}
-    once -= {task_class(name).__name__ for name in task_names()}  # found by the names of their files
+    once -= {
+        task_class(name).__name__ for name in task_names()
+    }  # found by the names of their files
     assert once - BY_DOCUMENT - BY_COMMAND == FOUND_OTHERWISE
 
 
@@ -280,13 +311,19 @@ AT_THE_TOP = TORCH | {"attncli/inputs/vocabulary_tokenizer.py", "attncli/inputs/
 def test_heavy_packages_are_not_imported_at_the_top():
     for path in SOURCES:
         found = {name.split(".")[0] for name in imports(path, top_only=True)} & HEAVY
-        assert not found or name_of(path) in AT_THE_TOP, f"{name_of(path)} imports {found} at its top"
+        assert not found or name_of(path) in AT_THE_TOP, (
+            f"{name_of(path)} imports {found} at its top"
+        )
 
 
 def test_one_file_imports_torch():
     # transformers' models are torch's own: the comparison with them cannot be made without it
     allowed = TORCH | {"attncli/models/verify.py", "attncli/models/transformers_model.py"}
-    found = {name_of(path) for path in SOURCES if any(name.split(".")[0] == "torch" for name in imports(path))}
+    found = {
+        name_of(path)
+        for path in SOURCES
+        if any(name.split(".")[0] == "torch" for name in imports(path))
+    }
     assert TORCH <= found <= allowed
 
 
@@ -314,7 +351,9 @@ STANDARD_FILES = {"__init__.py", "command.py", "compute.py", "document.py", "scr
 def test_a_name_stands_once_in_the_house():
     files = Counter(path.name for path in SOURCES)
     assert {name for name, times in files.items() if times > 1} == STANDARD_FILES
-    classes = Counter(node.name for path in SOURCES for node in tree(path).body if isinstance(node, ast.ClassDef))
+    classes = Counter(
+        node.name for path in SOURCES for node in tree(path).body if isinstance(node, ast.ClassDef)
+    )
     assert {name for name, times in classes.items() if times > 1} == set()
 
 
@@ -333,7 +372,18 @@ def test_files_are_named_for_a_noun():
         "moved",
         "thin",
     }
-    vague |= {"room", "effort", "answer", "sides", "apart", "ends", "making", "running", "offer", "repeated"}
+    vague |= {
+        "room",
+        "effort",
+        "answer",
+        "sides",
+        "apart",
+        "ends",
+        "making",
+        "running",
+        "offer",
+        "repeated",
+    }
     for path in EVERYTHING:
         assert path.stem not in vague, name_of(path)
 
@@ -349,18 +399,29 @@ PARTICIPLES = {
 
 
 def names_bound(module: ast.AST) -> Iterator[tuple[int, str]]:
-    """Each name that the source gives to a thing, with its line: variables, parameters, functions, classes, aliases."""
+    """Each name that the source gives to a thing, with its line: variables, parameters, functions,
+    classes, aliases.
+    """
     for node in ast.walk(module):
         match node:
             case ast.Name(name, ast.Store()):
                 yield node.lineno, name
-            case ast.arg(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+            case (
+                ast.arg(name)
+                | ast.FunctionDef(name)
+                | ast.AsyncFunctionDef(name)
+                | ast.ClassDef(name)
+            ):
                 yield node.lineno, name
             case ast.alias(_, str(name)):
                 yield node.lineno, name
             case ast.ExceptHandler(name=str(name)):
                 yield node.lineno, name
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(str(name)) | ast.MatchMapping(rest=str(name)):
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
                 yield node.lineno, name
             case ast.Attribute(attr=name, ctx=ast.Store()):
                 yield node.lineno, name
@@ -413,7 +474,9 @@ def test_names_are_nouns_and_verbs():
     """No exceptions: where JSON has such a member, its field is renamed with `field(name=…)`."""
     planted = Counter(name.strip("_").lower() for _, name in without_a_noun(ast.parse(PLANTED)))
     twice = {"found", "asked", "held", "taken", "given"}
-    assert planted == {name: 3 if name in ("told", "asked") else 1 + (name in twice) for name in PARTICIPLES}
+    assert planted == {
+        name: 3 if name in ("told", "asked") else 1 + (name in twice) for name in PARTICIPLES
+    }
     assert {name_of(path): names for path in SOURCES if (names := without_a_noun(tree(path)))} == {}
 
 
@@ -421,13 +484,22 @@ def test_processes_are_started_in_one_place():
     """So that each gets a clean environment of its own."""
     workers = "attncli/scan/engines.py"  # its workers are this program in this environment
     pager = "attncli/features/guide/command.py"  # the user's own program, in the user's environment
-    own = ("tests/processes.py", "tests/test_examples.py", "tests/house/", "tests/benchmarks/", workers, pager)
+    own = (
+        "tests/processes.py",
+        "tests/test_examples.py",
+        "tests/house/",
+        "tests/benchmarks/",
+        workers,
+        pager,
+    )
     for path in EVERYTHING:
         text = path.read_text("utf-8")
         if "subprocess" in text and not name_of(path).startswith(own):
             found = set(imports(path)) & {"subprocess.run", "subprocess.Popen"}
             assert not found, f"{name_of(path)} imports {found}"
-            assert not re.search(r"subprocess\.(run|Popen|call|check_\w+)\(", text), f"{name_of(path)} starts a process"
+            assert not re.search(r"subprocess\.(run|Popen|call|check_\w+)\(", text), (
+                f"{name_of(path)} starts a process"
+            )
 
 
 def test_nothing_is_left_for_later():
@@ -445,7 +517,9 @@ def test_only_the_border_writes_and_exits():
                 case ast.Attribute(ast.Name("sys"), "exit") | ast.Attribute(
                     ast.Attribute(ast.Name("sys"), "stdout" | "stderr"), "write"
                 ):
-                    assert room_of(path) in ("cli", None), f"{name_of(path)}:{node.lineno} writes or exits outside cli/"
+                    assert room_of(path) in ("cli", None), (
+                        f"{name_of(path)}:{node.lineno} writes or exits outside cli/"
+                    )
 
 
 EXPONENTIALS = {
@@ -453,7 +527,8 @@ EXPONENTIALS = {
     "attncli/arrays/torch_backend.py",
     "attncli/arrays/gradient_backend.py",
     "attncli/mechanism/attend.py",
-    "attncli/mechanism/mask/eviction.py",  # what a cache forgets, query by query, before any weights are shown
+    # what a cache forgets, query by query, before any weights are shown
+    "attncli/mechanism/mask/eviction.py",
     "attncli/mechanism/mixer.py",  # how fast states fade
     "attncli/mechanism/feed_forward.py",  # shares of a router among experts
 }
@@ -464,7 +539,8 @@ def test_one_softmax():
     found = set()
     for path in SOURCES:
         if room_of(path) not in ("arrays", "mechanism", "inputs", "models", "cli"):
-            continue  # analysis and render work out and show examples of a softmax, number by number
+            # analysis and render work out and show examples of a softmax, number by number
+            continue
         for node in nodes(path):
             if (
                 isinstance(node, ast.Call)
@@ -477,7 +553,10 @@ def test_one_softmax():
 
 def test_attention_is_computed_in_one_place():
     callers = {
-        name_of(path) for path in SOURCES for name in imports(path) if name == "attncli.mechanism.attend.softmax"
+        name_of(path)
+        for path in SOURCES
+        for name in imports(path)
+        if name == "attncli.mechanism.attend.softmax"
     }
     assert callers == {"attncli/mechanism/reformer.py"}  # besides the module that defines it
 
@@ -490,20 +569,29 @@ def test_no_arguments_are_passed_through_unnamed():
         if name_of(path) in allowed:
             continue
         for node in nodes(path):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.args.kwarg is not None:
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.args.kwarg is not None
+            ):
                 assert node.args.kwarg.annotation is not None, (
                     f"{name_of(path)}:{node.lineno} takes **{node.args.kwarg.arg}"
                 )
-                assert node.args.kwarg.arg not in ("kwargs", "kw", "options"), f"{name_of(path)}:{node.lineno}"
+                assert node.args.kwarg.arg not in ("kwargs", "kw", "options"), (
+                    f"{name_of(path)}:{node.lineno}"
+                )
 
 
 def test_a_match_says_what_becomes_of_every_value():
     for path in SOURCES:
         for node in nodes(path):
             if isinstance(node, ast.Match) and not isinstance(node.subject, ast.Tuple):
-                last = node.cases[-1].pattern  # of a union it is what can never be: the type checker then knows
+                last = node.cases[
+                    -1
+                ].pattern  # of a union it is what can never be: the type checker then knows
                 whatever = isinstance(last, ast.MatchAs) and last.pattern is None
-                assert whatever, f"{name_of(path)}:{node.lineno} passes what it does not name by in silence"
+                assert whatever, (
+                    f"{name_of(path)}:{node.lineno} passes what it does not name by in silence"
+                )
 
 
 def test_every_layer_is_never_said_by_none():
@@ -512,9 +600,14 @@ def test_every_layer_is_never_said_by_none():
             match node:
                 case (
                     ast.arg(arg=("layers" | "heads") as name, annotation=ast.expr() as said)
-                    | ast.AnnAssign(target=ast.Name(id=("layers" | "heads") as name), annotation=ast.expr() as said)
+                    | ast.AnnAssign(
+                        target=ast.Name(id=("layers" | "heads") as name),
+                        annotation=ast.expr() as said,
+                    )
                 ):
-                    assert "[int] | None" not in ast.unparse(said), f"{name_of(path)}:{node.lineno} {name}: Selection"
+                    assert "[int] | None" not in ast.unparse(said), (
+                        f"{name_of(path)}:{node.lineno} {name}: Selection"
+                    )
 
 
 def test_records_are_frozen():
@@ -522,19 +615,34 @@ def test_records_are_frozen():
     for path in SOURCES:
         for node in nodes(path):
             match node:
-                case ast.ClassDef(name, bases, keywords, decorator_list=decorators) if name not in mutable:
+                case ast.ClassDef(name, bases, keywords, decorator_list=decorators) if (
+                    name not in mutable
+                ):
                     if any(ast.unparse(base) == "Struct" for base in bases):
-                        told = {keyword.arg for keyword in keywords if ast.unparse(keyword.value) == "True"}
+                        told = {
+                            keyword.arg
+                            for keyword in keywords
+                            if ast.unparse(keyword.value) == "True"
+                        }
                         assert "frozen" in told, f"{name_of(path)}:{node.lineno} {name}"
                     for decorator in decorators:
                         if "dataclass" in ast.unparse(decorator):
-                            assert "frozen=True" in ast.unparse(decorator), f"{name_of(path)}:{node.lineno} {name}"
+                            assert "frozen=True" in ast.unparse(decorator), (
+                                f"{name_of(path)}:{node.lineno} {name}"
+                            )
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., object]]]:
-    """What callers of the package use: the functions of its doors, and the methods of what they return."""
+    """What callers of the package use: the functions of its doors, and the methods of what they
+    return.
+    """
     doors = (attncli, attncli.metrics, attncli.topics, attncli.documents, attncli.language)
-    things = [(name, value) for door in doors for name, value in vars(door).items() if not name.startswith("_")]
+    things = [
+        (name, value)
+        for door in doors
+        for name, value in vars(door).items()
+        if not name.startswith("_")
+    ]
     things += [(name, getattr(attncli, name)) for name in attncli.__all__]
     things += [(name, getattr(attncli.topics, name)) for name in attncli.topics.__all__]
     for owner in (Model, Metric, Document):
@@ -557,7 +665,9 @@ def test_what_callers_use_says_what_it_takes_and_gives() -> None:
         if parameters and about.return_annotation not in ("None", None):
             parts.append("Yields:" if "Yields:" in text else "Returns:")
         lacking += [f"{name}: {part}" for part in parts if f"{part}\n" not in text]
-        lacking += [f"{name}: Raises as a part of its own" for _ in re.findall(r"Raises [A-Z]", text)]
+        lacking += [
+            f"{name}: Raises as a part of its own" for _ in re.findall(r"Raises [A-Z]", text)
+        ]
     assert lacking == []
 
 
@@ -568,7 +678,9 @@ def test_what_is_public_has_a_docstring():
             assert ast.get_docstring(module), f"{name_of(path)} has no docstring"
         for node in module.body if room_of(path) not in ("cli", None) else ():
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                assert ast.get_docstring(node), f"{name_of(path)}:{node.lineno} {node.name} has no docstring"
+                assert ast.get_docstring(node), (
+                    f"{name_of(path)}:{node.lineno} {node.name} has no docstring"
+                )
 
 
 DELEGATES = re.compile(r"aises\s+as|rrors(?:\s+are\s+those\s+of|:\s+as)")
@@ -576,7 +688,9 @@ DELEGATES = re.compile(r"aises\s+as|rrors(?:\s+are\s+those\s+of|:\s+as)")
 
 
 def own_raises(node):
-    """The names of the errors that a function raises itself, outside functions within it and blocks that catch them."""
+    """The names of the errors that a function raises itself, outside functions within it and blocks
+    that catch them.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Raise) and child.exc is not None:
             error = child.exc.func if isinstance(child.exc, ast.Call) else child.exc
@@ -593,9 +707,15 @@ def test_what_is_public_says_what_it_raises():
     for path in SOURCES:
         # the docstrings of commands are their help
         for node in nodes(path) if path.name != "command.py" else ():
-            if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and (docs := ast.get_docstring(node)):
+            if (
+                isinstance(node, ast.FunctionDef)
+                and node.name[0] != "_"
+                and (docs := ast.get_docstring(node))
+            ):
                 silent = {error for error in own_raises(node) if error not in docs}
-                assert not silent or DELEGATES.search(docs), f"{name_of(path)}:{node.lineno} {node.name} {silent}"
+                assert not silent or DELEGATES.search(docs), (
+                    f"{name_of(path)}:{node.lineno} {node.name} {silent}"
+                )
 
 
 def test_family_names_stay_in_the_families():
@@ -607,7 +727,9 @@ def test_family_names_stay_in_the_families():
             continue
         for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert node.value not in families, f"{name_of(path)}:{node.lineno} names the family {node.value!r}"
+                assert node.value not in families, (
+                    f"{name_of(path)}:{node.lineno} names the family {node.value!r}"
+                )
 
 
 def test_no_default_holds_the_variables_of_the_process():
@@ -616,4 +738,6 @@ def test_no_default_holds_the_variables_of_the_process():
         for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 for default in (*node.args.defaults, *node.args.kw_defaults):
-                    assert default is None or "environ" not in ast.unparse(default), f"{name_of(path)}:{node.lineno}"
+                    assert default is None or "environ" not in ast.unparse(default), (
+                        f"{name_of(path)}:{node.lineno}"
+                    )

@@ -11,7 +11,9 @@ from attncli.measure.metric import METRICS, Metric
 
 
 def test_every_metric_is_listed():
-    declared = {name: metric for name, metric in vars(metric_module).items() if isinstance(metric, Metric)}
+    declared = {
+        name: metric for name, metric in vars(metric_module).items() if isinstance(metric, Metric)
+    }
     assert {metric.name: metric for metric in declared.values()} == METRICS
     assert all(name == metric.name for name, metric in declared.items())
 
@@ -24,4 +26,6 @@ def test_every_metric_is_told_in_chinese():
     for metric in METRICS.values():
         for said in filter(None, (metric.says, metric.rows, metric.note)):
             chinese = translate(said, "zh")
-            assert not re.search(r"\b[a-z]{3,} [a-z]{3,}\b", chinese), f"{metric.name}: {said!r} is {chinese!r}"
+            assert not re.search(r"\b[a-z]{3,} [a-z]{3,}\b", chinese), (
+                f"{metric.name}: {said!r} is {chinese!r}"
+            )

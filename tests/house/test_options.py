@@ -26,13 +26,21 @@ MEANS_TWO = (
     "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
     "--batch", "--save", "--by", "--why",
 )  # fmt: skip
-"""Spellings that are declared twice, once for commands that take less of it: one head, a seed that is a number."""
+"""Spellings that are declared twice, once for commands that take less of it: one head, a seed that
+is a number.
+"""
 
 
 def declared_name(node: ast.AST) -> str:
-    """The name of a parameter, of a field or of a constant that an option is declared for; "" for other nodes."""
+    """The name of a parameter, of a field or of a constant that an option is declared for; "" for
+    other nodes.
+    """
     match node:
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) | ast.arg(arg=name):
+        case (
+            ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name))
+            | ast.arg(arg=name)
+        ):
             return name.lower()
     return ""
 
@@ -57,7 +65,9 @@ def test_a_spelling_is_declared_once():
     spelled = []
     for node, name in CALLS:
         flags = [
-            part.value for part in node.args if isinstance(part, ast.Constant) and str(part.value).startswith("--")
+            part.value
+            for part in node.args
+            if isinstance(part, ast.Constant) and str(part.value).startswith("--")
         ]
         if any(word.arg == "help" for word in node.keywords):
             spelled += flags or [f"--{name.replace('_', '-')}"]
@@ -93,14 +103,18 @@ def test_every_option_is_declared_by_the_one_who_checks_it():
         for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
         if path.name != "app.py"  # --version, which is of no command
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option" and path.name != "option.py"
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "typer.Option"
+        and path.name != "option.py"
     ]
     assert raw == []
 
 
 def an_option_more(about: About, function: Callable[..., None]) -> Callable[..., None]:
     """A command with an option `--round N` besides its own, declared to be about this."""
-    declared = number("--round", help="Round to so many digits.", panel=OUTPUT, about=about, least=0)
+    declared = number(
+        "--round", help="Round to so many digits.", panel=OUTPUT, about=about, least=0
+    )
     signature = inspect.signature(function)
     more = inspect.Parameter("digits", inspect.Parameter.KEYWORD_ONLY, default=None)
 
@@ -110,7 +124,10 @@ def an_option_more(about: About, function: Callable[..., None]) -> Callable[...,
         function(*arguments, **options)
 
     with_more.__signature__ = signature.replace(parameters=[*signature.parameters.values(), more])  # type: ignore[attr-defined]
-    with_more.__annotations__ = {**function.__annotations__, "digits": Annotated[int | None, declared]}
+    with_more.__annotations__ = {
+        **function.__annotations__,
+        "digits": Annotated[int | None, declared],
+    }
     return with_more
 
 
@@ -124,7 +141,9 @@ def an_option_more(about: About, function: Callable[..., None]) -> Callable[...,
     ],
 )
 def test_what_an_option_goes_with_follows_from_what_it_is_about(about, refused, monkeypatch):
-    """So a new option of `attn run` is nowhere taken and ignored, though nobody wrote a guard for it."""
+    """So a new option of `attn run` is nowhere taken and ignored, though nobody wrote a guard for
+    it.
+    """
     app = command_app(an_option_more(about, run_command.run))
     monkeypatch.setattr(run_command, "run_app", app)
     monkeypatch.setattr("asking.kept", cache(command))

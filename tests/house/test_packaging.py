@@ -17,7 +17,9 @@ PACKAGE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def packages(name: str) -> list[str]:
-    """What an extra adds, or those dependencies of `attn` itself that the part of this name is made of."""
+    """What an extra adds, or those dependencies of `attn` itself that the part of this name is made
+    of.
+    """
     if name in PROJECT["optional-dependencies"]:
         return list(PROJECT["optional-dependencies"][name])
     spelled = [part for part in REQUIREMENTS[name] if not part.startswith("-")]
@@ -60,7 +62,9 @@ def test_bounds_are_quoted_for_the_shell() -> None:
 
 
 README = (ROOT / "README.md").read_text("utf-8")
-HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"][
+    "hooks"
+]
 
 
 def index_page() -> str:
@@ -84,7 +88,10 @@ def test_the_index_page_has_whole_addresses_made_of_the_projects_own() -> None:
 
 def test_the_address_of_the_project_is_one_everywhere() -> None:
     address = PROJECT["urls"]["Repository"]
-    named = [*PROJECT["urls"].values(), *(one["replacement"] for one in HOOK["fancy-pypi-readme"]["substitutions"])]
+    named = [
+        *PROJECT["urls"].values(),
+        *(one["replacement"] for one in HOOK["fancy-pypi-readme"]["substitutions"]),
+    ]
     assert all(address in one for one in named)
     for name in ("README.md", ".github/SECURITY.md"):
         spelled = re.findall(r"https://example\.org/[\w-]+", (ROOT / name).read_text("utf-8"))
@@ -92,14 +99,18 @@ def test_the_address_of_the_project_is_one_everywhere() -> None:
 
 
 def test_every_version_of_python_that_is_classified_is_tried() -> None:
-    classified = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)}
+    classified = {
+        one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)
+    }
     workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
     [matrix] = re.findall(r"python: \[([^\]]+)\]", workflow)
     assert set(re.findall(r"[\d.]+", matrix)) == classified
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in classified
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.stem
+)
 def test_workflows_and_forms_are_read(path: Path) -> None:
     yaml = pytest.importorskip("yaml")
     parsed = yaml.safe_load(path.read_text("utf-8"))

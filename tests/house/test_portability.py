@@ -1,4 +1,6 @@
-"""What can be known of Windows without it: names of files, paths that it wrote, line ends as it writes them."""
+"""What can be known of Windows without it: names of files, paths that it wrote, line ends as it
+writes them.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_file_has_a_name_that_every_system_takes():
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False).stdout.decode()
-    names = tracked.split("\0")[:-1] or [str(path.relative_to(ROOT)) for path in (ROOT / "attncli").rglob("*")]
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False
+    ).stdout.decode()
+    names = tracked.split("\0")[:-1] or [
+        str(path.relative_to(ROOT)) for path in (ROOT / "attncli").rglob("*")
+    ]
     assert len(names) > 300
     for name in names:
         for part in PurePosixPath(name).parts:
@@ -58,7 +64,10 @@ def test_a_page_tells_of_no_place_on_any_machine(text, last):
 
 def test_what_tells_files_apart_that_another_system_wrote():
     folder = PureWindowsPath(r"C:\Users\me")
-    assert tails([str(folder / "b" / "c.txt"), str(folder / "d" / "c.txt")]) == ["b/c.txt", "d/c.txt"]
+    assert tails([str(folder / "b" / "c.txt"), str(folder / "d" / "c.txt")]) == [
+        "b/c.txt",
+        "d/c.txt",
+    ]
     assert tails([str(folder / "c.txt"), r"D:\e.txt"]) == ["c.txt", "e.txt"]
     assert tails([str(folder / "c.txt"), "/home/me/e.txt"]) == ["c.txt", "e.txt"]
     assert tails([str(folder / "c.txt")]) == ["c.txt"]
@@ -73,7 +82,10 @@ TEXTS = {
     "records.jsonl": '{"text": "the cat sat"}\n{"text": "a dog ran"}\n',
 }
 ASKED = {
-    "lines.txt": [("tokens", "--file", "FILE", "--lines", "--plain"), ("run", "--file", "FILE", "--lines", "--plain")],
+    "lines.txt": [
+        ("tokens", "--file", "FILE", "--lines", "--plain"),
+        ("run", "--file", "FILE", "--lines", "--plain"),
+    ],
     "mask.csv": [("mask", "FILE", "--plain"), ("run", "the cat sat", "--mask", "FILE", "--plain")],
     "regions.json": [("run", "the cat sat", "--query", "sat", "--regions", "FILE", "--plain")],
     "config.toml": [("heads", "the cat sat")],
@@ -88,7 +100,10 @@ def test_line_ends_of_either_kind_say_the_same(name, tmp_path):
         file.parent.mkdir()
         file.write_bytes(TEXTS[name].replace("\n", ends).encode())
         told = {"ATTN_CONFIG": str(file)} if name == "config.toml" else {}
-        found = [ask(*(str(file) if word == "FILE" else word for word in words), **told) for words in ASKED[name]]
+        found = [
+            ask(*(str(file) if word == "FILE" else word for word in words), **told)
+            for words in ASKED[name]
+        ]
         assert all(answer.code == 0 for answer in found), [answer.err for answer in found]
         answers.append([answer.out.replace(str(file), name) for answer in found])
     assert answers[0] == answers[1]
@@ -101,8 +116,12 @@ def test_a_corpus_with_windows_line_ends_has_the_same_texts(name, kind, tmp_path
         file = tmp_path / name
         file.write_bytes(TEXTS[name].replace("\n", ends).encode())
         chosen = None if kind is None else parse_format(kind)
-        files, shards = take_in([str(file)], chosen, tmp_path / "copies", size=ShardSize(8, 8, 100), stdin=BytesIO())
-        texts.append([record.text for shard in shards for record in records(files, shard, tmp_path, "")])
+        files, shards = take_in(
+            [str(file)], chosen, tmp_path / "copies", size=ShardSize(8, 8, 100), stdin=BytesIO()
+        )
+        texts.append(
+            [record.text for shard in shards for record in records(files, shard, tmp_path, "")]
+        )
     assert texts[0] == texts[1] == ["the cat sat", "a dog ran"]
 
 
@@ -119,5 +138,8 @@ def test_a_scan_names_its_copies_alike_on_every_system(tmp_path):
 def test_a_chat_may_end_its_lines_so():
     from attncli.inputs.chat import parse_chat
 
-    one, other = (parse_chat(TEXTS["chat.json"].replace("\n", ends).encode(), "chat.json") for ends in ("\n", "\r\n"))
+    one, other = (
+        parse_chat(TEXTS["chat.json"].replace("\n", ends).encode(), "chat.json")
+        for ends in ("\n", "\r\n")
+    )
     assert one.messages == other.messages == [{"role": "user", "content": "the cat sat"}]

@@ -29,9 +29,17 @@ def files() -> list[Path]:
     """The files of the repository; all that lie here where it is a plain copy."""
     try:
         done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
-        return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+        return [
+            path
+            for name in done.stdout.decode().split("\0")
+            if name and (path := ROOT / name).is_file()
+        ]
     except (OSError, subprocess.CalledProcessError):
-        return [path for path in ROOT.rglob("*") if path.is_file() and not SKIPPED & set(path.relative_to(ROOT).parts)]
+        return [
+            path
+            for path in ROOT.rglob("*")
+            if path.is_file() and not SKIPPED & set(path.relative_to(ROOT).parts)
+        ]
 
 
 def texts() -> dict[str, str]:
@@ -47,7 +55,9 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     """The script, in a small repository whose test command tells its variables."""
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
-    (tmp_path / "README.md").write_text("<!-- command: test -->\n```bash\nenv; echo ran in $PWD\n```\n")
+    (tmp_path / "README.md").write_text(
+        "<!-- command: test -->\n```bash\nenv; echo ran in $PWD\n```\n"
+    )
     python = tmp_path / ".venv" / "bin" / "python"  # what the command would have made
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\necho "then $*"\n')
@@ -55,22 +65,40 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *command], cwd=tmp_path, check=True)
-    for name in ("chromium-headless-shell", "firefox-esr", "tsc"):  # found, so nothing is installed here
+    for name in (
+        "chromium-headless-shell",
+        "firefox-esr",
+        "tsc",
+    ):  # found, so nothing is installed here
         stand_in = tmp_path / "bin" / name
         stand_in.parent.mkdir(exist_ok=True)
         stand_in.write_text("#!/bin/sh\n")
         stand_in.chmod(0o755)
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    told = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "PYTHONOPTIMIZE": "2", "OTHER": "3"}
+    told = {
+        **os.environ,
+        "PATH": path,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONOPTIMIZE": "2",
+        "OTHER": "3",
+    }
     done, whole = (
         subprocess.run(
-            ["bash", ".ci/run", *more], cwd=tmp_path, env=told, capture_output=True, text=True, check=True, timeout=60
+            ["bash", ".ci/run", *more],
+            cwd=tmp_path,
+            env=told,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
         )
         for more in ((), ("all",))
     )
     assert "OTHER=3" in done.stdout
     assert "ran in" in done.stdout
-    assert re.search(r"then -m pytest -n 2 --dist loadfile -m thorough or cluster --share [012]/3\n", done.stdout)
+    assert re.search(
+        r"then -m pytest -n 2 --dist loadfile -m thorough or cluster --share [012]/3\n", done.stdout
+    )
     assert "then -m pytest -n 2 --dist loadfile -m thorough or cluster\n" in whole.stdout
     assert "PYTHON" not in done.stdout
     assert f"ran in {tmp_path}\n" not in done.stdout
@@ -83,7 +111,9 @@ def test_every_test_has_its_share(request):
     for share in ("0/3", "1/3", "2/3"):
         items = list(request.session.items)
         conftest = request.config.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
-        conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda _, share=share: share), items)
+        conftest.pytest_collection_modifyitems(
+            SimpleNamespace(getoption=lambda _, share=share: share), items
+        )
         parts += [item.nodeid for item in items]
     assert sorted(parts) == sorted(names)
 
@@ -91,7 +121,9 @@ def test_every_test_has_its_share(request):
 def test_the_top_level():
     allowed = {"attncli", "tests", "sample_inputs", "README.md", "LICENSE", "pyproject.toml"}
     assert {
-        path.relative_to(ROOT).parts[0] for path in files() if not path.relative_to(ROOT).parts[0].startswith(".")
+        path.relative_to(ROOT).parts[0]
+        for path in files()
+        if not path.relative_to(ROOT).parts[0].startswith(".")
     } <= allowed
 
 
@@ -103,12 +135,17 @@ def test_every_sample_input_is_used():
         if name == "README.md" or (name.startswith("tests/") and "house" not in name)
     )
     for path in sorted((ROOT / "sample_inputs").iterdir()):
-        assert path.name in users, f"sample_inputs/{path.name} is used by neither the README nor a test"
+        assert path.name in users, (
+            f"sample_inputs/{path.name} is used by neither the README nor a test"
+        )
 
 
 def test_nothing_names_the_machine_it_was_written_on():
     places = re.compile(
-        r"/wor" r"k/(main|shared)|/tmp/ven" r"v|/tmp/bri" r"ef|/home/(?!user|me|you|nobody)\w|/Users/(?!me|you)\w"
+        r"/wor"
+        r"k/(main|shared)|/tmp/ven"
+        r"v|/tmp/bri"
+        r"ef|/home/(?!user|me|you|nobody)\w|/Users/(?!me|you)\w"
     )
     for name, text in texts().items():
         found = places.search(text)

@@ -1,4 +1,6 @@
-"""A part of a screen is declared once, in the table of its screen: help, completion and `--show` read it there."""
+"""A part of a screen is declared once, in the table of its screen: help, completion and `--show`
+read it there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from asking import ask
 from attncli.documents import NAMES, folder_of
 from attncli.draw.view import ScreenPart, part_names
 
-SCREENS = {name: parts for name in NAMES if name != "error" and (parts := part_names(name, folder_of(name)))}
+SCREENS = {
+    name: parts
+    for name in NAMES
+    if name != "error" and (parts := part_names(name, folder_of(name)))
+}
 
 
 def test_the_screens_with_parts_are_known():

@@ -24,6 +24,11 @@ def test_passes(command: list[str]) -> None:
     pytest.importorskip(command[0])
     pytest.importorskip("torch")  # whose types the checker reads
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr

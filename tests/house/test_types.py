@@ -91,7 +91,9 @@ def checked(tmp_path_factory):
     # other packages' own types are not the subject
     quiet = ["--follow-imports=silent", "--ignore-missing-imports"]
     files = sorted(map(str, folder.glob("*.py")))
-    return subprocess.run([*command, *quiet, *files], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        [*command, *quiet, *files], capture_output=True, text=True, check=False
+    ).stdout
 
 
 def test_a_caller_is_checked(checked):

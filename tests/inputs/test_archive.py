@@ -28,7 +28,8 @@ def read(raw, limit=2**20):
         headers = {name: archive.header(name) for name in archive.names}
         arrays = {name: archive.array(name) for name in archive.names}
         assert all(
-            (headers[name].dtype, headers[name].shape) == (array.dtype, array.shape) for name, array in arrays.items()
+            (headers[name].dtype, headers[name].shape) == (array.dtype, array.shape)
+            for name, array in arrays.items()
         )
         return arrays, archive.metadata()
 
@@ -50,7 +51,13 @@ def zipped(members, method=zipfile.ZIP_STORED):
 def npy(header, data=b"", version=(1, 0), length=None):
     raw = header.encode("latin1")
     size = len(raw) if length is None else length
-    return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version[0] == 1 else "<I", size) + raw + data
+    return (
+        b"\x93NUMPY"
+        + bytes(version)
+        + struct.pack("<H" if version[0] == 1 else "<I", size)
+        + raw
+        + data
+    )
 
 
 def described(descr="'<f4'", shape="(2,)", order="False"):
@@ -64,7 +71,8 @@ def described(descr="'<f4'", shape="(2,)", order="False"):
         st.text("abcxyz_", min_size=1, max_size=5).filter(lambda name: name != "file"),
         st.sampled_from(sorted(NATIVE)).flatmap(
             lambda dtype: hnp.arrays(
-                np.dtype(dtype).newbyteorder(">"), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+                np.dtype(dtype).newbyteorder(">"),
+                hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
             )
         ),
         max_size=3,
@@ -74,11 +82,20 @@ def test_archives_of_numpy_are_read(savez, arrays):
     found, metadata = read(saved(savez, **arrays))
     assert metadata == {}
     assert set(found) == set(arrays)
-    assert all(np.array_equal(found[name], array, equal_nan=array.dtype.kind == "f") for name, array in arrays.items())
+    assert all(
+        np.array_equal(found[name], array, equal_nan=array.dtype.kind == "f")
+        for name, array in arrays.items()
+    )
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.dictionaries(NAMES, hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)), max_size=3))
+@given(
+    st.dictionaries(
+        NAMES,
+        hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)),
+        max_size=3,
+    )
+)
 def test_what_is_written_numpy_reads(tensors):
     out = io.BytesIO()
     write_npz(out, tensors, {"schema": "attn.run/1", "text": "我\ud800"})
@@ -161,7 +178,9 @@ def test_repeated_names(names):
 
 def test_names_are_data():
     names = ["../../etc/passwd", "\x1b[31m", "/abs"]
-    assert set(read(zipped([(f"{name}.npy", npy(described(), bytes(8))) for name in names]))[0]) == set(names)
+    assert set(
+        read(zipped([(f"{name}.npy", npy(described(), bytes(8))) for name in names]))[0]
+    ) == set(names)
 
 
 def test_a_bomb_is_refused_by_the_size_it_declares():
@@ -214,7 +233,10 @@ def test_a_forged_directory_is_not_read_into_memory():
         stream.truncate(2**28)
         stream.seek(0, io.SEEK_END)
         stream.write(end)
-        with pytest.raises(LimitError, match="directory is too large"), open_archive(stream, "f", 2**30):
+        with (
+            pytest.raises(LimitError, match="directory is too large"),
+            open_archive(stream, "f", 2**30),
+        ):
             pass
 
 
@@ -241,4 +263,6 @@ def test_the_ratio_of_the_best_compression_is_allowed():
     zeros = bytes(2**22)
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     assert len(zeros) <= DEFLATE_RATIO * len(packer.compress(zeros) + packer.flush())
-    assert read(saved(np.savez_compressed, a=np.zeros(2**19)), limit=2**23)[0]["a"].shape == (524288,)
+    assert read(saved(np.savez_compressed, a=np.zeros(2**19)), limit=2**23)[0]["a"].shape == (
+        524288,
+    )

@@ -88,7 +88,9 @@ def test_a_full_device():
         write(Path("/dev/full"))
 
 
-@pytest.mark.parametrize("make", ["folder", "missing folder", "under a file", "nul", "loop", "long"])
+@pytest.mark.parametrize(
+    "make", ["folder", "missing folder", "under a file", "nul", "loop", "long"]
+)
 def test_places_that_cannot_be_written(tmp_path, make):
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "loop").symlink_to("loop")
@@ -152,7 +154,9 @@ def test_devices_stay_what_they_are(device, tmp_path):
         before = os.fstat(log.fileno()).st_ino
         finish([sys.executable, "-c", code], stdout=log)
     assert (tmp_path / "log").read_bytes() == (b"hi" if device == "/dev/stdout" else b"")
-    assert (tmp_path / "log").stat().st_ino == before  # the shell's own file, not one put in its place
+    assert (
+        tmp_path / "log"
+    ).stat().st_ino == before  # the shell's own file, not one put in its place
     assert names(tmp_path) == ["log"]
 
 

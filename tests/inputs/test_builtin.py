@@ -30,7 +30,11 @@ def test_whitespace_splits_at_spaces_only():
 
 def test_char_ids_are_code_points_of_single_ones():
     found = CharTokenizer().encode("我 e\u0301")
-    assert found == [Token(0, "我", 0x6211, 0, 1), Token(1, " ", 32, 1, 2), Token(2, "e\u0301", None, 2, 4)]
+    assert found == [
+        Token(0, "我", 0x6211, 0, 1),
+        Token(1, " ", 32, 1, 2),
+        Token(2, "e\u0301", None, 2, 4),
+    ]
 
 
 def test_bytes():

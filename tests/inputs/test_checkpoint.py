@@ -45,8 +45,14 @@ def make(
     for name, tensors in shards.items():
         safetensors.numpy.save_file(tensors, folder / name)
     if len(shards) > 1 or index is not None:
-        places = {tensor: shard for shard, tensors in shards.items() for tensor in tensors} if index is None else index
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        places = (
+            {tensor: shard for shard, tensors in shards.items() for tensor in tensors}
+            if index is None
+            else index
+        )
+        (folder / "model.safetensors.index.json").write_text(
+            json.dumps({"metadata": {}, "weight_map": places})
+        )
     return folder
 
 
@@ -60,12 +66,15 @@ def sharded(tmp_path: Path) -> Path:
     names = list(TENSORS)
     first, second = ({name: TENSORS[name] for name in part} for part in (names[:3], names[3:]))
     return make(
-        tmp_path / "two", {"model-00001-of-00002.safetensors": first, "model-00002-of-00002.safetensors": second}
+        tmp_path / "two",
+        {"model-00001-of-00002.safetensors": first, "model-00002-of-00002.safetensors": second},
     )
 
 
 @pytest.mark.parametrize("layout", ["single", "sharded"])
-def test_every_tensor_is_what_the_library_wrote(layout: str, request: pytest.FixtureRequest) -> None:
+def test_every_tensor_is_what_the_library_wrote(
+    layout: str, request: pytest.FixtureRequest
+) -> None:
     with Checkpoint.open(request.getfixturevalue(layout)) as found:
         assert set(found.names()) == set(TENSORS)
         for name, expected in TENSORS.items():
@@ -104,7 +113,8 @@ def test_rows_are_numpys(tmp_path_factory: pytest.TempPathFactory, rows: list[in
     with Checkpoint.open(folder) as found:
         assert found.read_rows("brain", rows).tobytes() == TENSORS["brain"][rows].tobytes()
         assert (
-            found.read_rows("brain", rows, "float32").tobytes() == TENSORS["brain"][rows].astype(np.float32).tobytes()
+            found.read_rows("brain", rows, "float32").tobytes()
+            == TENSORS["brain"][rows].astype(np.float32).tobytes()
         )
 
 
@@ -150,16 +160,19 @@ def test_a_number_too_large_for_the_type_read_is_refused(tmp_path: Path) -> None
 
 def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORTH_A_PLAN", 1)
-    big = {f"t{i}": RANDOM.standard_normal((1009, 1031 + i)).astype(ml_dtypes.bfloat16) for i in range(5)} | {
-        "none": np.zeros(0, np.float32)
-    }
+    big = {
+        f"t{i}": RANDOM.standard_normal((1009, 1031 + i)).astype(ml_dtypes.bfloat16)
+        for i in range(5)
+    } | {"none": np.zeros(0, np.float32)}
     with Checkpoint.open(make(tmp_path / "x", {"model.safetensors": big})) as found:
         order = list(found.names())
         for asked in (order, order[1:], order[:2] + order[4:], order[::-1], [order[0], order[0]]):
             before = found.bytes_read
             found.ahead(order)
             for name in asked:
-                assert found.read(name, "float32").tobytes() == big[name].astype(np.float32).tobytes()
+                assert (
+                    found.read(name, "float32").tobytes() == big[name].astype(np.float32).tobytes()
+                )
             assert found.bytes_read - before == sum(big[name].nbytes for name in asked)
 
 
@@ -177,8 +190,13 @@ def test_a_product_while_reading_is_that_of_the_matrix(
     for reading in (read_ahead, read_product):
         monkeypatch.setattr(reading, "PIECE", 2**20)
     chance = np.random.default_rng(rows)
-    weight = chance.standard_normal((rows, width)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
-    x, bias = chance.standard_normal((count, width)).astype(np.float32), chance.standard_normal(rows).astype(np.float32)
+    weight = chance.standard_normal((rows, width)).astype(
+        ml_dtypes.bfloat16 if stored == "bfloat16" else stored
+    )
+    x, bias = (
+        chance.standard_normal((count, width)).astype(np.float32),
+        chance.standard_normal(rows).astype(np.float32),
+    )
     folder = make(tmp_path / "m", {"model.safetensors": {"a": weight, "b": weight[::-1].copy()}})
     wanted = cache(lambda: x.astype(np.float64) @ weight.astype(np.float64).T)
     with Checkpoint.open(folder) as found:
@@ -196,7 +214,9 @@ def test_a_product_while_reading_is_that_of_the_matrix(
                 continue
             assert product is not None
             assert backend.dtype_of(product) == dtype
-            assert np.abs(backend.numpy(product) - wanted() - bias).max() < rounding * 4 * width**0.5
+            assert (
+                np.abs(backend.numpy(product) - wanted() - bias).max() < rounding * 4 * width**0.5
+            )
             assert found.bytes_read - before == weight.nbytes
             assert np.array_equal(found.read("b", "float32"), weight[::-1].astype(np.float32))
 
@@ -216,11 +236,15 @@ def test_a_weight_that_is_not_finite_is_refused_while_reading(
                 backend = choose(name, device=None, dtype=dtype)
                 found.ahead(["a"])
                 # nothing of the matrix matters, and still it is refused
-                with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
+                with pytest.raises(
+                    InputError, match="tensor 'a' holds numbers that are not finite"
+                ):
                     found.product("a", backend.full((count, 1031), 0.0, dtype), backend)
         found.ahead(["a"])
         with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
-            found.product("a", np.zeros((5, 1021)), choose("numpy", device=None, dtype="float64"), in_out=True)
+            found.product(
+                "a", np.zeros((5, 1021)), choose("numpy", device=None, dtype="float64"), in_out=True
+            )
 
 
 @pytest.mark.parametrize(("name", "dtype"), COMPUTING)
@@ -228,7 +252,9 @@ def test_a_vector_that_is_not_finite_is_no_fault_of_the_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, dtype: str
 ) -> None:
     monkeypatch.setattr(module, "WORTH_A_PLAN", 2**20)
-    folder = make(tmp_path / "m", {"model.safetensors": {"a": np.ones((1021, 1031), ml_dtypes.bfloat16)}})
+    folder = make(
+        tmp_path / "m", {"model.safetensors": {"a": np.ones((1021, 1031), ml_dtypes.bfloat16)}}
+    )
     backend = choose(name, device=None, dtype=dtype)
     with Checkpoint.open(folder) as found:
         for place in (0, 1):
@@ -248,7 +274,12 @@ def test_a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(
     for change, ahead in ((_shrink, False), (_shrink, True), (_rewrite, False)):
         folder = make(
             tmp_path / "x",
-            {"model.safetensors": {"a": np.zeros((3, 2**21), np.float32), "b": np.zeros(2**22, np.float32)}},
+            {
+                "model.safetensors": {
+                    "a": np.zeros((3, 2**21), np.float32),
+                    "b": np.zeros(2**22, np.float32),
+                }
+            },
         )
         found = Checkpoint.open(folder)
         found.read_rows("a", [0])
@@ -305,8 +336,12 @@ def test_what_is_not_a_checkpoint_is_said(tmp_path: Path, single: Path) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 @pytest.mark.parametrize("place", [0, -1])
-def test_a_number_that_is_not_finite_is_found_in_every_piece(tmp_path: Path, kind: type, place: int) -> None:
-    poisoned = np.zeros(2 * PIECE // np.dtype(kind).itemsize + 5, kind)  # three pieces, of which one is spoilt
+def test_a_number_that_is_not_finite_is_found_in_every_piece(
+    tmp_path: Path, kind: type, place: int
+) -> None:
+    poisoned = np.zeros(
+        2 * PIECE // np.dtype(kind).itemsize + 5, kind
+    )  # three pieces, of which one is spoilt
     poisoned[place] = np.nan
     found = Checkpoint.open(make(tmp_path / "x", {"model.safetensors": {"a": poisoned}}))
     for dtype in (None, "float32", "float64"):
@@ -314,6 +349,8 @@ def test_a_number_that_is_not_finite_is_found_in_every_piece(tmp_path: Path, kin
             found.read("a", dtype)
 
 
-def test_numbers_that_json_has_no_word_for_are_read_as_transformers_reads_them(single: Path) -> None:
+def test_numbers_that_json_has_no_word_for_are_read_as_transformers_reads_them(
+    single: Path,
+) -> None:
     (single / "config.json").write_text('{"a": Infinity, "b": {"__float__": "-Infinity"}}')
     assert Checkpoint.open(single).config == {"a": np.inf, "b": -np.inf}

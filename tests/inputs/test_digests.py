@@ -44,8 +44,12 @@ def test_a_good_file_is_read_once(tmp_path: Path, read: list[str]) -> None:
     good(tmp_path, "b")  # the same content in another file
     hub.verify_digests(tmp_path, expected, variables=variables, hint="")
     assert read == ["a", "b", "b"]
-    with pytest.raises(InputError, match="'a' has the sha256 ca97") as caught:  # remembered, but not as that
-        hub.verify_digests(tmp_path, {"a": expected["b"]}, variables=variables, hint="fetch it again")
+    with pytest.raises(
+        InputError, match="'a' has the sha256 ca97"
+    ) as caught:  # remembered, but not as that
+        hub.verify_digests(
+            tmp_path, {"a": expected["b"]}, variables=variables, hint="fetch it again"
+        )
     assert (caught.value.expected, caught.value.hint) == (expected["b"], "fetch it again")
 
 

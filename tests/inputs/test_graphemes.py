@@ -49,7 +49,9 @@ def test_nothing():
     assert cut("") == []
 
 
-LIVELY = st.text(alphabet="ae\u0301\u0308 \r\n\u200d\ufe0f👍🏽🇩🇪我\u1100\u1161\u11a8각가\ud800\x1b", max_size=20)
+LIVELY = st.text(
+    alphabet="ae\u0301\u0308 \r\n\u200d\ufe0f👍🏽🇩🇪我\u1100\u1161\u11a8각가\ud800\x1b", max_size=20
+)
 
 
 @settings(deadline=None, max_examples=200)

@@ -1,4 +1,6 @@
-"""Finding models: folders, prepared caches, and downloads from a local server that answers as the hub does."""
+"""Finding models: folders, prepared caches, and downloads from a local server that answers as the
+hub does.
+"""
 
 import json
 import sys
@@ -24,7 +26,10 @@ Resolver = Callable[..., ModelLocation]
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
 OTHER = safetensors.numpy.save({"b": np.arange(3, dtype=np.float32)})
-MANY = {f"a tensor with a long name, number {at}": np.full((1000,), at, np.float32) for at in range(1500)}
+MANY = {
+    f"a tensor with a long name, number {at}": np.full((1000,), at, np.float32)
+    for at in range(1500)
+}
 """Their header is longer than what is asked for at first."""
 SMALL = {"config.json": b'{"model_type": "toy"}', "tokenizer.json": b"{}"}
 UNWANTED = {
@@ -41,11 +46,14 @@ PICKLED = json.dumps({"weight_map": {"a": "a.bin", "b": "b.bin"}}).encode()
 def hub() -> Iterator[Hub]:
     files = {
         "owner/single": SMALL | UNWANTED | {"model.safetensors": WEIGHTS},
-        "owner/sharded": SMALL | {"model.safetensors.index.json": INDEX, SHARDS[0]: WEIGHTS, SHARDS[1]: OTHER},
+        "owner/sharded": SMALL
+        | {"model.safetensors.index.json": INDEX, SHARDS[0]: WEIGHTS, SHARDS[1]: OTHER},
         "owner/partial": SMALL | {"model.safetensors.index.json": INDEX, SHARDS[0]: WEIGHTS},
-        "owner/hostile": SMALL | {"model.safetensors.index.json": b'{"weight_map": {"a": "../../x.safetensors"}}'},
+        "owner/hostile": SMALL
+        | {"model.safetensors.index.json": b'{"weight_map": {"a": "../../x.safetensors"}}'},
         "owner/pickle": SMALL | UNWANTED,
-        "owner/pickles": SMALL | {"pytorch_model.bin.index.json": PICKLED, "a.bin": b"pickle", "b.bin": b"pickle"},
+        "owner/pickles": SMALL
+        | {"pytorch_model.bin.index.json": PICKLED, "a.bin": b"pickle", "b.bin": b"pickle"},
         "owner/bare": SMALL,
         "owner/empty": UNWANTED,
         "owner/gated": SMALL | {"model.safetensors": WEIGHTS},
@@ -64,7 +72,9 @@ def hub() -> Iterator[Hub]:
 def find(hub: Hub, tmp_path: Path) -> Resolver:
     def found(name: str, fetch: Fetch = WHOLE, **variables: str) -> ModelLocation:
         return resolve(
-            name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables}, fetch=fetch
+            name,
+            variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables},
+            fetch=fetch,
         )
 
     return found
@@ -95,7 +105,9 @@ def test_weights_that_nobody_wants_are_not_fetched(hub: Hub, find: Resolver) -> 
 
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("name", ["owner/single", "owner/sharded", "owner/wordy"])
-def test_headers_say_what_the_weights_are(hub: Hub, find: Resolver, name: str, ranges: bool) -> None:
+def test_headers_say_what_the_weights_are(
+    hub: Hub, find: Resolver, name: str, ranges: bool
+) -> None:
     hub.ranges = ranges
     found = find(name, Fetch(parts=Parts.HEADERS))
     assert found.tensors is not None
@@ -104,7 +116,8 @@ def test_headers_say_what_the_weights_are(hub: Hub, find: Resolver, name: str, r
     described = Checkpoint.open(found.folder, found.tensors).names()
     whole = find(name)
     assert Checkpoint.open(whole.folder).names() == {
-        key: replace(info, file=(whole.folder / info.file.name).resolve()) for key, info in described.items()
+        key: replace(info, file=(whole.folder / info.file.name).resolve())
+        for key, info in described.items()
     }
     assert find(name, Fetch(parts=Parts.HEADERS)).tensors is None
 
@@ -119,7 +132,9 @@ def test_headers_say_what_the_weights_are(hub: Hub, find: Resolver, name: str, r
         ("owner/lying", InputError, "header claims"),
     ],
 )
-def test_headers_that_are_no_use(find: Resolver, name: str, kind: type[AttnError], says: str) -> None:
+def test_headers_that_are_no_use(
+    find: Resolver, name: str, kind: type[AttnError], says: str
+) -> None:
     with pytest.raises(kind, match=says):
         find(name, Fetch(parts=Parts.HEADERS))
 
@@ -247,7 +262,9 @@ def test_no_network(find: Resolver, hub: Hub) -> None:
     assert hub.asked == []
 
 
-@pytest.mark.parametrize("broken", [ConnectionResetError("x"), OSError(28, "No space left on device")])
+@pytest.mark.parametrize(
+    "broken", [ConnectionResetError("x"), OSError(28, "No space left on device")]
+)
 def test_what_goes_wrong_after_the_hub_was_reached(
     find: Resolver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: OSError
 ) -> None:
@@ -272,7 +289,11 @@ def test_what_goes_wrong_after_the_hub_was_reached(
     ("note", "terminal", "bars"), [(print, True, True), (print, False, False), (None, True, False)]
 )
 def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
-    find: Resolver, monkeypatch: pytest.MonkeyPatch, note: Callable[[str], None] | None, terminal: bool, bars: bool
+    find: Resolver,
+    monkeypatch: pytest.MonkeyPatch,
+    note: Callable[[str], None] | None,
+    terminal: bool,
+    bars: bool,
 ) -> None:
     enable_progress_bars()  # transformers, where another test imported it, switched them off
     seen = []
@@ -289,9 +310,14 @@ def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
     assert not are_progress_bars_disabled()
 
 
-def test_a_watcher_is_told_how_much_of_each_file_is_there(find: Resolver, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_watcher_is_told_how_much_of_each_file_is_there(
+    find: Resolver, capfd: pytest.CaptureFixture[str]
+) -> None:
     told: dict[str, list[float]] = {}
-    find("owner/wordy", Fetch(print, watch=lambda file, share: told.setdefault(file, []).append(share)))
+    find(
+        "owner/wordy",
+        Fetch(print, watch=lambda file, share: told.setdefault(file, []).append(share)),
+    )
     assert list(told) == [*SMALL, "model.safetensors"]
     for shares in told.values():
         assert shares == sorted(shares)

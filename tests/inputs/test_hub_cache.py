@@ -34,7 +34,23 @@ def test_ids_that_can_be(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "/", "a/", "/a", "a//b", "a/b@", "a/b@..", "a..b", "a--b", "a/b.", "-a", "a/\x1b", "a/b\n", "a/b@x\n"]
+    "text",
+    [
+        "",
+        "/",
+        "a/",
+        "/a",
+        "a//b",
+        "a/b@",
+        "a/b@..",
+        "a..b",
+        "a--b",
+        "a/b.",
+        "-a",
+        "a/\x1b",
+        "a/b\n",
+        "a/b@x\n",
+    ],
 )
 def test_ids_that_cannot(text: str) -> None:
     assert HubId.parse(text) is None

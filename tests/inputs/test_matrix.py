@@ -65,7 +65,9 @@ def test_text_formats(tmp_path, name, content, expected):
     found = read_matrix(wrote(tmp_path, name, content), "mask")
     assert found.tolist() == expected
     assert found.dtype == (
-        np.bool_ if expected[0][0] in (True, False) and isinstance(expected[0][0], bool) else np.float64
+        np.bool_
+        if expected[0][0] in (True, False) and isinstance(expected[0][0], bool)
+        else np.float64
     )
 
 
@@ -139,7 +141,9 @@ def test_archives_of_several_arrays(tmp_path):
     assert read_matrix(path, "mask").sum() == 4
     with pytest.raises(InputError, match="2 arrays: a, mask"):
         read_matrix(path, "embeddings")
-    write_tensors(path, {"x": np.ones((2, 2), ml_dtypes.bfloat16)}, {"note": "metadata are no array"})
+    write_tensors(
+        path, {"x": np.ones((2, 2), ml_dtypes.bfloat16)}, {"note": "metadata are no array"}
+    )
     assert read_matrix(path, "embeddings").sum() == 4
 
 

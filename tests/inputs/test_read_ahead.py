@@ -43,7 +43,9 @@ def test_what_is_not_in_memory_yet_is_fetched_before_it_is_taken(
         assert found._plan is not None
         found._plan._thread.join()  # all of it is less than it may be ahead
         places = [(info.start, info.stop) for info in found.names().values()]
-        assert sum(stop - start for start, stop in fetched) == sum(stop - start for start, stop in places)
+        assert sum(stop - start for start, stop in fetched) == sum(
+            stop - start for start, stop in places
+        )
         assert fetched == sorted(set(fetched))
         for name, weight in weights.items():
             assert np.array_equal(found.read(name), weight)
@@ -57,14 +59,21 @@ def test_a_product_while_reading_is_that_of_a_matrix_stored_turned(
 ) -> None:
     monkeypatch.setattr(module, "WORTH_A_PLAN", 2**20)
     chance = np.random.default_rng(0)
-    weight = chance.standard_normal((2003, 1031)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
-    x, bias = chance.standard_normal((40, 2003)).astype(np.float32), chance.standard_normal(1031).astype(np.float32)
+    weight = chance.standard_normal((2003, 1031)).astype(
+        ml_dtypes.bfloat16 if stored == "bfloat16" else stored
+    )
+    x, bias = (
+        chance.standard_normal((40, 2003)).astype(np.float32),
+        chance.standard_normal(1031).astype(np.float32),
+    )
     wanted = x.astype(np.float64) @ weight.astype(np.float64) + bias
     with Checkpoint.open(make(tmp_path / "m", {"a": weight})) as found:
         backend = choose("numpy", device=None, dtype="float32")
         found.ahead(["a"])
         assert found.product("a", x[:7], backend) is None  # it would be of the wrong axis
-        assert found.product("a", x, backend, bias, in_out=True) is None  # many rows are multiplied faster whole
+        assert (
+            found.product("a", x, backend, bias, in_out=True) is None
+        )  # many rows are multiplied faster whole
         several = []
         for _ in range(3):
             found.ahead(["a"])

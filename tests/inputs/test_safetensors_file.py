@@ -28,7 +28,9 @@ def written(tensors, metadata=None):
 def read(raw):
     stream = io.BytesIO(raw)
     header = read_header(stream, len(raw), "f")
-    return {name: read_entry(stream, entry, "f") for name, entry in header.entries.items()}, header.metadata
+    return {
+        name: read_entry(stream, entry, "f") for name, entry in header.entries.items()
+    }, header.metadata
 
 
 def forged(header, data=b"", length=None):
@@ -43,9 +45,13 @@ def entry(dtype="F32", shape=(2,), start=0, end=8):
 @settings(deadline=None, max_examples=40)
 @given(
     st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=9).filter(lambda name: name != "__metadata__"),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=9).filter(
+            lambda name: name != "__metadata__"
+        ),
         NUMBERS.flatmap(
-            lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+            lambda dtype: hnp.arrays(
+                dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+            )
         ),
         max_size=4,
     ),
@@ -83,13 +89,16 @@ def test_files_of_the_library_are_read():
     found, metadata = read(safetensors.numpy.save(tensors, metadata={"format": "pt"}))
     assert metadata == {"format": "pt"}
     assert all(
-        np.array_equal(found[name], array) and found[name].shape == array.shape for name, array in tensors.items()
+        np.array_equal(found[name], array) and found[name].shape == array.shape
+        for name, array in tensors.items()
     )
 
 
 def test_the_same_content_gives_the_same_bytes():
     a, b = np.arange(3.0), np.arange(5, dtype=np.int8)
-    assert written({"a": a, "b": b}, {"x": "1", "y": "2"}) == written({"b": b, "a": a}, {"y": "2", "x": "1"})
+    assert written({"a": a, "b": b}, {"x": "1", "y": "2"}) == written(
+        {"b": b, "a": a}, {"y": "2", "x": "1"}
+    )
     assert written({"a": a}) != written({"a": a + 1})
 
 
@@ -102,7 +111,12 @@ def test_other_byte_orders_and_layouts_are_written_right():
 
 def test_every_tensor_is_aligned_to_its_own_size():
     raw = written(
-        {"a": np.zeros(3, np.int8), "b": np.zeros(5), "c": np.zeros(3, np.float16), "d": np.zeros(1, np.float32)}
+        {
+            "a": np.zeros(3, np.int8),
+            "b": np.zeros(5),
+            "c": np.zeros(3, np.float16),
+            "d": np.zeros(1, np.float32),
+        }
     )
     for entry in read_header(io.BytesIO(raw), len(raw), "f").entries.values():
         assert entry.start % np.dtype(entry.dtype_name).itemsize == 0
@@ -192,7 +206,10 @@ def test_data_types_that_are_listed_but_not_read(dtype):
 
 def test_as_many_axes_and_numbers_as_can_be():
     found, _ = read(
-        forged({"a": entry(shape=(1,) * 32, end=4), "b": entry(shape=(2**59, 0), start=4, end=4)}, bytes(4))
+        forged(
+            {"a": entry(shape=(1,) * 32, end=4), "b": entry(shape=(2**59, 0), start=4, end=4)},
+            bytes(4),
+        )
     )
     assert (found["a"].ndim, found["b"].shape) == (32, (2**59, 0))
     with pytest.raises(InputError, match="impossible shape"):
@@ -221,5 +238,10 @@ def test_tensors_without_numbers_lie_before_what_begins_where_they_do():
         "d": {"dtype": "F32", "shape": [0, 7], "data_offsets": [0, 0]},
     }
     found, _ = read(forged(header, np.array([1.0, 2.0], "<f4").tobytes()))
-    assert {name: array.shape for name, array in found.items()} == {"a": (0,), "b": (2,), "c": (3, 0), "d": (0, 7)}
+    assert {name: array.shape for name, array in found.items()} == {
+        "a": (0,),
+        "b": (2,),
+        "c": (3, 0),
+        "d": (0, 7),
+    }
     assert found["b"].tolist() == [1.0, 2.0]

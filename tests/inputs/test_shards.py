@@ -28,7 +28,9 @@ def folder_with(folder: Path, shards: dict[str, dict[str, np.ndarray]], weight_m
 def refused(folder: Path, says: str, kind: type[AttnError] = InputError) -> None:
     with pytest.raises(kind) as error:
         Checkpoint.open(folder)
-    assert says in f"{error.value.what} {error.value.where} {error.value.expected} {error.value.hint}"
+    assert (
+        says in f"{error.value.what} {error.value.where} {error.value.expected} {error.value.hint}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,13 +65,24 @@ def test_an_index_without_a_map(tmp_path: Path, weight_map: object) -> None:
 
 
 def test_a_missing_shard_is_named_with_what_lies_in_it(tmp_path: Path) -> None:
-    refused(folder_with(tmp_path / "x", {A: {"a": ONE}}, {"a": A, "b": B, "c": B}), f"{B!r} is missing; 2 tensors")
+    refused(
+        folder_with(tmp_path / "x", {A: {"a": ONE}}, {"a": A, "b": B, "c": B}),
+        f"{B!r} is missing; 2 tensors",
+    )
 
 
 def test_index_and_shards_must_agree(tmp_path: Path) -> None:
-    refused(folder_with(tmp_path / "1", {A: {"a": ONE}, B: {"b": ONE}}, {"a": A, "b": B, "c": A}), "'c'")
-    refused(folder_with(tmp_path / "2", {A: {"a": ONE}, B: {"b": ONE, "c": ONE}}, {"a": A, "b": B}), "does not list")
-    refused(folder_with(tmp_path / "3", {A: {"a": ONE}, B: {"a": ONE, "b": ONE}}, {"a": A, "b": B}), "two shards")
+    refused(
+        folder_with(tmp_path / "1", {A: {"a": ONE}, B: {"b": ONE}}, {"a": A, "b": B, "c": A}), "'c'"
+    )
+    refused(
+        folder_with(tmp_path / "2", {A: {"a": ONE}, B: {"b": ONE, "c": ONE}}, {"a": A, "b": B}),
+        "does not list",
+    )
+    refused(
+        folder_with(tmp_path / "3", {A: {"a": ONE}, B: {"a": ONE, "b": ONE}}, {"a": A, "b": B}),
+        "two shards",
+    )
     refused(folder_with(tmp_path / "4", {A: {"a": ONE}, B: {"b": ONE}}, {"a": B, "b": A}), "says")
 
 
@@ -137,7 +150,9 @@ def test_pipes_and_folders_are_not_waited_for(tmp_path: Path) -> None:
         ("readme.md", InputError, "no weights"),
     ],
 )
-def test_other_formats_are_named(tmp_path: Path, name: str, kind: type[AttnError], says: str) -> None:
+def test_other_formats_are_named(
+    tmp_path: Path, name: str, kind: type[AttnError], says: str
+) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"x")
     refused(tmp_path, says, kind)
@@ -150,10 +165,16 @@ def test_eight_bit_floats_are_refused_by_name(tmp_path: Path) -> None:
     refused(tmp_path, "F8_E4M3", UnsupportedError)
 
 
-@pytest.mark.parametrize("name", ["qweight", "SCB", "weight.absmax", "weight_packed", "weight_scale_inv"])
-def test_quantised_weights_are_refused_by_name_whatever_the_config_says(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["qweight", "SCB", "weight.absmax", "weight_packed", "weight_scale_inv"]
+)
+def test_quantised_weights_are_refused_by_name_whatever_the_config_says(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "config.json").write_text("{}")
-    safetensors.numpy.save_file({"layers.0.q": ONE, f"layers.0.k.{name}": ONE}, tmp_path / "model.safetensors")
+    safetensors.numpy.save_file(
+        {"layers.0.q": ONE, f"layers.0.k.{name}": ONE}, tmp_path / "model.safetensors"
+    )
     refused(tmp_path, f"layers.0.k.{name}", UnsupportedError)
 
 

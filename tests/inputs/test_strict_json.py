@@ -31,9 +31,16 @@ def test_what_is_no_strict_object_is_refused(raw: bytes, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b'{"a": [%s 1]}' % (b"[]," * MOST), b'{"a": [%s 1]}' % (b"9," * MOST), b"{%s}" % (b'"":1,' * MOST)]
+    "raw",
+    [
+        b'{"a": [%s 1]}' % (b"[]," * MOST),
+        b'{"a": [%s 1]}' % (b"9," * MOST),
+        b"{%s}" % (b'"":1,' * MOST),
+    ],
 )
-def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memory(raw: bytes, tmp_path: Path) -> None:
+def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memory(
+    raw: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "a.json").write_bytes(raw)
     with pytest.raises(LimitError, match="names and values"):
         read_object(tmp_path / "a.json", what="what")
@@ -41,7 +48,9 @@ def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memor
 
 def test_numbers_for_which_json_has_no_word(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text('{"a": {"__float__": "Infinity"}, "b": [{"__float__": "-Infinity"}], "c": {"__float__": "x"}}')
+    path.write_text(
+        '{"a": {"__float__": "Infinity"}, "b": [{"__float__": "-Infinity"}], "c": {"__float__": "x"}}'
+    )
     assert read_object(path, what="a config", with_tags=True) == {
         "a": float("inf"),
         "b": [float("-inf")],
@@ -49,12 +58,17 @@ def test_numbers_for_which_json_has_no_word(tmp_path: Path) -> None:
     }
     assert read_object(path, what="a config")["a"] == {"__float__": "Infinity"}
     path.write_text('{"a": Infinity, "b": -Infinity}')  # as transformers wrote it before
-    assert read_object(path, what="a config", with_tags=True) == {"a": float("inf"), "b": float("-inf")}
+    assert read_object(path, what="a config", with_tags=True) == {
+        "a": float("inf"),
+        "b": float("-inf"),
+    }
     path.write_text('{"__float__": "NaN"}')
     with pytest.raises(InputError, match="not an object"):
         read_object(path, what="a config", with_tags=True)
 
 
-@pytest.mark.parametrize("raw", [b'{"a": 1e308}', b'{"a": 1e-400}', b'{"a": "1e400"}', b'{"a": 1e0000300}'])
+@pytest.mark.parametrize(
+    "raw", [b'{"a": 1e308}', b'{"a": 1e-400}', b'{"a": "1e400"}', b'{"a": 1e0000300}']
+)
 def test_numbers_that_a_float_holds_are_read(raw: bytes) -> None:
     assert parse_object(raw, "where", "what")["a"] in (1e308, 0.0, "1e400", 1e300)

@@ -55,7 +55,8 @@ def test_round_trip(tmp_path, kind):
     found = read_tensors(path)
     assert set(found) == set(TENSORS)
     assert all(
-        found[name].dtype == array.dtype and np.array_equal(found[name], array) for name, array in TENSORS.items()
+        found[name].dtype == array.dtype and np.array_equal(found[name], array)
+        for name, array in TENSORS.items()
     )
     assert tensor_file(path).metadata == {"schema": "attn.run/1"}
     assert sorted(tensor_file(path).summaries) == sorted(
@@ -71,21 +72,29 @@ def test_round_trip(tmp_path, kind):
 @given(
     kind=st.sampled_from([".safetensors", ".npz"]),
     array=st.sampled_from(sorted(NATIVE)).flatmap(
-        lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
+        lambda dtype: hnp.arrays(
+            dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
+        )
     ),
 )
 def test_any_array_comes_back_as_it_went(tmp_path_factory, kind, array):
     path = tmp_path_factory.mktemp("round") / f"a{kind}"
     write_tensors(path, {"x": array}, {})
     found = read_tensors(path, allow_nonfinite=True)["x"]
-    assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+    assert (found.dtype, found.shape, found.tobytes()) == (
+        array.dtype,
+        array.shape,
+        array.tobytes(),
+    )
 
 
 def test_bfloat16_stays_itself_in_safetensors(tmp_path):
     array = np.array([0.1, 2], ml_dtypes.bfloat16)
     write_tensors(tmp_path / "a.safetensors", {"x": array}, {})
     assert read_tensors(tmp_path / "a.safetensors")["x"].dtype == array.dtype
-    assert list(tensor_file(tmp_path / "a.safetensors").summaries) == [TensorSummary("x", "bfloat16", (2,))]
+    assert list(tensor_file(tmp_path / "a.safetensors").summaries) == [
+        TensorSummary("x", "bfloat16", (2,))
+    ]
     write_tensors(tmp_path / "a.npz", {"x": array}, {})
     assert read_tensors(tmp_path / "a.npz")["x"].dtype == np.float32
 
@@ -108,7 +117,10 @@ def test_one_array(tmp_path, order):
 def test_torch_files(tmp_path, kind, modern):
     import torch
 
-    state = {"WQ.weight": torch.arange(6.0).reshape(2, 3).T, "half": torch.tensor([1.5], dtype=torch.bfloat16)}
+    state = {
+        "WQ.weight": torch.arange(6.0).reshape(2, 3).T,
+        "half": torch.tensor([1.5], dtype=torch.bfloat16),
+    }
     path = torch_file(tmp_path / f"a{kind}", state, _use_new_zipfile_serialization=modern)
     found = read_tensors(path)
     assert found["WQ.weight"].tolist() == state["WQ.weight"].tolist()
@@ -182,7 +194,9 @@ def test_numbers_that_are_not_finite(tmp_path, kind, value, told):
     array[1, 2] = array[2, 0] = value
     path = tmp_path / f"x{kind}"
     written(path, array)
-    with pytest.raises(InputError, match=rf"'x' holds {told} at \[1, 2\], the first of 2") as caught:
+    with pytest.raises(
+        InputError, match=rf"'x' holds {told} at \[1, 2\], the first of 2"
+    ) as caught:
         read_tensors(path)
     assert caught.value.where == str(path)
     assert np.array_equal(read_tensors(path, allow_nonfinite=True)["x"], array, equal_nan=True)
@@ -249,7 +263,8 @@ def test_the_index_of_a_large_file_reads_its_header_alone(tmp_path):
     path = tmp_path / "big.safetensors"
     write_tensors(path, {"x": np.zeros(2, np.float64)}, {})
     raw = path.read_bytes().replace(
-        b'"shape":[2],"data_offsets":[0,16]', b'"shape":[1000000000000],"data_offsets":[0,8000000000000]'
+        b'"shape":[2],"data_offsets":[0,16]',
+        b'"shape":[1000000000000],"data_offsets":[0,8000000000000]',
     )
     header = raw[8:-16].rstrip()
     path.write_bytes(len(header).to_bytes(8, "little") + header)

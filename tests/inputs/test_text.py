@@ -23,10 +23,20 @@ class Untouchable(io.RawIOBase):
     readline = read
 
 
-def read(argument=None, *, file=None, lines=False, ids=None, stdin=None, terminal=False, sample=None):
+def read(
+    argument=None, *, file=None, lines=False, ids=None, stdin=None, terminal=False, sample=None
+):
     stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
     return list(
-        read_texts(argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample)
+        read_texts(
+            argument,
+            file=file,
+            lines=lines,
+            ids=ids,
+            stdin=stream,
+            stdin_is_terminal=terminal,
+            sample=sample,
+        )
     )
 
 
@@ -46,7 +56,9 @@ def test_a_pipe_is_read(argument):
 
 
 def test_a_dash_reads_a_terminal_too():
-    assert read("-", stdin=b"typed\n", terminal=True, sample=SAMPLE) == [Text("typed", "standard input")]
+    assert read("-", stdin=b"typed\n", terminal=True, sample=SAMPLE) == [
+        Text("typed", "standard input")
+    ]
 
 
 @pytest.mark.parametrize("stdin", [b"", b"\n", b"  \r\n\t ", b"\xef\xbb\xbf\n"])
@@ -95,7 +107,13 @@ def test_without_lines_a_file_is_one_text(tmp_path):
 def test_lines_stream_as_they_come():
     reader, writer = os.pipe()
     texts = read_texts(
-        None, file=None, lines=True, ids=None, stdin=os.fdopen(reader, "rb"), stdin_is_terminal=False, sample=None
+        None,
+        file=None,
+        lines=True,
+        ids=None,
+        stdin=os.fdopen(reader, "rb"),
+        stdin_is_terminal=False,
+        sample=None,
     )
     with os.fdopen(writer, "wb", buffering=0) as out:
         out.write(b"first\n")
@@ -160,7 +178,8 @@ def test_files_that_cannot_be_read(tmp_path, make):
 
 
 @pytest.mark.parametrize(
-    ("ids", "expected"), [("1 5 7", (1, 5, 7)), ("1,5, 7", (1, 5, 7)), (" 0\n", (0,)), ("2147483647", (2**31 - 1,))]
+    ("ids", "expected"),
+    [("1 5 7", (1, 5, 7)), ("1,5, 7", (1, 5, 7)), (" 0\n", (0,)), ("2147483647", (2**31 - 1,))],
 )
 def test_ids(ids, expected):
     assert parse_ids(ids) == expected

@@ -130,7 +130,16 @@ def test_tokens_apart_are_no_word(word):
 RUN = [Token(0, "[CLS]", 101, None, None, special=True)] + [
     Token(at + 1, text, at, start, start + len(text.removeprefix("##")))
     for at, (text, start) in enumerate(
-        [("did", 0), ("##n", 3), ("'", 4), ("t", 5), ("the", 7), ("street", 11), ("did", 18), ("##n", 21)]
+        [
+            ("did", 0),
+            ("##n", 3),
+            ("'", 4),
+            ("t", 5),
+            ("the", 7),
+            ("street", 11),
+            ("did", 18),
+            ("##n", 21),
+        ]
     )
 ]
 

@@ -16,7 +16,8 @@ def test_by_name(name):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "hint"), [("words", "word"), ("Byte", "byte"), ("whitespce", "whitespace"), ("bpe", ""), ("", "")]
+    ("wrong", "hint"),
+    [("words", "word"), ("Byte", "byte"), ("whitespce", "whitespace"), ("bpe", ""), ("", "")],
 )
 def test_unknown_names(wrong, hint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

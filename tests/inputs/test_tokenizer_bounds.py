@@ -24,7 +24,12 @@ def state() -> dict[str, Any]:
 
 def template(single: list[Any], ids: int = 1, pair: tuple[Any, ...] = ()) -> dict[str, Any]:
     special = {"[X]": {"id": "[X]", "ids": [2] * ids, "tokens": ["[X]"] * ids}}
-    return {"type": "TemplateProcessing", "single": single, "pair": list(pair), "special_tokens": special}
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": list(pair),
+        "special_tokens": special,
+    }
 
 
 TEXT, OTHER = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
@@ -41,7 +46,9 @@ MARK = {"SpecialToken": {"id": "[X]", "type_id": 0}}
         ({"type": "Sequence", "processors": [template([TEXT, TEXT])]}, "repeats the text"),
     ],
 )
-def test_a_template_that_fills_the_memory(processor: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_a_template_that_fills_the_memory(
+    processor: dict[str, Any], says: str, tmp_path: Path
+) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(state() | {"post_processor": processor}))
     with pytest.raises(InputError, match=says):
         read_tokenizer(tmp_path)
@@ -55,8 +62,12 @@ def test_the_templates_of_real_tokenizers(tmp_path: Path) -> None:
         template([MARK] * 1000 + [TEXT]),
         {"type": "Sequence", "processors": [template([MARK, TEXT])]},
     ):
-        (tmp_path / "tokenizer.json").write_text(json.dumps(state() | {"post_processor": processor}))
-        assert [token.id for token in read_tokenizer(tmp_path).encode("b") if not token.special] == [1]
+        (tmp_path / "tokenizer.json").write_text(
+            json.dumps(state() | {"post_processor": processor})
+        )
+        assert [
+            token.id for token in read_tokenizer(tmp_path).encode("b") if not token.special
+        ] == [1]
 
 
 def charsmap(size: int, texts: bytes) -> str:
@@ -64,7 +75,9 @@ def charsmap(size: int, texts: bytes) -> str:
 
 
 @pytest.mark.parametrize("spelled", ["%s", r"\u0070recompiled_charsmap"])
-def test_a_table_that_claims_gigabytes_is_refused_before_the_library_makes_room(spelled: str, tmp_path: Path) -> None:
+def test_a_table_that_claims_gigabytes_is_refused_before_the_library_makes_room(
+    spelled: str, tmp_path: Path
+) -> None:
     normalizer = {"type": "Precompiled", "precompiled_charsmap": charsmap(2**32 - 1, b"x\0")}
     raw = json.dumps(state() | {"normalizer": normalizer})
     (tmp_path / "tokenizer.json").write_text(
@@ -78,21 +91,32 @@ def test_a_table_that_lengthens_a_character_beyond_reason(tmp_path: Path) -> Non
     hf = Tokenizer.from_str(json.dumps(state()))
     hf.normalizer = normalizers.Precompiled(base64.b64decode(charsmap(4, b"ab\0")))
     from_tokenizers(hf, "as many do")
-    hf.normalizer = normalizers.Precompiled(base64.b64decode(charsmap(4, b"ab\0" + b"x" * 1001 + b"\0")))
+    hf.normalizer = normalizers.Precompiled(
+        base64.b64decode(charsmap(4, b"ab\0" + b"x" * 1001 + b"\0"))
+    )
     with pytest.raises(InputError, match="1001 times as long"):
         from_tokenizers(hf, "grow")
 
 
 def test_nothing_is_left_to_chance() -> None:
     merges = [("a", "b"), ("ab", "ab")]
-    hf = Tokenizer(models.BPE(vocab={"a": 0, "b": 1, "ab": 2, "abab": 3}, merges=merges, dropout=0.5))
+    hf = Tokenizer(
+        models.BPE(vocab={"a": 0, "b": 1, "ab": 2, "abab": 3}, merges=merges, dropout=0.5)
+    )
     tokenizer = from_tokenizers(hf, "w")
-    assert {tuple(token.id for token in tokenizer.encode("abab" * 5)) for _ in range(20)} == {(3,) * 5}
+    assert {tuple(token.id for token in tokenizer.encode("abab" * 5)) for _ in range(20)} == {
+        (3,) * 5
+    }
 
 
 def test_what_is_told_after_the_clock_ran_out_reaches_standard_error(tmp_path: Path) -> None:
     slow = state() | {
-        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": {"Regex": "(a+)+b"},
+            "behavior": "Isolated",
+            "invert": False,
+        }
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(slow))
     program = "import sys; from attncli.inputs import vocabulary_tokenizer as pieces; pieces.SECONDS = 0.2; "

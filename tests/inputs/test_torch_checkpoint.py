@@ -1,4 +1,6 @@
-"""`pytorch_model.bin` and its shards: the same model as from safetensors, and nothing a pickle names is run."""
+"""`pytorch_model.bin` and its shards: the same model as from safetensors, and nothing a pickle
+names is run.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def weights(folder: Path, **how: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_the_same_numbers_as_from_safetensors(safe: Path, bare: Path, zipped: bool, library: str) -> None:
+def test_the_same_numbers_as_from_safetensors(
+    safe: Path, bare: Path, zipped: bool, library: str
+) -> None:
     """Files of both of torch's formats, with the buffers and old names that such files have."""
     old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
            for name, tensor in load_file(safe / "model.safetensors").items()}  # fmt: skip
@@ -52,9 +56,14 @@ def test_the_same_numbers_as_from_safetensors(safe: Path, bare: Path, zipped: bo
 
 
 def test_shards_and_low_precision(safe: Path, bare: Path) -> None:
-    tensors = {name: tensor.bfloat16() for name, tensor in load_file(safe / "model.safetensors").items()}
+    tensors = {
+        name: tensor.bfloat16() for name, tensor in load_file(safe / "model.safetensors").items()
+    }
     names = sorted(tensors)
-    parts = {"pytorch_model-00001-of-00002.bin": names[::2], "pytorch_model-00002-of-00002.bin": names[1::2]}
+    parts = {
+        "pytorch_model-00001-of-00002.bin": names[::2],
+        "pytorch_model-00002-of-00002.bin": names[1::2],
+    }
     for file, held in parts.items():
         torch.save({name: tensors[name] for name in held}, bare / file)
     places = {name: file for file, held in parts.items() for name in held}
@@ -91,7 +100,9 @@ class Runs:
 
 def test_nothing_that_the_file_names_is_run(bare: Path) -> None:
     torch.save({"a": Runs(bare / "it ran")}, bare / PICKLED_SINGLE)
-    with pytest.raises(InputError, match=f"this torch file names '{os.name}.system', which is not run"):
+    with pytest.raises(
+        InputError, match=f"this torch file names '{os.name}.system', which is not run"
+    ):
         attncli.load(bare)
     assert not (bare / "it ran").exists()
 

@@ -27,7 +27,9 @@ from attncli.inputs.vocabulary_tokenizer import (
 def byte_level(*merges, trim=False):
     """Byte-level BPE over the whole alphabet and a few merges, as GPT-2's."""
     pieces = [*alphabet(), *(a + b for a, b in merges)]
-    hf = tokenizers.Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, list(merges)))
+    hf = tokenizers.Tokenizer(
+        models.BPE({piece: i for i, piece in enumerate(pieces)}, list(merges))
+    )
     hf.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     hf.decoder = decoders.ByteLevel()
     hf.post_processor = processors.ByteLevel(trim_offsets=trim)
@@ -135,12 +137,19 @@ def test_an_id_out_of_range(code):
 
 def test_metaspace_pieces():
     hf = tokenizers.Tokenizer(
-        models.Unigram([("<unk>", 0.0), ("▁The", -1.0), ("▁cat", -1.0), ("s", -2.0), ("▁", -3.0)], unk_id=0)
+        models.Unigram(
+            [("<unk>", 0.0), ("▁The", -1.0), ("▁cat", -1.0), ("s", -2.0), ("▁", -3.0)], unk_id=0
+        )
     )
     hf.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer = from_tokenizers(hf, "sp")
     assert shown(tokenizer, "The cats") == [("The", 0, 3), ("cat", 4, 7), ("s", 7, 8)]
-    assert [token.text for token in tokenizer.ids_to_tokens([1, 2, 3, 4])] == ["The", "cat", "s", " "]
+    assert [token.text for token in tokenizer.ids_to_tokens([1, 2, 3, 4])] == [
+        "The",
+        "cat",
+        "s",
+        " ",
+    ]
 
 
 @settings(deadline=None, max_examples=60)
@@ -238,7 +247,9 @@ def test_one_thread_serves_all_texts_and_a_forked_process_has_its_own(tmp_path):
     with pytest.raises(InputError, match="the tokenizer failed on this text"):
         from_tokenizers(bomb(), "bomb").encode("a" * 40)
     assert not threads() - before
-    program = "import os, sys; from attncli.inputs.vocabulary_tokenizer import read_tokenizer as read\n"
+    program = (
+        "import os, sys; from attncli.inputs.vocabulary_tokenizer import read_tokenizer as read\n"
+    )
     program += "tokenizer = read(__import__('pathlib').Path(sys.argv[1])); tokenizer.encode('a'); child = os.fork()\n"
     program += "found = len(tokenizer.encode('a a a'))\n"
     program += "sys.exit(found if not child else found + os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
@@ -259,7 +270,11 @@ def test_a_chain_of_replacements_cannot_fill_the_memory():
     with pytest.raises(InputError, match="1024 times as long"):
         from_tokenizers(hf, "grow between characters")
     hf.normalizer = normalizers.Sequence(
-        [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")]
+        [
+            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Replace(" ", "▁"),
+            normalizers.Prepend("▁"),
+        ]
     )
     from_tokenizers(hf, "as many do")
 
@@ -292,7 +307,10 @@ def test_a_template_that_names_ids_out_of_the_vocabulary(tmp_path):
     state = json.loads(word_level("a").to_str())
     state["post_processor"] = {
         "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "single": [
+            {"SpecialToken": {"id": "[X]", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ],
         "pair": [],
         "special_tokens": {"[X]": {"id": "[X]", "ids": [999], "tokens": ["[X]"]}},
     }

@@ -77,7 +77,11 @@ def test_the_two_ways_are_really_two(monkeypatch):
 def test_words_lose_nothing_but_space(text):
     found = list(words(text))
     assert all(end <= start for (_, end), (start, _) in pairwise(found))
-    rest = [char for place, char in enumerate(text) if not any(start <= place < end for start, end in found)]
+    rest = [
+        char
+        for place, char in enumerate(text)
+        if not any(start <= place < end for start, end in found)
+    ]
     assert all(char.isspace() or char == "\u200b" or char in "\u200d\u200c" for char in rest)
 
 

@@ -12,8 +12,15 @@ from attncli.inputs.word_groups import identities, merged_words
 def tokens(text: str, pieces: list[tuple[str, int, int]], *, special: bool = False) -> list[Token]:
     found = [Token(at, name, at, start, end) for at, (name, start, end) in enumerate(pieces)]
     if special:
-        found = [Token(0, "[CLS]", 101, None, None, True), *found, Token(0, "[SEP]", 102, None, None, True)]
-    return [Token(at, token.text, token.id, token.start, token.end, token.special) for at, token in enumerate(found)]
+        found = [
+            Token(0, "[CLS]", 101, None, None, True),
+            *found,
+            Token(0, "[SEP]", 102, None, None, True),
+        ]
+    return [
+        Token(at, token.text, token.id, token.start, token.end, token.special)
+        for at, token in enumerate(found)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,11 @@ def tokens(text: str, pieces: list[tuple[str, int, int]], *, special: bool = Fal
         ),
         # SentencePiece spans without the space
         ("ein Haus", [("▁ein", 0, 3), ("▁Ha", 4, 6), ("us", 6, 8)], ["ein", "Haus"]),
-        ("didn't, no", [("didn", 0, 4), ("'", 4, 5), ("t", 5, 6), (",", 6, 7), ("no", 8, 10)], ["didn't", ",", "no"]),
+        (
+            "didn't, no",
+            [("didn", 0, 4), ("'", 4, 5), ("t", 5, 6), (",", 6, 7), ("no", 8, 10)],
+            ["didn't", ",", "no"],
+        ),
         ("买菜 now", [("买", 0, 1), ("菜", 1, 2), ("now", 3, 6)], ["买", "菜", "now"]),
         # three byte tokens of one character
         ("x€y", [("x", 0, 1), ("a", 1, 2), ("b", 1, 2), ("c", 1, 2), ("y", 2, 3)], ["x", "€", "y"]),
@@ -40,7 +51,9 @@ def tokens(text: str, pieces: list[tuple[str, int, int]], *, special: bool = Fal
         ("", [], []),
     ],
 )
-def test_pieces_of_a_word(text: str, pieces: list[tuple[str, int, int]], expected: list[str]) -> None:
+def test_pieces_of_a_word(
+    text: str, pieces: list[tuple[str, int, int]], expected: list[str]
+) -> None:
     found = merged_words(tokens(text, pieces), text)
     assert [word.text for word in found.words] == expected
     assert [word.index for word in found.words] == list(range(len(expected)))
@@ -49,7 +62,11 @@ def test_pieces_of_a_word(text: str, pieces: list[tuple[str, int, int]], expecte
 
 def test_special_tokens_stay_apart() -> None:
     found = merged_words(tokens("ab", [("a", 0, 1), ("##b", 1, 2)], special=True), "ab")
-    assert [(word.text, word.special) for word in found.words] == [("[CLS]", True), ("ab", False), ("[SEP]", True)]
+    assert [(word.text, word.special) for word in found.words] == [
+        ("[CLS]", True),
+        ("ab", False),
+        ("[SEP]", True),
+    ]
     assert found.starts.tolist() == [0, 1, 3]
 
 
@@ -94,7 +111,14 @@ def test_what_makes_tokens_the_same() -> None:
 
 def test_what_makes_words_the_same() -> None:
     text = "ab AB ac"
-    spans = [("a", 0, 1, 7), ("b", 1, 2, 8), ("A", 3, 4, 7), ("B", 4, 5, 8), ("a", 6, 7, 7), ("c", 7, 8, 9)]
+    spans = [
+        ("a", 0, 1, 7),
+        ("b", 1, 2, 8),
+        ("A", 3, 4, 7),
+        ("B", 4, 5, 8),
+        ("a", 6, 7, 7),
+        ("c", 7, 8, 9),
+    ]
     found = [Token(at, name, code, start, end) for at, (name, start, end, code) in enumerate(spans)]
     first, second, third = identities(found, merged_words(found, text))
     assert first == second != third

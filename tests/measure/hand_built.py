@@ -1,8 +1,9 @@
 """A two-layer model whose heads are known by construction, for tests of labels.
 
 Layer 0: head 0 looks at the previous token, head 1 at the same token earlier, head 2 at the first
-token, head 3 at all. Layer 1: head 0 does induction: its keys hold what the previous-token head of layer 0
-wrote, the identity of the token before; head 1 looks three tokens back; head 2 at itself; head 3 at all.
+token, head 3 at all. Layer 1: head 0 does induction: its keys hold what the previous-token head of
+layer 0 wrote, the identity of the token before; head 1 looks three tokens back; head 2 at itself;
+head 3 at all.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def run(tokens: Sequence[Token]) -> Iterator[tuple[int, np.ndarray]]:
     )
     yield 0, before
     written = before[0] @ identity  # what layer 0 head 0 adds to the residual stream
-    yield 1, _weights([(SHARP * identity, written), _at(place, 3), _at(place, 0), (nothing, nothing)])
+    yield (
+        1,
+        _weights([(SHARP * identity, written), _at(place, 3), _at(place, 0), (nothing, nothing)]),
+    )
 
 
 def _wide(identity: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -49,5 +53,8 @@ def _first(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(heads: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    rows = [attncli.attention(q[None], k[None], k[None], scale=1.0, causal=True).weights[0] for q, k in heads]
+    rows = [
+        attncli.attention(q[None], k[None], k[None], scale=1.0, causal=True).weights[0]
+        for q, k in heads
+    ]
     return np.stack(rows)

@@ -8,13 +8,28 @@ import numpy as np
 import pytest
 
 from attncli.arrays.backend import choose
-from attncli.measure.batch_measure import FormRows, LengthTally, LinearForm, TextBatch, coefficients, sight_of
+from attncli.measure.batch_measure import (
+    FormRows,
+    LengthTally,
+    LinearForm,
+    TextBatch,
+    coefficients,
+    sight_of,
+)
 from attncli.measure.metric import METRICS, OFFSETS, Metric, PerRow, measure, metric_of
 from attncli.measure.row_facts import TokenFacts, TokenPairs
 from attncli.mechanism.mask import AllOf, Blocks, Causal, Dilated, Everywhere, Window
 
 NAMES = (*METRICS, *OFFSETS)
-MASKS = (Everywhere(), Causal(), Window(2, 1), Window(3, 0), Blocks(3), Dilated(7, 2), AllOf((Causal(), Blocks(5))))
+MASKS = (
+    Everywhere(),
+    Causal(),
+    Window(2, 1),
+    Window(3, 0),
+    Blocks(3),
+    Dilated(7, 2),
+    AllOf((Causal(), Blocks(5))),
+)
 NOT_LINEAR = {"effective_keys", "missing"}
 
 
@@ -47,7 +62,11 @@ def test_batches_measure_what_rows_measure(mask, library, count):
                 value = found.value[at, :, place] / found.norm[at, :, place]
             np.testing.assert_allclose(value, wanted[name].value, rtol=0, atol=1e-12, err_msg=name)
             np.testing.assert_allclose(
-                np.full(3, found.baseline[at, place]), wanted[name].baseline, rtol=0, atol=1e-12, err_msg=name
+                np.full(3, found.baseline[at, place]),
+                wanted[name].baseline,
+                rtol=0,
+                atol=1e-12,
+                err_msg=name,
             )
             assert (wanted[name].rows == found.rows[place]).all(), name
 
@@ -69,7 +88,9 @@ def _new(rows):
 
 
 def test_a_new_metric_works_in_batches_by_itself(monkeypatch):
-    """Linear or not, of the tokens or not: whoever adds a metric to the table adds nothing for batches."""
+    """Linear or not, of the tokens or not: whoever adds a metric to the table adds nothing for
+    batches.
+    """
     for name, of, needs in (("new_linear", _new, ""),
                             ("new_odd", lambda rows: PerRow(rows.at_offset(0) ** 2, rows.i > 0), ""),
                             ("new_odd_tokens", _odd, "tokens")):  # fmt: skip

@@ -40,16 +40,24 @@ def labels(repeats: bool = True) -> dict[tuple[int, int], list]:
     found = {}
     for layer, weights in hand_built.run(tokens):
         seen = np.tril(np.ones(weights.shape[-2:], bool))
-        about = {"tokens": [token.text for token in tokens], "special": [token.special for token in tokens]}
-        measured = measure(weights, seen, metrics=NEEDED, punctuation=[False] * len(tokens), **about)
+        about = {
+            "tokens": [token.text for token in tokens],
+            "special": [token.special for token in tokens],
+        }
+        measured = measure(
+            weights, seen, metrics=NEEDED, punctuation=[False] * len(tokens), **about
+        )
         for head in range(weights.shape[0]):
-            found[layer, head] = labels_of(measured, head, repeats=known[layer, head] if repeats else None)
+            found[layer, head] = labels_of(
+                measured, head, repeats=known[layer, head] if repeats else None
+            )
     return found
 
 
 def test_heads_built_by_hand_get_their_labels() -> None:
     found = labels()
-    # on a text without repetition the duplicate and induction heads find nothing, and fall back to other keys
+    # on a text without repetition the duplicate and induction heads find nothing, and fall back to
+    # other keys
     for place in ((0, 1), (1, 0)):
         assert EXPECTED[place] <= {one.name for one in found[place]}, place
     for place in set(EXPECTED) - {(0, 1), (1, 0)}:
@@ -65,7 +73,9 @@ def test_only_the_induction_head_does_induction() -> None:
 
 
 def test_without_repeats_there_is_no_induction_label() -> None:
-    assert "induction" not in {one.name for found in labels(repeats=False).values() for one in found}
+    assert "induction" not in {
+        one.name for found in labels(repeats=False).values() for one in found
+    }
 
 
 def test_scores_are_the_loop() -> None:
@@ -88,7 +98,9 @@ def test_scores_are_the_loop() -> None:
 
 
 def test_sequences_are_seeded_and_repeat_once() -> None:
-    first, again, other = (repeated_tokens(ORDINARY, 20, seed, before=[START]) for seed in (1, 1, 2))
+    first, again, other = (
+        repeated_tokens(ORDINARY, 20, seed, before=[START]) for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
     texts = [token.text for token in first]
@@ -108,7 +120,9 @@ def test_few_rows_label_nothing() -> None:
     for count, expected in ((4, []), (5, ["first-token sink"])):
         weights = np.zeros((1, count, count))
         weights[..., 0] = 1
-        measured = measure(weights, metrics=NEEDED, special=[False] * count, punctuation=[False] * count)
+        measured = measure(
+            weights, metrics=NEEDED, special=[False] * count, punctuation=[False] * count
+        )
         assert [one.name for one in labels_of(measured, 0)] == expected
 
 
@@ -121,13 +135,17 @@ def test_documents_hold_score_and_threshold() -> None:
 @pytest.mark.parametrize(
     ("score", "even", "earned"), [(0.75, 0.5, True), (0.75, 0.5000001, False), (0.7499, 0.1, False)]
 )
-def test_a_label_is_earned_at_its_threshold_and_its_margin(score: float, even: float, earned: bool) -> None:
+def test_a_label_is_earned_at_its_threshold_and_its_margin(
+    score: float, even: float, earned: bool
+) -> None:
     label = replace(LABELS["self"], threshold=0.75)
     assert MARGIN == 1.5
     value, baseline = ({label.score: np.array(number)} for number in (score, even))
     found = decide_label(label, value, baseline, {label.score: np.array(LEAST_ROWS)})
     assert bool(found.is_earned) is earned
-    assert not decide_label(label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}).is_earned
+    assert not decide_label(
+        label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}
+    ).is_earned
 
 
 @pytest.mark.parametrize(("less", "earned"), [(0.0, True), (1e-9, False)])

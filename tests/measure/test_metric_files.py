@@ -1,4 +1,6 @@
-"""Metrics of a user's own file: numbers against loops in heads, scans and Python; mistakes told with their line."""
+"""Metrics of a user's own file: numbers against loops in heads, scans and Python; mistakes told
+with their line.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,11 @@ def oracle(weights: np.ndarray, special: list[bool]) -> dict[str, float]:
     thirds = [sum(weights[i][j] for j in range(0, i + 1, 3)) for i in range(count)]
     middle = [abs(sum(weights[i][j] * j for j in range(i + 1)) - i / 2) for i in range(1, count)]
     marked = [sum(weights[i][j] for j in range(i + 1) if special[j]) for i in range(count)]
-    return {"own.thirds": np.mean(thirds), "own.middle": np.mean(middle), "own.marked": np.mean(marked)}
+    return {
+        "own.thirds": np.mean(thirds),
+        "own.middle": np.mean(middle),
+        "own.marked": np.mean(marked),
+    }
 
 
 def test_numbers_are_those_of_loops_everywhere(model: Path, file: Path, tmp_path: Path) -> None:
@@ -83,7 +89,15 @@ def test_numbers_are_those_of_loops_everywhere(model: Path, file: Path, tmp_path
     (tmp_path / "texts.txt").write_text(f"{TEXT}\n")
     asked = ("--metric-file", str(file), "--json")
     told = ask(
-        "heads", "--model", str(model), TEXT, *asked, "--dtype", "float64", "--metric", "entropy,own.thirds"
+        "heads",
+        "--model",
+        str(model),
+        TEXT,
+        *asked,
+        "--dtype",
+        "float64",
+        "--metric",
+        "entropy,own.thirds",
     ).json
     assert set(told["heads"][0]["metrics"]) == {"entropy", "own.thirds"}
     told = ask("heads", "--model", str(model), TEXT, *asked, "--dtype", "float64").json
@@ -92,7 +106,10 @@ def test_numbers_are_those_of_loops_everywhere(model: Path, file: Path, tmp_path
         counted = ask(*scan, *asked).json
     metrics = load_metrics(file)
     assert [metric.name for metric in metrics] == ["own.thirds", "own.middle", "own.marked"]
-    assert (metrics[0].formula, metrics[1].formula) == ("mean Σ_j A, j = 0, 3, 6, …", "middle(rows)")
+    assert (metrics[0].formula, metrics[1].formula) == (
+        "mean Σ_j A, j = 0, 3, 6, …",
+        "middle(rows)",
+    )
     for trace in exact.trace(tokens, keep=("weights",)):
         weights = np.asarray(trace.stages["weights"])
         direct = measure(weights, np.tri(len(tokens), dtype=bool), metrics=metrics, special=special)
@@ -100,9 +117,13 @@ def test_numbers_are_those_of_loops_everywhere(model: Path, file: Path, tmp_path
             expected = oracle(table, special)
             place = trace.layer * len(weights) + head
             for name, value in expected.items():
-                assert told["heads"][place]["metrics"][name]["value"] == pytest.approx(value, abs=1e-12)
+                assert told["heads"][place]["metrics"][name]["value"] == pytest.approx(
+                    value, abs=1e-12
+                )
                 assert direct[name].value[head] == pytest.approx(value, abs=1e-12)
-                assert counted["heads"][place]["metrics"][name]["mean_texts"] == pytest.approx(value, abs=1e-5)
+                assert counted["heads"][place]["metrics"][name]["mean_texts"] == pytest.approx(
+                    value, abs=1e-5
+                )
     even = oracle(np.tri(len(tokens)) / np.arange(1, len(tokens) + 1)[:, None], special)
     for name, value in even.items():
         assert told["heads"][0]["baseline"][name]["value"] == pytest.approx(value, abs=1e-12)
@@ -135,7 +156,9 @@ def test_a_scan_knows_the_file_by_its_bytes(model: Path, file: Path, tmp_path: P
         assert (refused.code, "own.thirds" in refused.err) == (2, True), refused.err
         moved.write_text(SOURCE.replace("::3", "::2"))
         refused = ask(*scan, "--metric-file", str(moved))
-        assert (refused.code, "this folder holds another scan" in refused.err) == (2, True), refused.err
+        assert (refused.code, "this folder holds another scan" in refused.err) == (2, True), (
+            refused.err
+        )
     FILE_METRICS.clear()
     shown = ask("scan", "show", out, "--head", "L0H0", "--metric", "own.thirds")
     assert (shown.code, "own.thirds" in shown.out) == (0, True)
@@ -156,17 +179,42 @@ def test_a_scan_knows_the_file_by_its_bytes(model: Path, file: Path, tmp_path: P
         ("x = 1\n", 0, "this file has no metric"),
         ("def f(rows):\n    y = 1\n    return rows.nothing\n", 3, "AttributeError"),
         ("def f(rows):\n    return 1.0\n", 1, "gave numbers of shape []"),
-        ("\ndef f(rows):\n    return rows.weights.sum(-1) + 1\nf.high = 1.5\n", 2, "the metric own.f gave 2"),
-        ("def f(rows):\n    return rows.weights.sum(-1) * float('nan')\n", 1, "the metric own.f gave nan"),
-        ("def f(rows):\n    return rows.weights.sum(-1)\nf.low = 'a'\n", 1, "low of the metric own.f is 'a'"),
-        ("def f(rows):\n    return rows.weights.sum(-1)\nf.low, f.high = 1, 0\n", 1, "the range of the metric own.f"),
-        ("def f(rows):\n    return rows.weights.sum(-1)\nf.needs = 'luck'\n", 1, "asks for what there is not"),
+        (
+            "\ndef f(rows):\n    return rows.weights.sum(-1) + 1\nf.high = 1.5\n",
+            2,
+            "the metric own.f gave 2",
+        ),
+        (
+            "def f(rows):\n    return rows.weights.sum(-1) * float('nan')\n",
+            1,
+            "the metric own.f gave nan",
+        ),
+        (
+            "def f(rows):\n    return rows.weights.sum(-1)\nf.low = 'a'\n",
+            1,
+            "low of the metric own.f is 'a'",
+        ),
+        (
+            "def f(rows):\n    return rows.weights.sum(-1)\nf.low, f.high = 1, 0\n",
+            1,
+            "the range of the metric own.f",
+        ),
+        (
+            "def f(rows):\n    return rows.weights.sum(-1)\nf.needs = 'luck'\n",
+            1,
+            "asks for what there is not",
+        ),
     ],
 )
-def test_mistakes_are_told_with_their_line(source: str, line: int, said: str, tmp_path: Path) -> None:
+def test_mistakes_are_told_with_their_line(
+    source: str, line: int, said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "own.py"
     path.write_text(source)
-    for command in (("heads", "a b", "--num-heads", "2"), ("scan", "minilm", str(path), "-o", str(tmp_path / "out"))):
+    for command in (
+        ("heads", "a b", "--num-heads", "2"),
+        ("scan", "minilm", str(path), "-o", str(tmp_path / "out")),
+    ):
         answer = ask(*command, "--metric-file", str(path))
         assert answer.code == 3, answer
         assert said in " ".join(answer.err.split()), answer.err
@@ -181,7 +229,9 @@ def test_a_failure_on_the_way_is_told(tmp_path: Path) -> None:
         "    return rows.i + 0 * rows.weights.sum(-1)\n"
     )
     answer = ask("heads", "a b c d e f", "--num-heads", "2", "--metric-file", str(path))
-    assert (answer.code, "the metric late.f failed: ValueError: long" in answer.err) == (3, True), answer.err
+    assert (answer.code, "the metric late.f failed: ValueError: long" in answer.err) == (3, True), (
+        answer.err
+    )
     assert f"{path}:3" in answer.err.replace("\n", "")
 
 
@@ -206,9 +256,16 @@ def test_a_scan_takes_metrics_from_python(model: Path, file: Path, tmp_path: Pat
     assert {"entropy", "sink", "own.thirds"} <= set(counted.heads[0].metrics)
     assert (tmp_path / "out" / "plan.json").read_text().count(str(file)) == 1
     of_this_process = replace(sink, name="twice")
-    for metric, said in ((of_this_process, "without the metric 'twice'"), (replace(sink), "of attn's own")):
+    for metric, said in (
+        (of_this_process, "without the metric 'twice'"),
+        (replace(sink), "of attn's own"),
+    ):
         with pytest.raises(UsageError, match=said):
             attncli.scan_corpus(
-                str(model), tmp_path / "texts.txt", tmp_path / "other", metrics=(metric,), engine=Inside()
+                str(model),
+                tmp_path / "texts.txt",
+                tmp_path / "other",
+                metrics=(metric,),
+                engine=Inside(),
             )
     assert not (tmp_path / "other").exists()

@@ -30,7 +30,9 @@ ALL = tuple(METRICS)
 @pytest.mark.parametrize("make", [np.asarray, torch.tensor], ids=["numpy", "torch"])
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_values(name: str, make: Any) -> None:
-    assert getattr(attncli.metrics, name)(make(G), make(CAUSAL)) == pytest.approx(GOLDEN[name], abs=1e-6)
+    assert getattr(attncli.metrics, name)(make(G), make(CAUSAL)) == pytest.approx(
+        GOLDEN[name], abs=1e-6
+    )
 
 
 def test_next_of_a_causal_head_has_no_rows() -> None:
@@ -43,14 +45,20 @@ def random_head(rng: np.random.Generator, queries: int, keys: int) -> tuple[np.n
     """Weights and visibility with gaps, empty rows and zero weights."""
     seen = rng.random((queries, keys)) < 0.7
     seen[rng.integers(queries)] = False
-    raw = np.where(seen & (rng.random((queries, keys)) < 0.9), rng.random((queries, keys)) ** 4, 0.0)
+    raw = np.where(
+        seen & (rng.random((queries, keys)) < 0.9), rng.random((queries, keys)) ** 4, 0.0
+    )
     raw[:, 0] += np.where(seen[:, 0], 1e-3, 0)
     sums = raw.sum(-1, keepdims=True)
     return raw / np.where(sums > 0, sums, 1), seen
 
 
-def told(weights: np.ndarray, seen: np.ndarray, tokens: list[int], special: np.ndarray) -> dict[str, oracle.Found]:
-    return oracle.metrics(weights.tolist(), seen.tolist(), tokens, special.tolist(), special[::-1].tolist())
+def told(
+    weights: np.ndarray, seen: np.ndarray, tokens: list[int], special: np.ndarray
+) -> dict[str, oracle.Found]:
+    return oracle.metrics(
+        weights.tolist(), seen.tolist(), tokens, special.tolist(), special[::-1].tolist()
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -65,7 +73,9 @@ def test_every_metric_and_baseline_is_the_loop(seed: int, n: int, kind: str) -> 
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     if kind != "gaps":
         # windows that do not hold the query itself are meant: i − 5 ≤ j ≤ i − 2
-        seen = {"causal": j <= i, "window": (j >= i - 5) & (j <= i - 2), "all": j >= 0}[kind] & np.ones((n, n), bool)
+        seen = {"causal": j <= i, "window": (j >= i - 5) & (j <= i - 2), "all": j >= 0}[
+            kind
+        ] & np.ones((n, n), bool)
         raw = np.where(seen, rng.random((n, n)) ** 4 + 1e-9, 0.0)
         weights = raw / np.maximum(raw.sum(-1, keepdims=True), 1e-30)
     tokens = rng.integers(0, 3, n).tolist()
@@ -75,11 +85,17 @@ def test_every_metric_and_baseline_is_the_loop(seed: int, n: int, kind: str) -> 
         told(np.array(oracle.uniform(seen.tolist())), seen, tokens, special),
     )
     for array in (weights, torch.tensor(weights)):
-        found = measure(array, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1])
+        found = measure(
+            array, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1]
+        )
         for name in ALL:
-            assert float(found[name].value) == pytest.approx(expected[name][0], abs=1e-10, nan_ok=True), name
+            assert float(found[name].value) == pytest.approx(
+                expected[name][0], abs=1e-10, nan_ok=True
+            ), name
             assert int(found[name].rows) == expected[name][1], name
-            assert float(found[name].baseline) == pytest.approx(even[name][0], abs=1e-10, nan_ok=True), name
+            assert float(found[name].baseline) == pytest.approx(
+                even[name][0], abs=1e-10, nan_ok=True
+            ), name
 
 
 def test_the_oracle_notices_one_moved_weight() -> None:
@@ -90,7 +106,9 @@ def test_the_oracle_notices_one_moved_weight() -> None:
     expected = told(weights, seen, tokens, special)
     moved = weights.copy()
     moved[7] = np.roll(moved[7], 3)
-    found = measure(moved, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1])
+    found = measure(
+        moved, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1]
+    )
     unmoved = {
         "entropy",
         "normalised_entropy",
@@ -99,7 +117,15 @@ def test_the_oracle_notices_one_moved_weight() -> None:
         "missing",
     }  # these do not know positions
     for name in set(ALL) - unmoved - {"confidence_beyond_first", "special", "punctuation", "sink"}:
-        if name in ("previous", "self", "next", "band", "duplicate_pattern", "induction_pattern", "previous_pattern"):
+        if name in (
+            "previous",
+            "self",
+            "next",
+            "band",
+            "duplicate_pattern",
+            "induction_pattern",
+            "previous_pattern",
+        ):
             continue
         assert abs(float(found[name].value) - expected[name][0]) > 1e-6, name
 
@@ -120,7 +146,9 @@ def test_padded_queries_and_empty_rows_are_left_out() -> None:
         special=[0] * 5,
         punctuation=[0] * 5,
     )
-    alone = measure(G, CAUSAL, metrics=ALL, tokens=[1, 2, 1, 2], special=[0] * 4, punctuation=[0] * 4)
+    alone = measure(
+        G, CAUSAL, metrics=ALL, tokens=[1, 2, 1, 2], special=[0] * 4, punctuation=[0] * 4
+    )
     for name in ALL:
         np.testing.assert_allclose(found[name].value, [alone[name].value] * 2, atol=1e-12)
         assert found[name].rows.tolist() == [int(alone[name].rows)] * 2

@@ -1,4 +1,6 @@
-"""Every metric of every head of MiniLM, from the document to an independent recomputation of transformers' weights."""
+"""Every metric of every head of MiniLM, from the document to an independent recomputation of
+transformers' weights.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def minilm() -> Model:
 
 def document(text: str, **wanted: object) -> list[dict]:
     found = heads_document(
-        minilm(), text, minilm().encode(text), HeadsRequest(metrics=tuple(METRICS), maps=False, **wanted)
+        minilm(),
+        text,
+        minilm().encode(text),
+        HeadsRequest(metrics=tuple(METRICS), maps=False, **wanted),
     )
     return found["heads"]
 
@@ -46,18 +51,25 @@ def test_seventy_two_heads(text: str) -> None:
     seen = [[True] * len(tokens)] * len(tokens)
     special = [token.special for token in tokens]
     punctuation = [
-        not token.special and all(unicodedata.category(letter)[0] in "PS" for letter in token.text) for token in tokens
+        not token.special and all(unicodedata.category(letter)[0] in "PS" for letter in token.text)
+        for token in tokens
     ]
     for told in document(text):
         weights = side.weights[told["layer"]][told["head"]].tolist()
-        expected = oracle.metrics(weights, seen, [token.id for token in tokens], special, punctuation)
+        expected = oracle.metrics(
+            weights, seen, [token.id for token in tokens], special, punctuation
+        )
         for name, (value, rows) in expected.items():
             found = told["metrics"][name]
             assert found["rows"] == rows, name
             if math.isnan(value):
                 assert found["value"] is None, name
             else:
-                assert found["value"] == pytest.approx(value, abs=1e-6), (told["layer"], told["head"], name)
+                assert found["value"] == pytest.approx(value, abs=1e-6), (
+                    told["layer"],
+                    told["head"],
+                    name,
+                )
 
 
 def test_the_same_token_is_the_same_id() -> None:

@@ -20,7 +20,9 @@ TEXT = "the cat saw the dog and the dog saw the cat"
 @pytest.fixture(scope="module")
 def model() -> Model:
     base = attncli.load(seed=0)
-    return seeded_model(Settings(d_model=30, heads=5, mask=Causal()), 0, "seeded", base.tokenizer, base.backend)
+    return seeded_model(
+        Settings(d_model=30, heads=5, mask=Causal()), 0, "seeded", base.tokenizer, base.backend
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,9 +43,13 @@ def test_portions_cover_everything_once(
 
 @pytest.mark.parametrize("at_once", [1, 40, 300])
 @pytest.mark.parametrize("everything", [False, True])
-def test_links(model: Model, at_once: int, everything: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links(
+    model: Model, at_once: int, everything: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def found() -> list[object]:
-        document = run_document(model, TEXT, model.encode(TEXT), RunRequest(top=23, all_links=everything))
+        document = run_document(
+            model, TEXT, model.encode(TEXT), RunRequest(top=23, all_links=everything)
+        )
         return [told(document.links), told(document.overview)]
 
     whole = found()
@@ -68,10 +74,16 @@ def test_metrics(model: Model, at_once: int, monkeypatch: pytest.MonkeyPatch) ->
 def flat(value: object, name: str = "") -> dict[str, float]:
     match value:
         case dict():
-            return {at: number for key, part in value.items() for at, number in flat(part, f"{name}.{key}").items()}
+            return {
+                at: number
+                for key, part in value.items()
+                for at, number in flat(part, f"{name}.{key}").items()
+            }
         case list():
             return {
-                at: number for place, part in enumerate(value) for at, number in flat(part, f"{name}.{place}").items()
+                at: number
+                for place, part in enumerate(value)
+                for at, number in flat(part, f"{name}.{place}").items()
             }
         case bool() | str() | None:
             return {}

@@ -17,7 +17,16 @@ from attncli.measure.region_sums import RegionSums
 from attncli.measure.row_facts import TokenFacts, TokenPairs, WeightRows, sight_of_mask
 from attncli.measure.row_stream import Consumer, PooledMaps, RowFeeder, TopLinks, share
 from attncli.mechanism.attend import BLOCK, RowBlock, Rule, attend, rows_within, stream
-from attncli.mechanism.mask import AllOf, Causal, Everywhere, Global, Hashed, Mask, MatrixMask, Window
+from attncli.mechanism.mask import (
+    AllOf,
+    Causal,
+    Everywhere,
+    Global,
+    Hashed,
+    Mask,
+    MatrixMask,
+    Window,
+)
 from attncli.mechanism.projection import alibi
 
 N, HEADS, KV, DIM = 37, 6, 3, 5
@@ -41,7 +50,9 @@ BACKENDS: list[Backend] = [NumpyBackend("float64"), TorchBackend("float64")]
 
 def inputs(backend: Backend, seed: int = 5) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(seed)
-    return tuple(backend.array(rng.standard_normal((heads, N, DIM)) * 2) for heads in (HEADS, KV, KV))  # type: ignore[return-value]
+    return tuple(
+        backend.array(rng.standard_normal((heads, N, DIM)) * 2) for heads in (HEADS, KV, KV)
+    )  # type: ignore[return-value]
 
 
 def streamed(
@@ -62,7 +73,9 @@ def streamed(
         if told is not None:
             told.append(share(block, HEADS, N))
 
-    return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), on_block=see).mixed
+    return stream(
+        backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), on_block=see
+    ).mixed
 
 
 @pytest.mark.many
@@ -73,23 +86,47 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int) -> None:
     q, k, v = inputs(backend)
     rule = Rule(0.4, mask=MASKS[name])
     dense = attend(backend, q, k, v, rule)
-    weights, visible = backend.numpy(dense.stages["weights"]), backend.numpy(dense.stages["masked"]) != -np.inf
+    weights, visible = (
+        backend.numpy(dense.stages["weights"]),
+        backend.numpy(dense.stages["masked"]) != -np.inf,
+    )
     about = TokenFacts(TokenPairs(TOKENS), SPECIAL, SPECIAL[::-1])
-    tally, links, maps = Tally(HEADS, tuple(METRICS), about), TopLinks(HEADS, 8), PooledMaps(HEADS, N, N, side=10)
+    tally, links, maps = (
+        Tally(HEADS, tuple(METRICS), about),
+        TopLinks(HEADS, 8),
+        PooledMaps(HEADS, N, N, side=10),
+    )
     told: list[float] = []
     mixed = streamed(backend, (q, k, v), rule, [tally, links, maps], about, rows=rows, told=told)
     np.testing.assert_allclose(backend.numpy(mixed), backend.numpy(dense.mixed), atol=1e-13)
     expected = measure(
-        weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL, punctuation=SPECIAL[::-1]
+        weights,
+        visible,
+        metrics=tuple(METRICS),
+        tokens=TOKENS,
+        special=SPECIAL,
+        punctuation=SPECIAL[::-1],
     )
     for metric, found in tally.result().items():
         np.testing.assert_allclose(found.value, expected[metric].value, atol=1e-12, err_msg=metric)
-        np.testing.assert_allclose(found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric)
+        np.testing.assert_allclose(
+            found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric
+        )
         assert found.rows.tolist() == expected[metric].rows.tolist(), metric
     for head, found_links in enumerate(links.sorted_links()):
-        flat = sorted((-weights[head, i, j], i, j) for i in range(N) for j in range(N) if weights[head, i, j] > 0)[:8]
+        flat = sorted(
+            (-weights[head, i, j], i, j)
+            for i in range(N)
+            for j in range(N)
+            if weights[head, i, j] > 0
+        )[:8]
         assert [(i, j) for i, j, _ in found_links] == [(i, j) for _, i, j in flat]
-    cell = np.array([[weights[:, i : i + 4, j : j + 4].max((1, 2)) for j in range(0, N, 4)] for i in range(0, N, 4)])
+    cell = np.array(
+        [
+            [weights[:, i : i + 4, j : j + 4].max((1, 2)) for j in range(0, N, 4)]
+            for i in range(0, N, 4)
+        ]
+    )
     np.testing.assert_allclose(maps.values, cell.transpose(2, 0, 1), atol=1e-14)
     assert told == sorted(told)
     assert told[-1] == 1.0
@@ -129,7 +166,9 @@ def test_float32_agrees_with_float64_to_single_precision() -> None:
         streamed(backend, inputs(backend), Rule(0.4, mask=Causal()), [tally], tally.about, rows=7)
         found.append(tally.result())
     for name in METRICS:
-        np.testing.assert_allclose(found[0][name].value, found[1][name].value, rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            found[0][name].value, found[1][name].value, rtol=1e-5, atol=1e-6, err_msg=name
+        )
 
 
 def blocks_of(rule: Rule, rows: int, q: Any, k: Any) -> list[RowBlock]:
@@ -140,7 +179,9 @@ def blocks_of(rule: Rule, rows: int, q: Any, k: Any) -> list[RowBlock]:
 
 def test_a_narrow_window_is_cut_into_blocks_about_as_wide_as_itself() -> None:
     q = np.ones((1, 2000, 1))
-    assert {block.stop - block.start for block in blocks_of(Rule(1.0, mask=Window(99, 0)), 2000, q, q)} == {100}
+    assert {
+        block.stop - block.start for block in blocks_of(Rule(1.0, mask=Window(99, 0)), 2000, q, q)
+    } == {100}
     assert {block.stop - block.start for block in blocks_of(Rule(1.0), 2000, q, q)} == {2000}
     assert rows_within(1, 100_000, 100_000) == BLOCK // 100_000
     assert rows_within(1, 3, 3) == 3
@@ -171,7 +212,9 @@ def test_what_differs_by_head_is_cut_to_the_heads_of_a_block(backend: Backend) -
     ):
         dense = attend(backend, q, k, v, rule)
         found = stream(backend, q, k, v, rule, rows=5, keep=(), on_block=lambda block: None)
-        np.testing.assert_allclose(backend.numpy(found.mixed), backend.numpy(dense.mixed), atol=1e-13)
+        np.testing.assert_allclose(
+            backend.numpy(found.mixed), backend.numpy(dense.mixed), atol=1e-13
+        )
         assert np.array_equal(backend.numpy(found.empty), backend.numpy(dense.empty))
 
 
@@ -184,11 +227,20 @@ def test_even_shares_of_regions_are_over_what_a_window_shows(step: int) -> None:
     for start in range(0, count, step):
         i = np.arange(start, start + step)
         low, high = max(start - 2, 0), start + step
-        even = np.array([[(j in sees[row]) / len(sees[row]) for j in range(low, high)] for row in i])
-        sums.add(WeightRows(NumpyBackend(), even[None], i, low, sight_of_mask(mask, i, count), TokenFacts()))
+        even = np.array(
+            [[(j in sees[row]) / len(sees[row]) for j in range(low, high)] for row in i]
+        )
+        sums.add(
+            WeightRows(
+                NumpyBackend(), even[None], i, low, sight_of_mask(mask, i, count), TokenFacts()
+            )
+        )
     shares = sums.shares()
     expected = [
-        [np.mean([np.mean([j in keys.tokens for j in sees[i]]) for i in queries.tokens]) for keys in regions]
+        [
+            np.mean([np.mean([j in keys.tokens for j in sees[i]]) for i in queries.tokens])
+            for keys in regions
+        ]
         for queries in regions
     ]
     np.testing.assert_allclose(shares.between_even[0], expected)

@@ -34,7 +34,9 @@ def alone(model, text, names, **chosen):
     rows = [[head for head in heads if head.layer == layer] for layer in layers]
 
     def table(pick):
-        return np.array([[np.nan if pick(head) is None else pick(head) for head in row] for row in rows], float)
+        return np.array(
+            [[np.nan if pick(head) is None else pick(head) for head in row] for row in rows], float
+        )
 
     return {
         name: tuple(
@@ -56,10 +58,14 @@ def same(model, single, names, texts=TEXTS, tolerance=1e-9, **chosen):
         expected = alone(single, text, names, **chosen)
         for name in names:
             for found, wanted in zip(
-                (result[name].value, result[name].baseline, result[name].rows), expected[name], strict=True
+                (result[name].value, result[name].baseline, result[name].rows),
+                expected[name],
+                strict=True,
             ):
                 assert found.shape == wanted.shape
-                np.testing.assert_allclose(found, wanted, atol=tolerance, rtol=tolerance, err_msg=f"{name} of {text}")
+                np.testing.assert_allclose(
+                    found, wanted, atol=tolerance, rtol=tolerance, err_msg=f"{name} of {text}"
+                )
 
 
 def test_a_checkpoint_with_its_weights_held(monkeypatch):
@@ -69,21 +75,37 @@ def test_a_checkpoint_with_its_weights_held(monkeypatch):
 
 @pytest.mark.parametrize("together", [0, 2000, 1 << 21])
 def test_some_layers_and_heads_of_a_checkpoint(monkeypatch, together):
-    monkeypatch.setattr("attncli.measure.text_metrics.TOGETHER", together)  # each layer alone, some of them, all
+    monkeypatch.setattr(
+        "attncli.measure.text_metrics.TOGETHER", together
+    )  # each layer alone, some of them, all
     model = attncli.load("minilm", hold=True, backend="numpy")
     names = ("entropy", "previous", "special")
-    same(model, attncli.load("minilm"), names, TEXTS[:4], tolerance=3e-5, layers=[1, 4], heads=[0, 3, 11])
+    same(
+        model,
+        attncli.load("minilm"),
+        names,
+        TEXTS[:4],
+        tolerance=3e-5,
+        layers=[1, 4],
+        heads=[0, 3, 11],
+    )
 
 
 def test_layers_under_masks_of_their_own(tmp_path, monkeypatch):
     model = attncli.load(make(CASES["gemma2"], tmp_path))
     assert len({repr(block.attention.mask) for block in model.spec.blocks}) > 1
-    texts = [[Token(n, f"t{n}", n % 20 + 3, None, None) for n in range(count)] for count in (2, 9, 9, 30)]
+    texts = [
+        [Token(n, f"t{n}", n % 20 + 3, None, None) for n in range(count)] for count in (2, 9, 9, 30)
+    ]
     together = list(measure_texts(model, texts, metrics=("entropy", "self", "distance", "special")))
     monkeypatch.setattr("attncli.measure.text_metrics.TOGETHER", 0)  # each layer alone
-    for result, alone_in_turn in zip(together, measure_texts(model, texts, metrics=tuple(together[0])), strict=True):
+    for result, alone_in_turn in zip(
+        together, measure_texts(model, texts, metrics=tuple(together[0])), strict=True
+    ):
         for name, measured in result.items():
-            np.testing.assert_allclose(measured.value, alone_in_turn[name].value, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(
+                measured.value, alone_in_turn[name].value, atol=1e-9, err_msg=name
+            )
             assert np.array_equal(measured.rows, alone_in_turn[name].rows)
             np.testing.assert_allclose(measured.baseline, alone_in_turn[name].baseline, atol=1e-12)
 
@@ -116,10 +138,22 @@ def test_whatever_runs_together(monkeypatch, most):
 
 def test_a_metric_of_ones_own():
     last = Metric(
-        "last_key", "A_{i,n}", 0, 1, "", "", "", "", lambda rows: METRICS["self"].of(rows), needs="", aligned=False
+        "last_key",
+        "A_{i,n}",
+        0,
+        1,
+        "",
+        "",
+        "",
+        "",
+        lambda rows: METRICS["self"].of(rows),
+        needs="",
+        aligned=False,
     )
     model = attncli.load(seed=0)
-    for result, text in zip(measure_texts(model, TEXTS, metrics=(last, "self")), TEXTS, strict=True):
+    for result, text in zip(
+        measure_texts(model, TEXTS, metrics=(last, "self")), TEXTS, strict=True
+    ):
         assert np.array_equal(result["last_key"].value, result["self"].value), text
 
 

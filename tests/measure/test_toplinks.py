@@ -16,7 +16,9 @@ HEADS, N, TOP = 3, 13, 7
 
 @pytest.mark.parametrize("at_once", [1, 29, 10**6])
 @pytest.mark.parametrize("block", [1, 5, N])
-def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_are_the_first_of_all_sorted(
+    at_once: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_stream, "AT_ONCE", at_once)
     # few different values, so that ties must be broken
     weights = np.random.default_rng(3).integers(0, 9, (HEADS, N, N)) / 9
@@ -25,7 +27,14 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
     for begin in range(0, N, block):
         i = np.arange(begin, min(begin + block, N))
         found.add(
-            WeightRows(NumpyBackend("float64"), weights[:, i], i, 0, find_sight(None, i.size, begin, N), TokenFacts())
+            WeightRows(
+                NumpyBackend("float64"),
+                weights[:, i],
+                i,
+                0,
+                find_sight(None, i.size, begin, N),
+                TokenFacts(),
+            )
         )
     for head, links in enumerate(found.sorted_links()):
         every = [
@@ -45,8 +54,12 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
     assert whole.sorted_links() == found.sorted_links()
 
 
-@pytest.mark.parametrize(("query", "everything"), [(None, True), (2, True), (None, False), (2, False)])
-def test_links_of_one_query_and_those_that_say_something(query: int | None, everything: bool) -> None:
+@pytest.mark.parametrize(
+    ("query", "everything"), [(None, True), (2, True), (None, False), (2, False)]
+)
+def test_links_of_one_query_and_those_that_say_something(
+    query: int | None, everything: bool
+) -> None:
     weights = np.random.default_rng(5).random((HEADS, 5, 5))
     tokens = [Token(index, str(index), None, None, None) for index in range(5)]
     links = LinkCollector(tokens, top=99, query=query, leave_out=() if everything else LEFT_OUT)

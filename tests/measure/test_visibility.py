@@ -46,7 +46,11 @@ def test_counts_agree_with_loops(spec: str, n: int) -> None:
     rows = [sum(row) for row in seen]
     assert part["pairs"] == sum(rows) == pairs_of(parse_mask(spec), n)
     assert part["share"] == pytest.approx(sum(rows) / n**2)
-    assert part["keys_per_query"] == {"least": min(rows), "mean": pytest.approx(sum(rows) / n), "most": max(rows)}
+    assert part["keys_per_query"] == {
+        "least": min(rows),
+        "mean": pytest.approx(sum(rows) / n),
+        "most": max(rows),
+    }
     assert part["empty_rows"] == [i for i in range(n) if not any(seen[i])]
     assert part["unseen_keys"] == [j for j in range(n) if not any(row[j] for row in seen)]
     assert part["map"]["block"] == 1
@@ -56,13 +60,20 @@ def test_counts_agree_with_loops(spec: str, n: int) -> None:
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 30))
 def test_formulas_agree_with_looking(left: int, right: int, n: int) -> None:
-    for mask in (Window(left, right), Window(None, right), Window(left, None), AllOf((Causal(), Window(left, right)))):
+    for mask in (
+        Window(left, right),
+        Window(None, right),
+        Window(left, None),
+        AllOf((Causal(), Window(left, right))),
+    ):
         assert pairs_of(mask, n) == sum(int(seen.sum()) for *_, seen in visible_rows(mask, n, n))
 
 
 @pytest.mark.parametrize("spec", ["causal", "window:9", "window:3,5", "padding:50", "bigbird:2,1"])
 @pytest.mark.parametrize("cells", [visibility.CELLS, 67 * 5])
-def test_pooled_maps_hold_the_share_of_every_cell(spec: str, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pooled_maps_hold_the_share_of_every_cell(
+    spec: str, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where blocks of rows begin in the middle of a cell."""
     monkeypatch.setattr(visibility, "CELLS", cells)
     n = 67
@@ -73,7 +84,10 @@ def test_pooled_maps_hold_the_share_of_every_cell(spec: str, cells: int, monkeyp
     assert found.block == 7
     for row in range(10):
         for column in range(10):
-            assert found.cells[row, column] == seen[7 * row : 7 * row + 7, 7 * column : 7 * column + 7].sum()
+            assert (
+                found.cells[row, column]
+                == seen[7 * row : 7 * row + 7, 7 * column : 7 * column + 7].sum()
+            )
 
 
 def test_a_pooled_share_counts_only_pairs_that_exist() -> None:
@@ -81,7 +95,9 @@ def test_a_pooled_share_counts_only_pairs_that_exist() -> None:
 
 
 def test_hashed_masks_are_seeded_and_show_themselves() -> None:
-    first, again, other = (mask_part(parse_mask("lsh:4,2", seed=seed), 23, 23, seed) for seed in (0, 0, 1))
+    first, again, other = (
+        mask_part(parse_mask("lsh:4,2", seed=seed), 23, 23, seed) for seed in (0, 0, 1)
+    )
     assert first["pairs"] == again["pairs"]
     assert not np.array_equal(first["map"]["share"], other["map"]["share"])
     assert np.all(np.diag(first["map"]["share"]) == 1)
@@ -89,7 +105,9 @@ def test_hashed_masks_are_seeded_and_show_themselves() -> None:
 
 def test_intersections_are_told_apart_and_together() -> None:
     document = mask_document([parse_mask("causal"), parse_mask("window:2,2")], 7)
-    seen = [[oracles.causal(i, j) and oracles.window(2, 2)(i, j) for j in range(7)] for i in range(7)]
+    seen = [
+        [oracles.causal(i, j) and oracles.window(2, 2)(i, j) for j in range(7)] for i in range(7)
+    ]
     assert document["combined"]["pairs"] == sum(map(sum, seen))
     assert [part["spec"] for part in document["masks"]] == ["causal", "window:2,2"]
     assert mask_document([parse_mask("causal")], 7)["combined"] is None
@@ -111,11 +129,14 @@ def test_too_many_pairs_are_refused_before_the_work() -> None:
 def test_the_gallery_has_every_kind() -> None:
     document = gallery_document(12)
     assert len(document["masks"]) == len(KINDS)
-    assert [part["form"] for part in document["masks"]] == [spelling.form for spelling, _ in KINDS.values()]
+    assert [part["form"] for part in document["masks"]] == [
+        spelling.form for spelling, _ in KINDS.values()
+    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("alibi", lambda m, d: m * d), ("alibi-symmetric", lambda m, d: -m * abs(d))]
+    ("name", "value"),
+    [("alibi", lambda m, d: m * d), ("alibi-symmetric", lambda m, d: -m * abs(d))],
 )
 def test_alibi_by_distance(name: str, value: object) -> None:
     bias = named_bias(name, 2, 8, 9)
@@ -137,6 +158,20 @@ def test_a_bias_before_and_after_the_mask() -> None:
 
 
 def test_t5_buckets_by_distance() -> None:
-    known = {-128: 15, -64: 14, -32: 12, -16: 10, -8: 8, -1: 1, 0: 0, 1: 17, 8: 24, 16: 26, 32: 28, 64: 30, 128: 31}
+    known = {
+        -128: 15,
+        -64: 14,
+        -32: 12,
+        -16: 10,
+        -8: 8,
+        -1: 1,
+        0: 0,
+        1: 17,
+        8: 24,
+        16: 26,
+        32: 28,
+        64: 30,
+        128: 31,
+    }
     bias = named_bias("t5", 0, 8, 128)
     assert {distance: bias.values[128 + distance] for distance in known} == known

@@ -8,7 +8,15 @@ import pytest
 
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.measure.metric import UniformRows
-from attncli.measure.row_facts import Sight, TokenFacts, TokenPairs, WeightRows, WordPieces, find_sight, sight_of_mask
+from attncli.measure.row_facts import (
+    Sight,
+    TokenFacts,
+    TokenPairs,
+    WeightRows,
+    WordPieces,
+    find_sight,
+    sight_of_mask,
+)
 from attncli.mechanism.mask import parse_mask
 
 LOW, HIGH, ROWS = 3, 10, 5
@@ -59,14 +67,18 @@ def test_masks_that_are_ranges_are_not_looked_at_key_by_key(n: int) -> None:
         for row in range(n):
             keys = [j for j in range(n) if sees(row, j)]
             assert found.count[0, row] == len(keys), mask
-            assert (found.first[0, row], found.last[0, row]) == ((keys[0], keys[-1]) if keys else (0, -1)), mask
+            assert (found.first[0, row], found.last[0, row]) == (
+                (keys[0], keys[-1]) if keys else (0, -1)
+            ), mask
             assert not keys or found.low <= keys[0], mask
     assert ranges >= {"Everywhere", "Causal", "Window", "Prefix", "Padding", "Chunk", "AllOf"}
 
 
 def test_weights_at_a_distance_and_on_a_key() -> None:
     weights, i = np.random.default_rng(1).random((2, ROWS, HIGH - LOW)), np.arange(4, 4 + ROWS)
-    rows = WeightRows(NumpyBackend("float64"), weights, i, LOW, find_sight(None, ROWS, LOW, HIGH), TokenFacts())
+    rows = WeightRows(
+        NumpyBackend("float64"), weights, i, LOW, find_sight(None, ROWS, LOW, HIGH), TokenFacts()
+    )
 
     def weight(head: int, row: int, key: int) -> float:
         return weights[head, row, key - LOW] if LOW <= key < HIGH else 0.0
@@ -76,10 +88,14 @@ def test_weights_at_a_distance_and_on_a_key() -> None:
         assert rows.at_offset(offset).tolist() == wanted, offset
         assert rows.at_offset(offset).tolist() == wanted, offset  # kept from the first time
     for key in range(13):
-        assert rows.key(key).tolist() == [[weight(head, row, key) for row in range(ROWS)] for head in range(2)]
+        assert rows.key(key).tolist() == [
+            [weight(head, row, key) for row in range(ROWS)] for head in range(2)
+        ]
 
 
-@pytest.mark.parametrize("spec", ["none", "causal", "window:3,1", "prefix:3", "chunk:3", "padding:2", "padding:9"])
+@pytest.mark.parametrize(
+    "spec", ["none", "causal", "window:3,1", "prefix:3", "chunk:3", "padding:2", "padding:9"]
+)
 def test_uniform_rows_in_closed_form(spec: str) -> None:
     mask, n = parse_mask(spec), 8
     i, chosen = np.arange(n), np.random.default_rng(4).random(n) < 0.5
@@ -91,10 +107,15 @@ def test_uniform_rows_in_closed_form(spec: str) -> None:
     exact = WeightRows(NumpyBackend("float64"), weights, i, 0, see, about)
     closed = UniformRows(i, see, about)
     for name in ("total", "entropy", "peak", "peak_beyond_first", "rest", "moments"):
-        np.testing.assert_allclose(getattr(closed, name), getattr(exact, name), atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(closed, name), getattr(exact, name), atol=1e-12, err_msg=name
+        )
     for offset in range(-n, n + 1):
         np.testing.assert_allclose(closed.at_offset(offset), exact.at_offset(offset), atol=1e-12)
         np.testing.assert_allclose(closed.key(offset), exact.key(offset), atol=1e-12)
     np.testing.assert_allclose(closed.mass(chosen), exact.mass(chosen), atol=1e-12)
-    for pairs in (*(about.pairs.of(i, after) for after in (0, 1)), WordPieces(np.array([0, 1, 4]), n).of(i)):
+    for pairs in (
+        *(about.pairs.of(i, after) for after in (0, 1)),
+        WordPieces(np.array([0, 1, 4]), n).of(i),
+    ):
         np.testing.assert_allclose(closed.at_pairs(*pairs), exact.at_pairs(*pairs), atol=1e-12)

@@ -19,7 +19,12 @@ def arrays(**changed):
 REFUSED = {
     "two axes": (arrays(q=np.ones((7, 5))), InputError, "[7, 5]", "[..., heads, query, dim]"),
     "two axes of k": (arrays(k=np.ones((7, 5))), InputError, "[7, 5]", "[..., heads, key, dim]"),
-    "no key": (arrays(k=np.ones((2, 3, 0, 5)), v=np.ones((2, 3, 0, 4))), InputError, "[2, 3, 0, 5]", "at least 1"),
+    "no key": (
+        arrays(k=np.ones((2, 3, 0, 5)), v=np.ones((2, 3, 0, 4))),
+        InputError,
+        "[2, 3, 0, 5]",
+        "at least 1",
+    ),
     "no query": (arrays(q=np.ones((2, 6, 0, 5))), InputError, "[2, 6, 0, 5]", "at least 1"),
     "dims": (arrays(k=np.ones((2, 3, 11, 8))), InputError, "q has dim 5, k has dim 8", "one dim"),
     "keys and values": (
@@ -34,9 +39,24 @@ REFUSED = {
         "6 query heads cannot share 4",
         "6 % 4",
     ),
-    "more kv heads": (arrays(q=np.ones((2, 2, 7, 5))), InputError, "2 query heads cannot share 3", "2 % 3"),
-    "leading axes": (arrays(q=np.ones((3, 6, 7, 5))), InputError, "q [3, 6, 7, 5], k [2, 3, 11, 5]", "broadcast"),
-    "types": (arrays(k=K.astype(np.float32)), InputError, "q has dtype float64, k float32", "for all three"),
+    "more kv heads": (
+        arrays(q=np.ones((2, 2, 7, 5))),
+        InputError,
+        "2 query heads cannot share 3",
+        "2 % 3",
+    ),
+    "leading axes": (
+        arrays(q=np.ones((3, 6, 7, 5))),
+        InputError,
+        "q [3, 6, 7, 5], k [2, 3, 11, 5]",
+        "broadcast",
+    ),
+    "types": (
+        arrays(k=K.astype(np.float32)),
+        InputError,
+        "q has dtype float64, k float32",
+        "for all three",
+    ),
     "complex": (arrays(q=Q * 1j), InputError, "complex128", "float64"),
     "objects": (arrays(q=Q.astype(object)), InputError, "object", "float64"),
     "text": (arrays(q=Q.astype(str)), InputError, "<U", "float64"),
@@ -50,10 +70,30 @@ REFUSED = {
         "mask has dtype float64",
         "bool, True = visible; use bias",
     ),
-    "bias of booleans": (arrays(bias=np.ones((7, 11), bool)), InputError, "bias has dtype bool", "use mask"),
-    "mask shape": (arrays(mask=np.ones((11, 7), bool)), InputError, "mask has shape [11, 7]", "[2, 6, 7, 11]"),
-    "mask too large": (arrays(mask=np.ones((5, 2, 6, 7, 11), bool)), InputError, "[5, 2, 6, 7, 11]", "[2, 6, 7, 11]"),
-    "bias shape": (arrays(bias=np.ones((3, 1, 1))), InputError, "bias has shape [3, 1, 1]", "[2, 6, 7, 11]"),
+    "bias of booleans": (
+        arrays(bias=np.ones((7, 11), bool)),
+        InputError,
+        "bias has dtype bool",
+        "use mask",
+    ),
+    "mask shape": (
+        arrays(mask=np.ones((11, 7), bool)),
+        InputError,
+        "mask has shape [11, 7]",
+        "[2, 6, 7, 11]",
+    ),
+    "mask too large": (
+        arrays(mask=np.ones((5, 2, 6, 7, 11), bool)),
+        InputError,
+        "[5, 2, 6, 7, 11]",
+        "[2, 6, 7, 11]",
+    ),
+    "bias shape": (
+        arrays(bias=np.ones((3, 1, 1))),
+        InputError,
+        "bias has shape [3, 1, 1]",
+        "[2, 6, 7, 11]",
+    ),
     "window": (arrays(window=(-1, 0)), UsageError, "(-1, 0)", "(left, right)"),
     "half a window": (arrays(window=(3,)), UsageError, "(3,)", "(left, right)"),
     "window of fractions": (arrays(window=(1.5, 0)), UsageError, "(1.5, 0)", "number of keys"),
@@ -61,14 +101,34 @@ REFUSED = {
     "no offset": (arrays(offset=None), InputError, "offset has dtype object", "integers"),
     "offsets": (arrays(offset=[1, 2, 3]), InputError, "offset has shape [3]", "[2]"),
     "far offset": (arrays(offset=10**20), InputError, f"offset is {10**20}", "1,000,000,000,000"),
-    "far offsets": (arrays(offset=[0, -(10**15)]), InputError, f"offset is {-(10**15)}", "1,000,000,000,000"),
+    "far offsets": (
+        arrays(offset=[0, -(10**15)]),
+        InputError,
+        f"offset is {-(10**15)}",
+        "1,000,000,000,000",
+    ),
     "key lengths": (arrays(key_lengths=[1, 2, 3]), InputError, "key_lengths has shape [3]", "[2]"),
     "long key lengths": (arrays(key_lengths=[1, 12]), InputError, "1 to 12 for 11 keys", "0 to 11"),
     "negative key lengths": (arrays(key_lengths=[-1, 3]), InputError, "-1 to 3", "0 to 11"),
-    "sinks": (arrays(sinks=np.ones(3)), InputError, "sinks has shape [3]", "[6], one logit per query head"),
+    "sinks": (
+        arrays(sinks=np.ones(3)),
+        InputError,
+        "sinks has shape [3]",
+        "[6], one logit per query head",
+    ),
     "softmax type": (arrays(softmax_dtype="float8"), UsageError, "'float8'", "bfloat16"),
-    "softmax type of NumPy": (arrays(softmax_dtype="bfloat16"), UnsupportedError, "bfloat16", "torch"),
-    "mixed kinds": (arrays(k=torch.ones(2, 3, 11, 5, dtype=torch.float64)), UsageError, "mixed", "one kind"),
+    "softmax type of NumPy": (
+        arrays(softmax_dtype="bfloat16"),
+        UnsupportedError,
+        "bfloat16",
+        "torch",
+    ),
+    "mixed kinds": (
+        arrays(k=torch.ones(2, 3, 11, 5, dtype=torch.float64)),
+        UsageError,
+        "mixed",
+        "one kind",
+    ),
 }
 
 
@@ -82,12 +142,18 @@ def test_refused(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in REFUSED if name not in ("objects", "text", "mixed kinds", "softmax type of NumPy")]
+    "name",
+    [
+        name
+        for name in REFUSED
+        if name not in ("objects", "text", "mixed kinds", "softmax type of NumPy")
+    ],
 )
 def test_refused_alike_for_tensors(name):
     arguments, kind, found, wanted = REFUSED[name]
     tensors = {
-        key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for key, value in arguments.items()
+        key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        for key, value in arguments.items()
     }
     with pytest.raises(kind) as caught:
         attncli.attention(**tensors)

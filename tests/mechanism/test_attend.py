@@ -29,16 +29,28 @@ def calls(draw):
         options["softcap"] = draw(st.sampled_from([0.5, 2.0, 50.0]))
     shape = draw(
         st.sampled_from(
-            [(), (keys,), (queries, 1), (queries, keys), (1, keys), (heads, 1, keys), (*batch, 1, queries, keys)]
+            [
+                (),
+                (keys,),
+                (queries, 1),
+                (queries, keys),
+                (1, keys),
+                (heads, 1, keys),
+                (*batch, 1, queries, keys),
+            ]
         )
     )
     if draw(st.booleans()):
         options["mask"] = random.random(shape) < 0.6
     if draw(st.booleans()):
-        options["bias"] = np.where(random.random(shape) < 0.3, -np.inf, random.standard_normal(shape) * 2)
+        options["bias"] = np.where(
+            random.random(shape) < 0.3, -np.inf, random.standard_normal(shape) * 2
+        )
     options["causal"] = draw(st.booleans())
     if draw(st.booleans()):
-        options["window"] = draw(st.sampled_from([(0, 0), (2, 1), (None, 0), (1, None), (None, None), (20, 20)]))
+        options["window"] = draw(
+            st.sampled_from([(0, 0), (2, 1), (None, 0), (1, None), (None, None), (20, 20)])
+        )
     match draw(st.integers(0, 2)):
         case 1:
             options["offset"] = draw(st.integers(-3, 5))
@@ -105,7 +117,9 @@ def test_the_comparison_fails_on_other_heads_and_values():
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-2), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-2), ("bfloat16", 2e-2)]
+)
 def test_lower_precision(library, dtype, tolerance):
     import ml_dtypes
     import torch
@@ -149,7 +163,13 @@ def test_lists_and_whole_numbers_of_numpy_count_as_float64(library):
         return
     trace = attncli.attention([[[1, 2], [3, 4]]], [[[1, 0], [0, 1]]], [[[1], [2]]], scale=1)
     assert trace.weights.dtype == np.float64
-    agree(trace, loops(*(np.array(x, float) for x in ([[[1, 2], [3, 4]]], [[[1, 0], [0, 1]]], [[[1], [2]]])), scale=1))
+    agree(
+        trace,
+        loops(
+            *(np.array(x, float) for x in ([[[1, 2], [3, 4]]], [[[1, 0], [0, 1]]], [[[1], [2]]])),
+            scale=1,
+        ),
+    )
 
 
 def test_the_inputs_are_not_written_to():
@@ -157,7 +177,9 @@ def test_the_inputs_are_not_written_to():
         arrays = [on(library, x) for x in case()]
         before = [plain(x).copy() for x in arrays]
         mask = on(library, np.random.default_rng(0).random((7, 11)) < 0.5)
-        attncli.attention(*arrays, mask=mask, bias=on(library, np.zeros((7, 11))), causal=True, softcap=2.0)
+        attncli.attention(
+            *arrays, mask=mask, bias=on(library, np.zeros((7, 11))), causal=True, softcap=2.0
+        )
         for array, copy in zip(arrays, before, strict=True):
             assert np.array_equal(plain(array), copy)
 

@@ -1,4 +1,6 @@
-"""A layer against loops: places of norms, residuals, parallel and gated parts, cross-attention, grouped heads."""
+"""A layer against loops: places of norms, residuals, parallel and gated parts, cross-attention,
+grouped heads.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ BARE = Norm("layer", 1e-2, affine=False)
 def weights(seed: int = 0, *, gated: bool = False, bias: bool = True) -> dict[str, np.ndarray]:
     """Every role a layer may have, large enough that each one matters."""
     random = np.random.default_rng(seed)
-    shapes = {"mlp.up": (INNER, WIDTH), "mlp.down": (WIDTH, INNER)} | ({"mlp.gate": (INNER, WIDTH)} if gated else {})
+    shapes = {"mlp.up": (INNER, WIDTH), "mlp.down": (WIDTH, INNER)} | (
+        {"mlp.gate": (INNER, WIDTH)} if gated else {}
+    )
     for prefix in ("attn", "cross"):
         shapes |= {
             f"{prefix}.q": (HEADS * DIM, WIDTH), f"{prefix}.k": (KV * DIM, WIDTH),
@@ -35,7 +39,16 @@ def weights(seed: int = 0, *, gated: bool = False, bias: bool = True) -> dict[st
         found[f"{name}.weight"] = random.standard_normal(shape) * 0.4
         if bias:
             found[f"{name}.bias"] = random.standard_normal(shape[0]) * 0.4
-    for place in ("attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"):
+    for place in (
+        "attn.in",
+        "attn.out",
+        "attn.sum",
+        "cross.in",
+        "cross.sum",
+        "mlp.in",
+        "mlp.out",
+        "mlp.sum",
+    ):
         found[f"{place}.weight"] = 1 + random.standard_normal(WIDTH) * 0.4
         found[f"{place}.bias"] = random.standard_normal(WIDTH) * 0.4
     return found
@@ -49,7 +62,10 @@ def layer(library, block, roles, hidden, *, memory=None, rows=None):
     here = on(library, hidden)
     backend = backend_of(here)
     context = Context(
-        np.arange(len(hidden)), len(hidden), memory=None if memory is None else on(library, memory), rows=rows
+        np.arange(len(hidden)),
+        len(hidden),
+        memory=None if memory is None else on(library, memory),
+        rows=rows,
     )
     return run_block(backend, block, reader(backend, roles), here, context, 0)
 
@@ -63,16 +79,30 @@ def loop(block, roles, hidden, *, memory=None, sees=oracles.causal):
         norm = block.norms.get(place)
         if norm is None:
             return x
-        weight, bias = (roles[f"{place}.weight"], roles[f"{place}.bias"]) if norm.affine else (None, [0.0] * WIDTH)
+        weight, bias = (
+            (roles[f"{place}.weight"], roles[f"{place}.bias"])
+            if norm.affine
+            else (None, [0.0] * WIDTH)
+        )
         if norm.kind == "layer":
             return [oracles_layers.layer_norm(row, norm.eps, weight, bias) for row in x]
         return [
-            [a + b for a, b in zip(oracles_layers.rms_norm(row, norm.eps, weight, norm.unit_offset), bias, strict=True)]
+            [
+                a + b
+                for a, b in zip(
+                    oracles_layers.rms_norm(row, norm.eps, weight, norm.unit_offset),
+                    bias,
+                    strict=True,
+                )
+            ]
             for row in x
         ]
 
     def fed(x):
-        return [oracles_layers.feed_forward(roles, row, block.mlp.activation, block.mlp.gated) for row in x]
+        return [
+            oracles_layers.feed_forward(roles, row, block.mlp.activation, block.mlp.gated)
+            for row in x
+        ]
 
     spec = block.attention
     entering = normed("attn.in", rows)
@@ -86,11 +116,19 @@ def loop(block, roles, hidden, *, memory=None, sees=oracles.causal):
         return oracles_layers.plus(a, [[value * block.branch_scale for value in row] for row in b])
 
     if block.parallel:
-        return stages, plus(plus(rows, out), fed(normed("mlp.in", rows) if "mlp.in" in block.norms else entering))
+        return stages, plus(
+            plus(rows, out), fed(normed("mlp.in", rows) if "mlp.in" in block.norms else entering)
+        )
     state = normed("attn.sum", plus(rows, out) if block.residual else out)
     if block.cross is not None:
         inner = oracles_layers.multi_head(
-            normed("cross.in", state), roles, HEADS, KV, prefix="cross", memory=memory.tolist(), scale=block.cross.scale
+            normed("cross.in", state),
+            roles,
+            HEADS,
+            KV,
+            prefix="cross",
+            memory=memory.tolist(),
+            scale=block.cross.scale,
         )
         stages["cross"] = inner
         state = normed("cross.sum", plus(state, inner["out"]))
@@ -133,12 +171,21 @@ def test_layers(library, name, rows):
     stages, after = loop(block, roles, HIDDEN, memory=MEMORY)
     assert np.allclose(plain(trace.after), after, rtol=1e-10, atol=1e-11)
     assert np.array_equal(plain(trace.before), HIDDEN)
-    for stage in ("q", "k", "v", "mixed", "out") + (() if rows else ("scaled", "capped", "masked", "weights")):
+    for stage in ("q", "k", "v", "mixed", "out") + (
+        () if rows else ("scaled", "capped", "masked", "weights")
+    ):
         assert np.allclose(plain(trace.stages[stage]), stages[stage], rtol=1e-10, atol=1e-11), stage
     if block.cross is not None:
-        assert np.allclose(plain(trace.cross.stages["out"]), stages["cross"]["out"], rtol=1e-10, atol=1e-11)
+        assert np.allclose(
+            plain(trace.cross.stages["out"]), stages["cross"]["out"], rtol=1e-10, atol=1e-11
+        )
         if rows is None:
-            assert np.allclose(plain(trace.cross.stages["weights"]), stages["cross"]["weights"], rtol=1e-10, atol=1e-12)
+            assert np.allclose(
+                plain(trace.cross.stages["weights"]),
+                stages["cross"]["weights"],
+                rtol=1e-10,
+                atol=1e-12,
+            )
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -155,9 +202,13 @@ def test_the_comparison_fails_when_a_weight_is_another(name):
     used += ["mlp.up.bias", "mlp.down.weight"] if block.mlp else []
     for role in used:
         changed = roles | {role: roles[role] * 1.01}
-        if role == "attn.k.bias":  # a bias of all keys alike shifts whole rows: seen through the soft cap alone
+        if (
+            role == "attn.k.bias"
+        ):  # a bias of all keys alike shifts whole rows: seen through the soft cap alone
             changed = roles | {role: roles[role] * 1.5}
-        found = plain(layer("numpy", block, changed, HIDDEN, memory=MEMORY if block.cross else None).after)
+        found = plain(
+            layer("numpy", block, changed, HIDDEN, memory=MEMORY if block.cross else None).after
+        )
         assert not np.allclose(found, after, rtol=1e-10, atol=1e-11), role
 
 
@@ -182,7 +233,9 @@ def test_position_biases(library):
     roles = weights()
     for position in (Alibi(), Alibi(symmetric=True), RelativeBuckets(8, 16, bidirectional=True)):
         table = np.random.default_rng(5).standard_normal((8, HEADS))
-        block = Block(replace(ATTENTION, position=position, mask=Window(None, None)), residual=False)
+        block = Block(
+            replace(ATTENTION, position=position, mask=Window(None, None)), residual=False
+        )
         trace = layer(library, block, roles | {"attn.buckets.weight": table}, HIDDEN)
         slopes = oracles_layers.alibi_slopes(HEADS)
 
@@ -191,11 +244,21 @@ def test_position_biases(library):
                 return -slopes[head] * (abs(i - j) if position.symmetric else i - j)
             return table[oracles_layers.t5_bucket(j - i, 8, 16, True), head]
 
-        grid = [[[bias(h, i, j) for j in range(TOKENS)] for i in range(TOKENS)] for h in range(HEADS)]
+        grid = [
+            [[bias(h, i, j) for j in range(TOKENS)] for i in range(TOKENS)] for h in range(HEADS)
+        ]
         wanted = oracles_layers.multi_head(
-            HIDDEN.tolist(), {k: v.tolist() for k, v in roles.items()}, HEADS, KV, scale=0.4, softcap=3.0, bias=grid
+            HIDDEN.tolist(),
+            {k: v.tolist() for k, v in roles.items()},
+            HEADS,
+            KV,
+            scale=0.4,
+            softcap=3.0,
+            bias=grid,
         )
-        assert np.allclose(plain(trace.stages["weights"]), wanted["weights"], rtol=1e-10, atol=1e-12)
+        assert np.allclose(
+            plain(trace.stages["weights"]), wanted["weights"], rtol=1e-10, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -32,7 +32,9 @@ KINDS = {
 RANDOM = np.random.default_rng(5)
 SQUARE = ("attn.q", "attn.k", "attn.v", "attn.o", "attn.relative_k", "attn.relative_q")
 WEIGHTS = {f"{name}.weight": RANDOM.standard_normal((WIDTH, WIDTH)) for name in SQUARE}
-WEIGHTS |= {f"{name}.bias": RANDOM.standard_normal(WIDTH) for name in (*SQUARE, "attn.relative_norm")}
+WEIGHTS |= {
+    f"{name}.bias": RANDOM.standard_normal(WIDTH) for name in (*SQUARE, "attn.relative_norm")
+}
 WEIGHTS |= {
     "attn.relative.weight": RANDOM.standard_normal((2 * SPAN, WIDTH)),
     "attn.relative_norm.weight": 1 + RANDOM.standard_normal(WIDTH),
@@ -59,17 +61,22 @@ def loops(position: Disentangled) -> dict[str, np.ndarray]:
         norm = roles["attn.relative_norm.weight"], roles["attn.relative_norm.bias"]
         table = [layer_norm(row, position.norm.eps, *norm) for row in table]
     q, k = (split([linear(roles, f"attn.{name}", row) for row in rows], HEADS) for name in "qk")
-    as_key, as_query = ("attn.relative_k", "attn.relative_q") if position.own else ("attn.k", "attn.q")
+    as_key, as_query = (
+        ("attn.relative_k", "attn.relative_q") if position.own else ("attn.k", "attn.q")
+    )
     keys = split([linear(roles, as_key, row) for row in table], HEADS)
     queries = split([linear(roles, as_query, row) for row in table], HEADS)
-    found: dict[str, list] = {name: [] for name in ("scaled", CONTENT_POSITION, POSITION_CONTENT, "weights")}
+    found: dict[str, list] = {
+        name: [] for name in ("scaled", CONTENT_POSITION, POSITION_CONTENT, "weights")
+    }
     for head in range(HEADS):
         for i in range(TOKENS):
             places = [row_of(i - j, position.furthest) for j in range(TOKENS)]
             alone = [SCALE * dot(q[head][i], k[head][j]) for j in range(TOKENS)]
             asked = [SCALE * dot(q[head][i], keys[head][place]) * position.asks for place in places]
             answered = [
-                SCALE * dot(k[head][j], queries[head][place]) * position.answers for j, place in enumerate(places)
+                SCALE * dot(k[head][j], queries[head][place]) * position.answers
+                for j, place in enumerate(places)
             ]
             total = [math.fsum(three) for three in zip(alone, asked, answered, strict=True)]
             for name, row in zip(found, (alone, asked, answered, softmax(total)), strict=True):
@@ -95,7 +102,9 @@ def test_every_score(kind: str, rows: int | None, library: str) -> None:
     stages = run_block(backend, block, weights.get, backend.array(HIDDEN), context, 0).stages
     wanted = loops(position)
     for name in (CONTENT_POSITION, POSITION_CONTENT):
-        assert (name in stages) == (rows is None and (position.asks if name == CONTENT_POSITION else position.answers))
+        assert (name in stages) == (
+            rows is None and (position.asks if name == CONTENT_POSITION else position.answers)
+        )
     if rows is not None:
         assert np.allclose(found, wanted["weights"], rtol=1e-10, atol=1e-12)
         return
@@ -114,7 +123,9 @@ def test_buckets_of_far_distances() -> None:
     assert (np.diff(found) >= 0).all()
 
 
-@pytest.mark.parametrize(("span", "furthest"), [(4, 8), (6, 6), (16, 10), (100, 100), (256, 130), (256, 512)])
+@pytest.mark.parametrize(
+    ("span", "furthest"), [(4, 8), (6, 6), (16, 10), (100, 100), (256, 130), (256, 512)]
+)
 def test_the_furthest_distance_is_the_last_step(span: int, furthest: int) -> None:
     position = Disentangled(span, furthest, asks=True, answers=True, own=False, norm=None)
     ends = distance_buckets(np.array([1 - furthest, furthest - 1]), position)

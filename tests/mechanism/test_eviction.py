@@ -50,8 +50,12 @@ def test_a_cache_forgets_what_the_loops_forget(
 
 
 @pytest.mark.parametrize("cap", [None, CAP])
-@pytest.mark.parametrize(("budget", "window", "pool"), [(7, 3, 1), (8, 2, 5), (6, 6, 3), (17, 4, 5), (9, 1, 3)])
-def test_a_window_votes_as_the_loops_vote(budget: int, window: int, pool: int, cap: float | None) -> None:
+@pytest.mark.parametrize(
+    ("budget", "window", "pool"), [(7, 3, 1), (8, 2, 5), (6, 6, 3), (17, 4, 5), (9, 1, 3)]
+)
+def test_a_window_votes_as_the_loops_vote(
+    budget: int, window: int, pool: int, cap: float | None
+) -> None:
     found = shown(parse_mask(f"snapkv:{budget},{window},{pool}"), cap)
     q, k, _ = vectors()
     expected = voting_window(q, k, SCALE, budget, window, pool, cap=cap)
@@ -69,11 +73,14 @@ def test_blocks_of_rows_see_the_same(spec: str) -> None:
     whole = attend(backend, q, k, v, rule)
     for start, stop in ((0, 4), (4, 11), (11, COUNT)):
         block = attend_rows(backend, q, k, v, rule, start, stop, keep=("weights",))
-        assert np.allclose(block.stages["weights"], whole.stages["weights"][:, start:stop, block.low : block.high])
+        assert np.allclose(
+            block.stages["weights"], whole.stages["weights"][:, start:stop, block.low : block.high]
+        )
     halves = mask.of_heads(slice(3, 6))
     i, j = np.arange(COUNT)[:, None], np.arange(COUNT)[None]
     assert np.array_equal(
-        visible(halves, i, j, keys=COUNT, backend=backend), visible(mask, i, j, keys=COUNT, backend=backend)[3:6]
+        visible(halves, i, j, keys=COUNT, backend=backend),
+        visible(mask, i, j, keys=COUNT, backend=backend)[3:6],
     )
 
 
@@ -84,7 +91,9 @@ def test_torch_forgets_the_same() -> None:
     for spec in ("h2o:6,2", "tova:6", "random:5", "snapkv:7,3,1"):
         bound = parse_mask(spec).bind(backend, q, k, SCALE, None)
         i, j = torch.arange(COUNT)[:, None], torch.arange(COUNT)[None]
-        assert np.array_equal(visible(bound, i, j, keys=COUNT, backend=backend).numpy(), shown(parse_mask(spec), None))
+        assert np.array_equal(
+            visible(bound, i, j, keys=COUNT, backend=backend).numpy(), shown(parse_mask(spec), None)
+        )
 
 
 @pytest.mark.parametrize(

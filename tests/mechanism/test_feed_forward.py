@@ -1,4 +1,6 @@
-"""Feed-forward parts: activations by themselves at the ends of each type's range, mixtures of experts against loops."""
+"""Feed-forward parts: activations by themselves at the ends of each type's range, mixtures of
+experts against loops.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def test_a_number_near_the_end_of_its_range_is_itself_and_nan_is_told(
         largest /= 2  # torch's own step doubles the number first
     with np.errstate(over="ignore", invalid="ignore"):
         found = backend.numpy(
-            activate(backend, kind, backend.array(np.asarray([largest, 0.75 * largest, -largest, np.nan])))
+            activate(
+                backend,
+                kind,
+                backend.array(np.asarray([largest, 0.75 * largest, -largest, np.nan])),
+            )
         )
     near = [largest, float(np.asarray(0.75 * largest, dtype))]
     ends = {"relu2": [np.inf, np.inf, 0.0], "tanh": [1.0, 1.0, -1.0]}
@@ -74,7 +80,10 @@ def test_experts(shared: bool, share: bool, renormalise: bool, library: str) -> 
     x = np.random.default_rng(4).standard_normal((TOKENS, WIDTH))
     found = backend.numpy(
         feed_forward(
-            backend, spec, lambda name: backend.keep(weights[name]) if name in weights else None, backend.array(x)
+            backend,
+            spec,
+            lambda name: backend.keep(weights[name]) if name in weights else None,
+            backend.array(x),
         )
     )
     for row, ours in zip(x.tolist(), found, strict=True):
@@ -97,7 +106,10 @@ def test_experts_of_groups_with_corrections() -> None:
         assert np.allclose(ours, 1.7 * np.array(wanted), rtol=1e-12)
     assert not np.allclose(found, route(spec, logits, 0 * correction))
     assert not np.allclose(
-        found, route(Experts(12, 3, INNER, "silu", True, routing=Routing("sigmoid", 1.7)), logits, correction)
+        found,
+        route(
+            Experts(12, 3, INNER, "silu", True, routing=Routing("sigmoid", 1.7)), logits, correction
+        ),
     )
 
 
@@ -109,7 +121,10 @@ def test_shares_of_what_an_expert_reads(library: str) -> None:
     x = np.random.default_rng(4).standard_normal((TOKENS, WIDTH))
     found = backend.numpy(
         feed_forward(
-            backend, spec, lambda name: backend.keep(weights[name]) if name in weights else None, backend.array(x)
+            backend,
+            spec,
+            lambda name: backend.keep(weights[name]) if name in weights else None,
+            backend.array(x),
         )
     )
     for row, ours in zip(x.tolist(), found, strict=True):
@@ -118,7 +133,9 @@ def test_shares_of_what_an_expert_reads(library: str) -> None:
         read = [value / (1 + np.exp(-scores[best])) for value in row]
         assert np.allclose(
             ours,
-            oracles_layers.feed_forward(oracles_layers.one_expert(weights, best), read, "silu", True, "one"),
+            oracles_layers.feed_forward(
+                oracles_layers.one_expert(weights, best), read, "silu", True, "one"
+            ),
             rtol=1e-10,
         )
 
@@ -133,7 +150,10 @@ def test_a_gate_with_bounds(library: str) -> None:
     spec = Mlp(INNER, "silu", gated=True, bounded=Bounded(0.9, 1.3))
     found = backend.numpy(
         feed_forward(
-            backend, spec, lambda name: backend.keep(weights[name]) if name in weights else None, backend.array(x)
+            backend,
+            spec,
+            lambda name: backend.keep(weights[name]) if name in weights else None,
+            backend.array(x),
         )
     )
     wanted = [oracles_layers.bounded(weights, row, 0.9, 1.3) for row in x.tolist()]

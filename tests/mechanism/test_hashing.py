@@ -26,7 +26,10 @@ def test_a_bound_mask_shows_keys_that_share_a_bucket_in_some_round(backend):
     mine = oracles.buckets(q.tolist(), rotations.astype(float).tolist())
     theirs = oracles.buckets(np.repeat(k, 2, 0).tolist(), rotations.astype(float).tolist())
     wanted = [
-        [[any(mine[h][r][i] == theirs[h][r][j] for r in range(2)) for j in range(11)] for i in range(7)]
+        [
+            [any(mine[h][r][i] == theirs[h][r][j] for r in range(2)) for j in range(11)]
+            for i in range(7)
+        ]
         for h in range(6)
     ]
     mask = AllOf((Hashed(4, 2, 9), AnyOf((Hashed(4, 2, 9), Causal()))))
@@ -42,7 +45,8 @@ def test_a_bound_mask_shows_keys_that_share_a_bucket_in_some_round(backend):
 def test_the_same_seed_gives_the_same_buckets_on_both_libraries():
     x, rotations = vectors(2, 31), directions(1, 2, 5, 3, 8)
     mine, theirs = (
-        backend.numpy(buckets_of(backend, backend.keep(x), backend.keep(rotations))) for backend in BACKENDS
+        backend.numpy(buckets_of(backend, backend.keep(x), backend.keep(rotations)))
+        for backend in BACKENDS
     )
     assert np.array_equal(mine, theirs)
     assert mine.shape == (2, 3, 31)

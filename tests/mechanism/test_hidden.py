@@ -64,7 +64,11 @@ def test_poison_in_a_visible_value_shows_where_ieee_says(library, poison):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_infinities_of_both_signs_and_weights_of_zero_give_nan(library):
-    q, k, v = np.ones((1, 1, 1)), np.array([[[0.0], [0.0], [-2000.0]]]), np.array([[[np.inf], [-np.inf], [0.0]]])
+    q, k, v = (
+        np.ones((1, 1, 1)),
+        np.array([[[0.0], [0.0], [-2000.0]]]),
+        np.array([[[np.inf], [-np.inf], [0.0]]]),
+    )
     mask = np.array([True, True, True])
     assert np.isnan(plain(mixes(library, q, k, v, mask=mask).mixed)).all()
     v = np.array([[[1.0], [1.0], [np.inf]]])  # its weight underflows to 0, and 0·inf is NaN
@@ -113,7 +117,9 @@ def test_emptiness_is_a_matter_of_visibility_not_of_scores(library):
     trace = mixes(library, q, k, v, bias=np.full(11, -1e30))
     assert not plain(trace.empty_rows).any()
     assert np.allclose(plain(trace.weights).sum(-1), 1)
-    visible_but_lost = mixes(library, np.ones((1, 1, 1)), np.full((1, 2, 1), -np.inf), np.ones((1, 2, 1)))
+    visible_but_lost = mixes(
+        library, np.ones((1, 1, 1)), np.full((1, 2, 1), -np.inf), np.ones((1, 2, 1))
+    )
     assert not plain(visible_but_lost.empty_rows).any()
     assert np.isnan(plain(visible_but_lost.weights)).all()
 
@@ -125,7 +131,9 @@ def test_sink_mass_is_what_rows_lack(library):
     lacking = 1 - plain(attend(library, q, k, v, sinks=sinks).weights).sum(-1)
     scores = plain(attend(library, q, k, v).masked)
     raised = np.exp(scores).sum(-1)
-    assert np.allclose(lacking, np.exp(sinks)[:, None] / (np.exp(sinks)[:, None] + raised), atol=1e-12)
+    assert np.allclose(
+        lacking, np.exp(sinks)[:, None] / (np.exp(sinks)[:, None] + raised), atol=1e-12
+    )
     assert np.allclose(lacking[2], 0)
 
 
@@ -135,9 +143,15 @@ def test_poison_by_blocks_of_rows(library):
     rule = Rule(0.5, mask=intersection(Causal(), Padding(2)))
     arrays = [on(library, x) for x in (q, k, v)]
     backend = backend_of(*arrays)
-    clean = np.concatenate([plain(block.mixed) for block in row_blocks(backend, *arrays, rule, rows=3)], -2)
+    clean = np.concatenate(
+        [plain(block.mixed) for block in row_blocks(backend, *arrays, rule, rows=3)], -2
+    )
     k[:, -2:], v[:, -2:] = np.nan, np.inf
     arrays = [on(library, x) for x in (q, k, v)]
-    poisoned = np.concatenate([plain(block.mixed) for block in row_blocks(backend, *arrays, rule, rows=3)], -2)
+    poisoned = np.concatenate(
+        [plain(block.mixed) for block in row_blocks(backend, *arrays, rule, rows=3)], -2
+    )
     assert np.allclose(poisoned, clean, rtol=1e-14)
-    assert attncli.attention(*arrays, causal=True, key_lengths=9, scale=0.5).mixed.shape == clean.shape
+    assert (
+        attncli.attention(*arrays, causal=True, key_lengths=9, scale=0.5).mixed.shape == clean.shape
+    )

@@ -1,8 +1,9 @@
-"""Masks of full caches against NVIDIA's own kvpress, where that is installed: `pip install kvpress`.
+"""Masks of full caches against NVIDIA's own kvpress, where that is installed: `pip install
+kvpress`.
 
-kvpress compresses once, at the end of a prompt. Its scores are taken from the press itself, given the weights of a
-whole text: `snapkv` and `sinks` keep what it keeps; `h2o` and `tova` forget, when a cache is full for the first time,
-what it scores least.
+kvpress compresses once, at the end of a prompt. Its scores are taken from the press itself, given
+the weights of a whole text: `snapkv` and `sinks` keep what it keeps; `h2o` and `tova` forget, when
+a cache is full for the first time, what it scores least.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ def vectors(count: int, seed: int) -> tuple[Any, Any]:
 
 def attentions(q: Any, k: Any) -> Any:
     """Causal weights [1, head, query, key], as an eager attention returns them."""
-    scores = torch.from_numpy(q) @ torch.from_numpy(k).repeat_interleave(GROUP, 0).transpose(1, 2) * WIDTH**-0.5
+    scores = (
+        torch.from_numpy(q)
+        @ torch.from_numpy(k).repeat_interleave(GROUP, 0).transpose(1, 2)
+        * WIDTH**-0.5
+    )
     hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -torch.inf).softmax(-1)[None]
 
@@ -36,11 +41,14 @@ def attentions(q: Any, k: Any) -> Any:
 def kept_by(press: Any, q: Any, k: Any, budget: int) -> list[set[int]]:
     """The keys that a press keeps, [kv]."""
     module = types.SimpleNamespace(
-        config=types.SimpleNamespace(num_attention_heads=KV * GROUP, num_key_value_heads=KV), head_dim=WIDTH
+        config=types.SimpleNamespace(num_attention_heads=KV * GROUP, num_key_value_heads=KV),
+        head_dim=WIDTH,
     )
     count = k.shape[-2]
     press.compression_ratio = 1 - (budget + 0.5) / count
-    scores = press.score(module, torch.zeros(1, count, WIDTH), torch.from_numpy(k)[None], None, attentions(q, k), {})
+    scores = press.score(
+        module, torch.zeros(1, count, WIDTH), torch.from_numpy(k)[None], None, attentions(q, k), {}
+    )
     return [set(row.topk(budget).indices.tolist()) for row in scores[0]]
 
 
@@ -50,12 +58,16 @@ def seen_last(spec: str, q: Any, k: Any) -> list[set[int]]:
     backend = choose("numpy", device="cpu", dtype="float64")
     bound = parse_mask(spec).bind(backend, q, k, WIDTH**-0.5, None)
     i, j = np.asarray([[count - 1]]), np.arange(count)[None]
-    rows = np.broadcast_to(visible(bound, i, j, keys=count, backend=backend), (KV * GROUP, 1, count))
+    rows = np.broadcast_to(
+        visible(bound, i, j, keys=count, backend=backend), (KV * GROUP, 1, count)
+    )
     return [set(np.flatnonzero(rows[kv * GROUP, 0]).tolist()) for kv in range(KV)]
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("budget", "window", "pool"), [(7, 3, 5), (12, 4, 1), (9, 2, 3), (20, 8, 5)])
+@pytest.mark.parametrize(
+    ("budget", "window", "pool"), [(7, 3, 5), (12, 4, 1), (9, 2, 3), (20, 8, 5)]
+)
 def test_a_window_keeps_what_snapkv_keeps(budget: int, window: int, pool: int, seed: int) -> None:
     q, k = vectors(29, seed)
     press = kvpress.SnapKVPress(window_size=window, kernel_size=pool)
@@ -74,7 +86,11 @@ def test_sinks_are_those_of_streaming_llm(sinks: int, recent: int) -> None:
 def test_the_first_key_to_go_is_the_one_that_a_press_scores_least(kind: str, seed: int) -> None:
     budget = 11
     q, k = vectors(budget + 1, seed)
-    spec, press = ("tova:11", kvpress.TOVAPress()) if kind == "tova" else ("h2o:11,1", kvpress.ObservedAttentionPress())
+    spec, press = (
+        ("tova:11", kvpress.TOVAPress())
+        if kind == "tova"
+        else ("h2o:11,1", kvpress.ObservedAttentionPress())
+    )
     for kept, theirs in zip(
         seen_last(spec, q, k), kept_by(press, q[:, :budget], k[:, :budget], budget - 1), strict=True
     ):

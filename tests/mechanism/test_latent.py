@@ -1,4 +1,6 @@
-"""Queries, keys and values from narrow vectors, norms after the rotation, queries that grow: against loops."""
+"""Queries, keys and values from narrow vectors, norms after the rotation, queries that grow:
+against loops.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def projected(library: str, spec: Attention) -> tuple[np.ndarray, np.ndarray, np
     backend = choose(library, device=None, dtype="float64")
     context = Context(np.arange(TOKENS), TOKENS)
     weights = {name: backend.array(array) for name, array in WEIGHTS.items()}
-    found = project(LayerAttention(backend, weights.get, "attn", spec), backend.array(HIDDEN), None, context, 0)
+    found = project(
+        LayerAttention(backend, weights.get, "attn", spec), backend.array(HIDDEN), None, context, 0
+    )
     return backend.numpy(found.q), backend.numpy(found.k), backend.numpy(found.v)
 
 
@@ -60,7 +64,9 @@ def turned(vector: list[float], position: int) -> list[float]:
 def test_narrow_vectors(library: str) -> None:
     roles = {name: array.tolist() for name, array in WEIGHTS.items()}
     q, k, v = oracles_layers.latent(HIDDEN.tolist(), roles, HEADS, OWN, STRAIGHT, V_DIM, 1e-3)
-    rotated = [[[turned(row, at) for at, row in enumerate(head)] for head in part] for part in (q, k)]
+    rotated = [
+        [[turned(row, at) for at, row in enumerate(head)] for head in part] for part in (q, k)
+    ]
     for ours, wanted in zip(projected(library, SPEC), (*rotated, v), strict=True):
         assert np.allclose(ours, wanted, rtol=1e-10, atol=1e-12)
 

@@ -52,8 +52,8 @@ def test_the_definitions_differ_from_each_other():
     for mask, _ in pairs(n)[:29]:
         found.setdefault(shown(mask, 0, n, 0, n, n, backend).tobytes(), []).append(mask)
     alike = [masks for masks in found.values() if len(masks) > 1]
-    # everything in three spellings and one long prefix, one short bigbird, no padding; one key in three; causal as
-    # prefix 0
+    # everything in three spellings and one long prefix, one short bigbird, no padding; one key in
+    # three; causal as prefix 0
     assert sum(len(masks) - 1 for masks in alike) <= 8, alike
 
 
@@ -78,21 +78,33 @@ def test_positions_before_and_after_the_keys(backend):
 @pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
 def test_masks_that_list_queries_go_by_row_not_by_position(backend):
     table = np.random.default_rng(0).random((3, 5)) < 0.5
-    assert np.array_equal(shown(MatrixMask(table), 4, 7, 0, 5, 5, backend, row=backend.arange(0, 3)[:, None]), table)
+    assert np.array_equal(
+        shown(MatrixMask(table), 4, 7, 0, 5, 5, backend, row=backend.arange(0, 3)[:, None]), table
+    )
     query, key = np.array([[[0, 1, 1]]]), np.array([[[1, 0, 1, 2, 0]]])
     bound = SameBucket(Hashed(4), backend.keep(query), backend.keep(key))
     wanted = query[0, 0][:, None] == key[0, 0][None, :]
-    i, j, row = backend.arange(4, 7)[:, None], backend.arange(0, 5)[None, :], backend.arange(0, 3)[:, None]
-    assert np.array_equal(backend.numpy(visible(bound, i, j, keys=5, backend=backend, row=row))[0], wanted)
+    i, j, row = (
+        backend.arange(4, 7)[:, None],
+        backend.arange(0, 5)[None, :],
+        backend.arange(0, 3)[:, None],
+    )
+    assert np.array_equal(
+        backend.numpy(visible(bound, i, j, keys=5, backend=backend, row=row))[0], wanted
+    )
     inside = AllOf((bound, Everywhere()))
-    assert np.array_equal(backend.numpy(visible(inside, i, j, keys=5, backend=backend, row=row))[0], wanted)
+    assert np.array_equal(
+        backend.numpy(visible(inside, i, j, keys=5, backend=backend, row=row))[0], wanted
+    )
 
 
 def test_a_mask_by_head():
     table = np.random.default_rng(0).random((2, 3, 5)) < 0.5
     for backend in BACKENDS:
         i, j = backend.arange(0, 3)[:, None], backend.arange(0, 5)[None, :]
-        assert np.array_equal(backend.numpy(visible(MatrixMask(table), i, j, keys=5, backend=backend)), table)
+        assert np.array_equal(
+            backend.numpy(visible(MatrixMask(table), i, j, keys=5, backend=backend)), table
+        )
 
 
 def test_hashed_must_be_bound():
@@ -105,7 +117,10 @@ def test_bigbird_draws_without_replacement_and_reproducibly():
     assert table[[0, -1]].all()
     assert table[:, [0, -1]].all()
     assert (table[1:-1, 1:-1].sum(-1) == [5, *[6] * 27, 5]).all()
-    assert np.array_equal(table, np.array([[oracles.bigbird(1, 3, 5, 31)(i, j) for j in range(31)] for i in range(31)]))
+    assert np.array_equal(
+        table,
+        np.array([[oracles.bigbird(1, 3, 5, 31)(i, j) for j in range(31)] for i in range(31)]),
+    )
     assert not np.array_equal(table, pattern.block_visibility(31, 3, 6))
     assert pattern.block_visibility(7, 10**9, 0).all()
     with pytest.raises(LimitError, match="5,000"):

@@ -1,4 +1,6 @@
-"""Masks as people write them: what every SPEC means, what is refused, and how a mask reads in words."""
+"""Masks as people write them: what every SPEC means, what is refused, and how a mask reads in
+words.
+"""
 
 from __future__ import annotations
 
@@ -146,8 +148,14 @@ def test_words_state_what_the_numbers_count():
     assert "its own included" in Streaming(4, 16).describe()
     assert "j ≤ i" in Causal().describe()
     assert "连同自身共 3 个" in Window(2, 0).describe().translation("zh")
-    assert AllOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; and {Padding(2).describe()}"
-    assert AnyOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; or {Padding(2).describe()}"
+    assert (
+        AllOf((Causal(), Padding(2))).describe()
+        == f"{Causal().describe()}; and {Padding(2).describe()}"
+    )
+    assert (
+        AnyOf((Causal(), Padding(2))).describe()
+        == f"{Causal().describe()}; or {Padding(2).describe()}"
+    )
     assert SameBucket(Hashed(4, 2), None, None).describe() == Hashed(4, 2).describe()
 
 
@@ -164,14 +172,29 @@ def test_every_mask_has_words_of_its_own(lang):
     ("spec", "words"),
     [
         ("window:1", "a query sees only itself (j = i)"),
-        ("window:2", "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)"),
+        (
+            "window:2",
+            "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)",
+        ),
         ("window:1,1", "a query sees itself, 1 key before and 1 key after it (i − 1 ≤ j ≤ i + 1)"),
         ("window:0,2", "a query sees itself and 2 keys after it (i ≤ j ≤ i + 2)"),
-        ("global:0", "position 0 sees every key and is seen by every query; nothing else is visible"),
-        ("global:0,3", "positions 0, 3 see every key and are seen by every query; nothing else is visible"),
-        ("prefix:1", "the first key is seen by all; the others only from their own position on (j < 1 or j ≤ i)"),
+        (
+            "global:0",
+            "position 0 sees every key and is seen by every query; nothing else is visible",
+        ),
+        (
+            "global:0,3",
+            "positions 0, 3 see every key and are seen by every query; nothing else is visible",
+        ),
+        (
+            "prefix:1",
+            "the first key is seen by all; the others only from their own position on (j < 1 or j ≤ i)",
+        ),
         ("chunk:1", "a query sees itself and the keys before it in its own chunk of 1 position"),
-        ("sinks:1,3", "a query sees the first key and the last 3, its own included; never a later one"),
+        (
+            "sinks:1,3",
+            "a query sees the first key and the last 3, its own included; never a later one",
+        ),
         ("sinks:0,1", "a query sees its own key; never a later one"),
         ("padding:1", "the last key is padding and hidden from every query"),
         ("padding:0", "no key is padding"),
@@ -193,5 +216,6 @@ def test_no_mask_speaks_of_1_keys():
         "bigbird:1,0",
     ):
         assert not re.search(
-            r"\b1 (keys|positions|blocks|seeded random blocks)\b|\b0 keys", parse_mask(spec).describe()
+            r"\b1 (keys|positions|blocks|seeded random blocks)\b|\b0 keys",
+            parse_mask(spec).describe(),
         )

@@ -28,7 +28,9 @@ BACKENDS = [NumpyBackend("float64"), TorchBackend("float64")]
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 5000), st.integers(1, 17))
 def test_sinusoidal(position, width):
-    assert np.allclose(sinusoidal(np.array([position]), width)[0], oracles.sinusoidal(position, width), atol=1e-11)
+    assert np.allclose(
+        sinusoidal(np.array([position]), width)[0], oracles.sinusoidal(position, width), atol=1e-11
+    )
 
 
 @settings(deadline=None, max_examples=20)
@@ -47,10 +49,26 @@ SHORT, LONG = (1.0, 1.5, 2.0, 2.5, 3.0), (2.0, 3.0, 5.0, 7.0, 11.0)
 SCALINGS = {
     "none": (None, lambda k, n: oracles.frequency(k, 10, 500.0), 1.0),
     "linear": (Linear(4.0), lambda k, n: oracles.frequency(k, 10, 500.0) / 4, 1.0),
-    "dynamic": (Dynamic(3.0, 16), lambda k, n: oracles.dynamic_frequency(k, 10, 500.0, 3.0, 16, n), 1.0),
-    "llama3": (Llama3(8.0, 1.0, 4.0, 64), lambda k, n: oracles.llama3_frequency(k, 10, 500.0, 8.0, 1.0, 4.0, 64), 1.0),
-    "yarn": (Yarn(4.0, 256), lambda k, n: oracles.yarn_frequency(k, 10, 500.0, 4.0, 256), 0.1 * np.log(4.0) + 1),
-    "yarn told": (Yarn(4.0, 256, magnitude=1.3), lambda k, n: oracles.yarn_frequency(k, 10, 500.0, 4.0, 256), 1.3),
+    "dynamic": (
+        Dynamic(3.0, 16),
+        lambda k, n: oracles.dynamic_frequency(k, 10, 500.0, 3.0, 16, n),
+        1.0,
+    ),
+    "llama3": (
+        Llama3(8.0, 1.0, 4.0, 64),
+        lambda k, n: oracles.llama3_frequency(k, 10, 500.0, 8.0, 1.0, 4.0, 64),
+        1.0,
+    ),
+    "yarn": (
+        Yarn(4.0, 256),
+        lambda k, n: oracles.yarn_frequency(k, 10, 500.0, 4.0, 256),
+        0.1 * np.log(4.0) + 1,
+    ),
+    "yarn told": (
+        Yarn(4.0, 256, magnitude=1.3),
+        lambda k, n: oracles.yarn_frequency(k, 10, 500.0, 4.0, 256),
+        1.3,
+    ),
     "longrope": (
         LongRope(SHORT, LONG, 32, 1.19),
         lambda k, n: oracles.longrope_frequency(k, 10, 500.0, SHORT, LONG, 32, n),
@@ -70,7 +88,8 @@ def test_frequencies_of_every_scaling(name, length):
 
 def test_the_scalings_differ():
     seen = {
-        tuple(np.round(frequencies(Rope(10, 500.0, scaling=scaling), 101)[0], 9)) for scaling, _, _ in SCALINGS.values()
+        tuple(np.round(frequencies(Rope(10, 500.0, scaling=scaling), 101)[0], 9))
+        for scaling, _, _ in SCALINGS.values()
     }
     assert len(seen) == len(SCALINGS) - 1  # yarn told differs in its magnitude alone
 
@@ -119,7 +138,9 @@ def test_rotation_turns_complex_numbers(backend, pairing, dims, name):
             angles = [float(position * f) for f in per_pair]
             # angles are rounded to float32 on purpose: 60 radians hold 4e-6
             assert np.allclose(
-                found[head, row], oracles.rotated(x[head, row].tolist(), angles, magnitude, pairing), atol=2e-5
+                found[head, row],
+                oracles.rotated(x[head, row].tolist(), angles, magnitude, pairing),
+                atol=2e-5,
             )
     assert np.array_equal(found[..., dims:], x[..., dims:])
 
@@ -172,7 +193,9 @@ def test_t5_buckets_as_published():
 def test_t5_buckets_against_whole_numbers(bidirectional, buckets, furthest):
     relative = np.arange(-300, 301)
     found = t5_bucket(relative, RelativeBuckets(buckets, furthest, bidirectional))
-    assert found.tolist() == [oracles.t5_bucket(int(r), buckets, furthest, bidirectional) for r in relative]
+    assert found.tolist() == [
+        oracles.t5_bucket(int(r), buckets, furthest, bidirectional) for r in relative
+    ]
     assert set(found) == set(range(buckets)) - (
         {buckets // 2} if bidirectional else set()
     )  # a key after the query is at least 1 away

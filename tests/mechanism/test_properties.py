@@ -84,7 +84,11 @@ def test_grouped_is_repeated(library, seed, kv_heads):
         assert np.allclose(one, other, rtol=1e-12, atol=1e-13)
     if 1 < kv_heads < 6:  # consecutive heads share, which is not the same as tiling
         tiled = weights_and_mixed(
-            library, q, np.tile(k, (6 // kv_heads, 1, 1)), np.tile(v, (6 // kv_heads, 1, 1)), causal=True
+            library,
+            q,
+            np.tile(k, (6 // kv_heads, 1, 1)),
+            np.tile(v, (6 // kv_heads, 1, 1)),
+            causal=True,
         )
         assert not np.allclose(grouped[1], tiled[1])
 
@@ -93,8 +97,16 @@ def test_grouped_is_repeated(library, seed, kv_heads):
 @given(SEEDS, st.booleans(), st.sampled_from(["float64", "float32"]))
 def test_both_libraries_give_the_same(seed, causal, dtype):
     arrays = [x.astype(dtype) for x in case(seed, batch=(2,))]
-    options = {"causal": causal, "softcap": 2.0, "sinks": np.arange(4.0).astype(dtype), "key_lengths": [5, 11]}
-    mine, theirs = weights_and_mixed("numpy", *arrays, **options), weights_and_mixed("torch", *arrays, **options)
+    options = {
+        "causal": causal,
+        "softcap": 2.0,
+        "sinks": np.arange(4.0).astype(dtype),
+        "key_lengths": [5, 11],
+    }
+    mine, theirs = (
+        weights_and_mixed("numpy", *arrays, **options),
+        weights_and_mixed("torch", *arrays, **options),
+    )
     for one, other in zip(mine, theirs, strict=True):
         assert one.dtype == other.dtype == np.dtype(dtype)
         assert np.allclose(one, other, rtol=0, atol=1e-13 if dtype == "float64" else 2e-6)
@@ -106,5 +118,7 @@ def test_texts_padded_together_give_what_each_gives_alone(library):
     lengths = np.array([11, 5, 1])
     _, together = weights_and_mixed(library, q, k, v, key_lengths=lengths)
     for entry, length in enumerate(lengths):
-        _, alone = weights_and_mixed(library, q[entry, :, :length], k[entry, :, :length], v[entry, :, :length])
+        _, alone = weights_and_mixed(
+            library, q[entry, :, :length], k[entry, :, :length], v[entry, :, :length]
+        )
         assert np.allclose(together[entry, :, :length], alone, rtol=1e-12, atol=1e-13)

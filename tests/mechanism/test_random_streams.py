@@ -1,4 +1,6 @@
-"""Named streams of random numbers: the same everywhere, independent of each other, and of the promised shape."""
+"""Named streams of random numbers: the same everywhere, independent of each other, and of the
+promised shape.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ def test_the_stream_is_what_its_documentation_says():
 
 def test_numbers_that_must_never_change():
     assert integers(0, "q.weight", 3).tolist() == [3944175402, 1643380059, 1973277023]
-    assert uniform(0, "q.weight", (3,)).tolist() == [1.4491199254989624, -0.4065842628479004, -0.14050617814064026]
+    assert uniform(0, "q.weight", (3,)).tolist() == [
+        1.4491199254989624,
+        -0.4065842628479004,
+        -0.14050617814064026,
+    ]
     assert uniform(0, "q.weight", (2, 3), 0.125).ravel()[1].item().hex() == "-0x1.a057a00000000p-5"
     assert (
         hashlib.sha256(uniform(0, "q.weight", (64, 64)).tobytes()).hexdigest()
@@ -33,7 +39,9 @@ def test_numbers_that_must_never_change():
 @given(st.integers(-5, 2**32), st.text(max_size=8), st.integers(0, 37), st.floats(0.01, 3))
 def test_uniform_agrees_with_its_definition(seed, name, count, scale):
     found = uniform(seed, name, (count,), scale)
-    expected = [((u + 0.5) / 2**31 - 1) * (math.sqrt(3) * scale) for u in oracles.stream(seed, name, count)]
+    expected = [
+        ((u + 0.5) / 2**31 - 1) * (math.sqrt(3) * scale) for u in oracles.stream(seed, name, count)
+    ]
     assert found.dtype == np.float32
     assert found.tolist() == [float(np.float32(x)) for x in expected]
 
@@ -50,7 +58,9 @@ def test_uniform_has_the_deviation_asked_for_and_is_bounded():
     assert abs(found.mean()) < 0.005
     assert abs(found.std() - 0.25) < 0.002
     assert np.abs(found).max() <= 0.25 * 3**0.5
-    assert abs(uniform(3, "x", (100, 200), 0.35).std() - 0.25) > 0.05  # control: the check sees another scale
+    assert (
+        abs(uniform(3, "x", (100, 200), 0.35).std() - 0.25) > 0.05
+    )  # control: the check sees another scale
     assert uniform(3, "x", (0, 5)).shape == (0, 5)
     assert uniform(3, "x", ()).shape == ()
 

@@ -1,4 +1,6 @@
-"""Reformer's hash attention against loops, and against the reference implementation in transformers."""
+"""Reformer's hash attention against loops, and against the reference implementation in
+transformers.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,19 @@ def arrays(
     tokens: int, *, heads: int = 3, dim: int = 5, v_dim: int = 7, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
-    return random.standard_normal((heads, tokens, dim)) * 2, random.standard_normal((heads, tokens, v_dim))
+    return random.standard_normal((heads, tokens, dim)) * 2, random.standard_normal(
+        (heads, tokens, v_dim)
+    )
 
 
 def expected(q, v, buckets, chunk, sees=lambda i, j: True):
     found = [
         reformer_head(
-            q[h].tolist(), v[h].tolist(), [[0] * q.shape[1]] if buckets is None else buckets[h].tolist(), chunk, sees
+            q[h].tolist(),
+            v[h].tolist(),
+            [[0] * q.shape[1]] if buckets is None else buckets[h].tolist(),
+            chunk,
+            sees,
         )
         for h in range(len(q))
     ]
@@ -60,9 +68,18 @@ def test_against_loops(backend, tokens, rounds, chunk, buckets, is_causal):
     q, v = arrays(tokens, seed=tokens)
     rule = Reformer(buckets, rounds, chunk, seed=3)
     trace = hash_attention(
-        backend, backend.keep(q), backend.keep(v), rule, mask=Causal() if is_causal else Everywhere(), dense=True
+        backend,
+        backend.keep(q),
+        backend.keep(v),
+        rule,
+        mask=Causal() if is_causal else Everywhere(),
+        dense=True,
     )
-    agrees(backend, trace, expected(q, v, trace.buckets, trace.chunk, causal if is_causal else lambda i, j: True))
+    agrees(
+        backend,
+        trace,
+        expected(q, v, trace.buckets, trace.chunk, causal if is_causal else lambda i, j: True),
+    )
     assert np.allclose(backend.numpy(trace.weights).sum(-1), 1)
 
 
@@ -88,7 +105,10 @@ def test_buckets_are_the_loops(backend):
     assert found.min() == 0
     assert found.max() == 5
     assert np.array_equal(
-        hash_attention(backend, backend.keep(q), backend.keep(q), Reformer(6, 2, 7, seed=5)).buckets, found
+        hash_attention(
+            backend, backend.keep(q), backend.keep(q), Reformer(6, 2, 7, seed=5)
+        ).buckets,
+        found,
     )
 
 
@@ -97,7 +117,10 @@ def test_buckets_are_the_loops(backend):
 def test_keys_are_normalised_and_small_ones_stay_finite(backend, size):
     q = arrays(7)[0] * size
     assert np.allclose(
-        backend.numpy(hash_keys(backend, backend.keep(q)))[1], oracle_keys(q[1].tolist()), rtol=1e-12, atol=0
+        backend.numpy(hash_keys(backend, backend.keep(q)))[1],
+        oracle_keys(q[1].tolist()),
+        rtol=1e-12,
+        atol=0,
     )
 
 
@@ -117,38 +140,57 @@ def test_against_transformers(rounds, decoder):
     module = LSHSelfAttention(settings, layer_idx=0).double().eval()
     hidden = torch.randn(1, tokens, 15, dtype=torch.float64) * 3
     with torch.no_grad():
-        q, v = (map(hidden).reshape(tokens, 3, 5).permute(1, 0, 2) for map in (module.query_key, module.value))
+        q, v = (
+            map(hidden).reshape(tokens, 3, 5).permute(1, 0, 2)
+            for map in (module.query_key, module.value)
+        )
         hashed = buckets_of(BACKENDS[1], q, BACKENDS[1].keep(directions(2, 3, 5, rounds, buckets)))
         offsets = (torch.arange(rounds) * buckets)[None, :, None]
         reference = module(hidden, buckets=hashed + offsets).hidden_states[0].numpy()
     trace = hash_attention(
-        BACKENDS[1], q, v, Reformer(buckets, rounds, chunk, seed=2), mask=Causal() if decoder else None
+        BACKENDS[1],
+        q,
+        v,
+        Reformer(buckets, rounds, chunk, seed=2),
+        mask=Causal() if decoder else None,
     )
-    assert np.allclose(trace.mixed.permute(1, 0, 2).reshape(tokens, 15).numpy(), reference, rtol=1e-10, atol=1e-12)
+    assert np.allclose(
+        trace.mixed.permute(1, 0, 2).reshape(tokens, 15).numpy(), reference, rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=NAMES)
 def test_one_chunk_is_full_attention_without_oneself(backend):
     q, v = arrays(11)
-    trace = hash_attention(backend, backend.keep(q), backend.keep(v), Reformer(4, 3, 11), dense=True)
+    trace = hash_attention(
+        backend, backend.keep(q), backend.keep(v), Reformer(4, 3, 11), dense=True
+    )
     assert trace.buckets is None
-    scores = q @ np.swapaxes(backend.numpy(hash_keys(backend, backend.keep(q))), -1, -2) - 1e5 * np.eye(11)
+    scores = q @ np.swapaxes(
+        backend.numpy(hash_keys(backend, backend.keep(q))), -1, -2
+    ) - 1e5 * np.eye(11)
     raised = np.exp(scores - scores.max(-1, keepdims=True))
-    assert np.allclose(backend.numpy(trace.weights), raised / raised.sum(-1, keepdims=True), rtol=1e-9)
+    assert np.allclose(
+        backend.numpy(trace.weights), raised / raised.sum(-1, keepdims=True), rtol=1e-9
+    )
     assert trace.pair_count == 121
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=NAMES)
 def test_alone_a_token_sees_itself_and_an_empty_row_is_zero(backend):
     q, v = arrays(13)
-    trace = hash_attention(backend, backend.keep(q), backend.keep(v), Reformer(4, 2, 3), mask=Causal(), dense=True)
+    trace = hash_attention(
+        backend, backend.keep(q), backend.keep(v), Reformer(4, 2, 3), mask=Causal(), dense=True
+    )
     assert np.allclose(backend.numpy(trace.weights)[:, 0], np.eye(13)[0])
     hidden = np.ones((13, 13), bool)
     hidden[5] = False
     poisoned = v.copy()
     poisoned[:, -1] = np.nan
     mask = intersection(Padding(1), MatrixMask(hidden))
-    trace = hash_attention(backend, backend.keep(q), backend.keep(poisoned), Reformer(4, 2, 3), mask=mask, dense=True)
+    trace = hash_attention(
+        backend, backend.keep(q), backend.keep(poisoned), Reformer(4, 2, 3), mask=mask, dense=True
+    )
     assert backend.numpy(trace.empty_rows)[:, 5].all()
     assert not backend.numpy(trace.mixed)[:, 5].any()
     assert np.isfinite(backend.numpy(trace.mixed)).all()
@@ -159,10 +201,14 @@ def test_alone_a_token_sees_itself_and_an_empty_row_is_zero(backend):
 def test_lower_precision_stays_near(dtype):
     q, v = arrays(23)
     backend = TorchBackend(dtype)
-    trace = hash_attention(backend, backend.array(q), backend.array(v), Reformer(4, 2, 5), dense=True)
+    trace = hash_attention(
+        backend, backend.array(q), backend.array(v), Reformer(4, 2, 5), dense=True
+    )
     assert backend.dtype_of(trace.mixed) == dtype
     reference = expected(backend.numpy(backend.array(q)).astype(float), v, trace.buckets, 5)
-    assert np.abs(backend.numpy(trace.mixed) - reference["mixed"]).max() < (1e-5 if dtype == "float32" else 5e-2)
+    assert np.abs(backend.numpy(trace.mixed) - reference["mixed"]).max() < (
+        1e-5 if dtype == "float32" else 5e-2
+    )
 
 
 def test_refusals():
@@ -182,7 +228,9 @@ def test_a_visible_nan_shows(backend):
     v[1, 4] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        trace = hash_attention(backend, backend.keep(q), backend.keep(v), Reformer(4, 1, 13), mask=Causal(), dense=True)
+        trace = hash_attention(
+            backend, backend.keep(q), backend.keep(v), Reformer(4, 1, 13), mask=Causal(), dense=True
+        )
     mixed = backend.numpy(trace.mixed)
     assert np.isfinite(mixed[:, :4]).all()
     assert np.isnan(mixed[0, 4:]).all()

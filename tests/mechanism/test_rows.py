@@ -64,9 +64,15 @@ def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=F
     backend = backend_of(q, k, v)
     dense = attend(backend, q, k, v, rule(backend, q, k))
     for size in rows:
-        kept, mixed, empty = gather_blocks(backend, q, k, v, rule(backend, q, k), keep=("weights",), block=4 * size * N)
-        assert np.allclose(plain(kept["weights"]), plain(dense.stages["weights"]), rtol=1e-12, atol=1e-14)
-        assert np.allclose(plain(mixed), plain(dense.mixed), rtol=1e-12, atol=1e-13, equal_nan=poison)
+        kept, mixed, empty = gather_blocks(
+            backend, q, k, v, rule(backend, q, k), keep=("weights",), block=4 * size * N
+        )
+        assert np.allclose(
+            plain(kept["weights"]), plain(dense.stages["weights"]), rtol=1e-12, atol=1e-14
+        )
+        assert np.allclose(
+            plain(mixed), plain(dense.mixed), rtol=1e-12, atol=1e-13, equal_nan=poison
+        )
         assert np.array_equal(plain(empty), plain(dense.empty))
         blocks = list(row_blocks(backend, q, k, v, rule(backend, q, k), rows=size))
         assert [block.start for block in blocks] == list(range(0, queries, size))
@@ -76,9 +82,15 @@ def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=F
             weights = np.zeros((4, block.stop - block.start, N))
             weights[..., block.low : block.high] = plain(block.stages["weights"])
             masked = plain(dense.stages["masked"])[:, part]
-            assert np.allclose(weights, plain(dense.stages["weights"])[:, part], rtol=1e-12, atol=1e-14)
             assert np.allclose(
-                plain(block.mixed), plain(dense.mixed)[:, part], rtol=1e-12, atol=1e-13, equal_nan=poison
+                weights, plain(dense.stages["weights"])[:, part], rtol=1e-12, atol=1e-14
+            )
+            assert np.allclose(
+                plain(block.mixed),
+                plain(dense.mixed)[:, part],
+                rtol=1e-12,
+                atol=1e-13,
+                equal_nan=poison,
             )
             assert np.array_equal(plain(block.empty), plain(dense.empty)[:, part])
             near = masked[..., block.low : block.high]
@@ -134,9 +146,15 @@ RULES = {
     "cap": lambda backend, q, k: Rule(0.7, softcap=2.0, mask=Causal()),
     "offset": lambda backend, q, k: Rule(0.7, mask=Causal(), offset=-4),
     "later": lambda backend, q, k: Rule(0.7, mask=Window(2, 0), offset=6),
-    "offsets": lambda backend, q, k: Rule(0.7, mask=Causal(), offset=backend.keep(np.array(2)).reshape((1, 1, 1))),
-    "lengths": lambda backend, q, k: Rule(0.7, mask=Causal(), key_lengths=backend.keep(np.array(5)).reshape((1, 1, 1))),
-    "none": lambda backend, q, k: Rule(0.7, key_lengths=backend.keep(np.array(0)).reshape((1, 1, 1))),
+    "offsets": lambda backend, q, k: Rule(
+        0.7, mask=Causal(), offset=backend.keep(np.array(2)).reshape((1, 1, 1))
+    ),
+    "lengths": lambda backend, q, k: Rule(
+        0.7, mask=Causal(), key_lengths=backend.keep(np.array(5)).reshape((1, 1, 1))
+    ),
+    "none": lambda backend, q, k: Rule(
+        0.7, key_lengths=backend.keep(np.array(0)).reshape((1, 1, 1))
+    ),
     "alibi": lambda backend, q, k: Rule(
         0.7,
         mask=Causal(),
@@ -144,8 +162,12 @@ RULES = {
             backend.array(np.arange(4.0))[heads], i, j, symmetric=False
         ),
     ),
-    "given": lambda backend, q, k: Rule(0.7, visibility=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)),
-    "bias": lambda backend, q, k: Rule(0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))),
+    "given": lambda backend, q, k: Rule(
+        0.7, visibility=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)
+    ),
+    "bias": lambda backend, q, k: Rule(
+        0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))
+    ),
     "lsh": lambda backend, q, k: Rule(0.7, mask=Hashed(4, 2, 1).bind(backend, q, k, 0.7, None)),
     "lsh or window": lambda backend, q, k: Rule(
         0.7, mask=AnyOf((Hashed(4), Window(1, 0))).bind(backend, q, k, 0.7, None)
@@ -167,10 +189,17 @@ def test_sinks_and_learned_keys_by_blocks(library):
         sunk = replace(rule, sinks=backend.keep(np.array([0.0, 1.0, -1.0, 5.0])))
         dense = attend(backend, q, k, v, sunk)
         blocks = list(row_blocks(backend, q, k, v, sunk, rows=3))
-        assert np.allclose(np.concatenate([plain(block.mixed) for block in blocks], -2), plain(dense.mixed), rtol=1e-12)
+        assert np.allclose(
+            np.concatenate([plain(block.mixed) for block in blocks], -2),
+            plain(dense.mixed),
+            rtol=1e-12,
+        )
         lse = np.concatenate([plain(block.lse) for block in blocks], -1)
         with np.errstate(divide="ignore"):
-            sums = np.exp(plain(dense.stages["masked"])).sum(-1) + np.exp([0.0, 1.0, -1.0, 5.0])[:, None]
+            sums = (
+                np.exp(plain(dense.stages["masked"])).sum(-1)
+                + np.exp([0.0, 1.0, -1.0, 5.0])[:, None]
+            )
         assert np.allclose(lse, np.log(sums), rtol=1e-12)
 
 
@@ -211,16 +240,26 @@ def test_the_entropy_of_each_row(library, sinks):
 def test_offsets_and_lengths_of_each_batch_entry_by_blocks(library):
     q, k, v = (on(library, x) for x in case(batch=(3,), queries=N, keys=N))
     backend = backend_of(q)
-    offset, lengths = (backend.keep(np.array(x)).reshape((3, 1, 1, 1)) for x in ([-5, 0, 4], [2, 7, N]))
+    offset, lengths = (
+        backend.keep(np.array(x)).reshape((3, 1, 1, 1)) for x in ([-5, 0, 4], [2, 7, N])
+    )
     for mask in (Causal(), Window(2, 1)):
-        for rule in (Rule(0.5, mask=mask, offset=offset), Rule(0.5, mask=mask, offset=offset, key_lengths=lengths)):
+        for rule in (
+            Rule(0.5, mask=mask, offset=offset),
+            Rule(0.5, mask=mask, offset=offset, key_lengths=lengths),
+        ):
             dense = attend(backend, q, k, v, rule)
             for size in (1, 5):
                 blocks = list(row_blocks(backend, q, k, v, rule, rows=size))
                 assert np.allclose(
-                    np.concatenate([plain(b.mixed) for b in blocks], -2), plain(dense.mixed), rtol=1e-12, atol=1e-13
+                    np.concatenate([plain(b.mixed) for b in blocks], -2),
+                    plain(dense.mixed),
+                    rtol=1e-12,
+                    atol=1e-13,
                 )
-                assert np.array_equal(np.concatenate([plain(b.empty) for b in blocks], -1), plain(dense.empty))
+                assert np.array_equal(
+                    np.concatenate([plain(b.empty) for b in blocks], -1), plain(dense.empty)
+                )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -229,7 +268,13 @@ def test_a_sink_far_above_the_scores_overflows_nothing(library):
     backend = backend_of(q)
     block = next(
         row_blocks(
-            backend, q, k, v, Rule(1.0, sinks=backend.keep(np.full(4, 2000.0))), rows=7, keep=("weights", "entropy")
+            backend,
+            q,
+            k,
+            v,
+            Rule(1.0, sinks=backend.keep(np.full(4, 2000.0))),
+            rows=7,
+            keep=("weights", "entropy"),
         )
     )
     assert np.allclose(plain(block.lse), 2000)

@@ -65,19 +65,30 @@ def test_the_multi_head_module(library, bias, learned_key, causal, rows):
     hidden = torch.triu(torch.ones(11, 11, dtype=torch.bool), 1) if causal else None
     padded = torch.zeros(2, 11, dtype=torch.bool)
     padded[1, 5:] = True
-    mixed, weights = module(x, x, x, attn_mask=hidden, key_padding_mask=padded, average_attn_weights=False)
+    mixed, weights = module(
+        x, x, x, attn_mask=hidden, key_padding_mask=padded, average_attn_weights=False
+    )
     state = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
     roles = {}
     for at, name in enumerate("qkv"):
         roles[f"attn.{name}.weight"] = state["in_proj_weight"][21 * at : 21 * (at + 1)]
         if bias:
             roles[f"attn.{name}.bias"] = state["in_proj_bias"][21 * at : 21 * (at + 1)]
-    roles |= {"attn.o.weight": state["out_proj.weight"]} | ({"attn.o.bias": state["out_proj.bias"]} if bias else {})
+    roles |= {"attn.o.weight": state["out_proj.weight"]} | (
+        {"attn.o.bias": state["out_proj.bias"]} if bias else {}
+    )
     if learned_key:
         roles |= {"attn.bias_k": state["bias_k"], "attn.bias_v": state["bias_v"]}
     here = on(library, x.numpy())
     backend = backend_of(here)
-    spec = Attention(heads=3, kv_heads=3, head_dim=7, v_dim=7, scale=7**-0.5, mask=Causal() if causal else Everywhere())
+    spec = Attention(
+        heads=3,
+        kv_heads=3,
+        head_dim=7,
+        v_dim=7,
+        scale=7**-0.5,
+        mask=Causal() if causal else Everywhere(),
+    )
     lengths = backend.keep(np.array([11, 5])).reshape((2, 1, 1, 1))
     trace = run_block(
         backend,

@@ -13,7 +13,9 @@ SIZES = {
 
 
 def stages(**changed: tuple[int, ...]) -> dict[str, np.ndarray]:
-    shapes = {name: tuple(SIZES[axis] for axis in stage.axes) for name, stage in STAGES.items()} | changed
+    shapes = {
+        name: tuple(SIZES[axis] for axis in stage.axes) for name, stage in STAGES.items()
+    } | changed
     return {name: np.zeros(shape) for name, shape in shapes.items()}
 
 

@@ -1,5 +1,5 @@
-"""The examples of the five teaching texts, each asked of the command line and checked against loops or known
-figures."""
+"""The examples of the five teaching texts, each asked of the command line and checked against loops
+or known figures."""
 
 import json
 import math
@@ -23,10 +23,12 @@ def shapes(document: dict) -> dict[str, list[int]]:
 
 
 def test_1_sizes_of_the_texts() -> None:
-    """d_model 512, d_k = d_v = 64, ten tokens in a batch of two give [2, 10, 64]; four tokens with 512 × 512 give [4,
-    512]."""
+    """d_model 512, d_k = d_v = 64, ten tokens in a batch of two give [2, 10, 64]; four tokens with
+    512 × 512 give [4, 512]."""
     lines = b"a b c d e f g h i j\nk l m n o p q r s t\n"
-    answer = ask("run", "--lines", "--ndjson", "--d-model", "512", "--d-k", "64", "--d-v", "64", stdin=lines)
+    answer = ask(
+        "run", "--lines", "--ndjson", "--d-model", "512", "--d-k", "64", "--d-v", "64", stdin=lines
+    )
     documents = [json.loads(line) for line in answer.out.splitlines()]
     assert np.shape([document["layers"][0]["output"] for document in documents]) == (2, 10, 64)
     found = shapes(stages(HUMPTY, "--d-model", "512"))
@@ -62,17 +64,34 @@ def test_2_five_steps_with_formula_axes_and_shape() -> None:
         raw = [oracles.dot(steps["q"][i], key) for key in steps["k"]]
         assert steps["raw"][i] == pytest.approx(raw)
         assert steps["scaled"][i] == pytest.approx([value / 8 for value in raw])
-        assert steps["masked"][i] == [pytest.approx(raw[j] / 8) if j <= i else None for j in range(4)]
+        assert steps["masked"][i] == [
+            pytest.approx(raw[j] / 8) if j <= i else None for j in range(4)
+        ]
         weights = oracles.softmax([value / 8 for value in raw], [j <= i for j in range(4)])
         assert steps["weights"][i] == pytest.approx(weights)
         assert steps["mixed"][i] == pytest.approx(
-            [sum(w * row[at] for w, row in zip(weights, steps["v"], strict=True)) for at in range(64)]
+            [
+                sum(w * row[at] for w, row in zip(weights, steps["v"], strict=True))
+                for at in range(64)
+            ]
         )
 
 
 def test_3_one_token_written_out_agrees_with_the_matrices() -> None:
-    """`on` in `humpty dumpty sat on`: four scores, four weights that sum to 1, and the output term by term."""
-    question = ("explain", HUMPTY, "--query", "on", "--d-model", "512", "--dtype", "float64", "--json")
+    """`on` in `humpty dumpty sat on`: four scores, four weights that sum to 1, and the output term
+    by term.
+    """
+    question = (
+        "explain",
+        HUMPTY,
+        "--query",
+        "on",
+        "--d-model",
+        "512",
+        "--dtype",
+        "float64",
+        "--json",
+    )
     document = ask(*question).json
     steps = {step["step"]: step for step in document["steps"]}
     assert document["query"] == 3
@@ -83,13 +102,17 @@ def test_3_one_token_written_out_agrees_with_the_matrices() -> None:
     assert min(weights) >= 0
     assert sum(weights) == pytest.approx(1)
     assert weights == pytest.approx(oracles.softmax(scores, [True] * 4))
-    terms = np.array([[weight * entry for entry in value] for weight, value in zip(weights, v, strict=True)])
+    terms = np.array(
+        [[weight * entry for entry in value] for weight, value in zip(weights, v, strict=True)]
+    )
     assert np.allclose(steps["output"]["terms"], terms)
     assert np.allclose(steps["output"]["output"], terms.sum(axis=0))
     assert np.allclose(document["matrices"]["output"][3], steps["output"]["output"])
     assert np.allclose(document["matrices"]["weights"][3], weights)
     assert np.allclose(
-        ask("run", HUMPTY, "--d-model", "512", "--dtype", "float64", "--json").json["layers"][0]["output"][3],
+        ask("run", HUMPTY, "--d-model", "512", "--dtype", "float64", "--json").json["layers"][0][
+            "output"
+        ][3],
         steps["output"]["output"],
     )
 
@@ -143,7 +166,10 @@ def test_8_what_averaging_loses() -> None:
     assert document["average"]["entropy"] == pytest.approx(entropy(mean), abs=1e-5)
     assert document["average"]["heads_entropy"] == pytest.approx(np.mean(each), abs=1e-5)
     screen = " ".join(ask("heads", STREET).out.split())
-    assert f"average: entropy {entropy(mean):.2f} nats, its heads {np.mean(each):.2f} on their own" in screen
+    assert (
+        f"average: entropy {entropy(mean):.2f} nats, its heads {np.mean(each):.2f} on their own"
+        in screen
+    )
 
 
 def test_12_scale_variants() -> None:
@@ -156,16 +182,28 @@ def test_12_scale_variants() -> None:
 
 
 def test_13_what_a_word_looks_at() -> None:
-    """`计划` in `今天 我 的 计划 是 买菜`: six words, the query at position 3, a ranking and the resulting vector."""
+    """`计划` in `今天 我 的 计划 是 买菜`: six words, the query at position 3, a ranking and the resulting
+    vector.
+    """
     question = ("今天 我 的 计划 是 买菜", "--tokenizer", "whitespace", "--query", "计划")
     document = ask("run", *question, "--json").json
-    assert [token["text"] for token in document["tokens"]] == ["今天", "我", "的", "计划", "是", "买菜"]
+    assert [token["text"] for token in document["tokens"]] == [
+        "今天",
+        "我",
+        "的",
+        "计划",
+        "是",
+        "买菜",
+    ]
     assert document["queries"] == [3]
     (row,) = document["layers"][0]["heads"][0]["weights"]
     assert sum(row) == pytest.approx(1, abs=1e-6)
     ranking = sorted(range(6), key=lambda key: -row[key])
     assert [link["key"] for link in document["links"]] == ranking
-    assert ask("run", question[0], "--tokenizer", "whitespace", "--query", "#3", "--json").json == document
+    assert (
+        ask("run", question[0], "--tokenizer", "whitespace", "--query", "#3", "--json").json
+        == document
+    )
     explained = ask("explain", *question, "--json").json
     assert np.allclose(
         next(step for step in explained["steps"] if step["step"] == "output")["output"],
@@ -176,19 +214,33 @@ def test_13_what_a_word_looks_at() -> None:
 
 def test_15_order_is_not_seen_without_positions() -> None:
     document = ask("explain", "order", "我爱你", "你爱我", "--tokenizer", "char", "--json").json
-    found = {(row["position"], row["mask"]): row for row in document["rows"] if row["order"] == [2, 1, 0]}
+    found = {
+        (row["position"], row["mask"]): row for row in document["rows"] if row["order"] == [2, 1, 0]
+    }
     assert found["none", "none"]["equal"]
     assert found["none", "none"]["max_difference"] < 1e-5
-    for broken in (("sinusoidal", "none"), ("learned", "none"), ("rope", "none"), ("none", "causal")):
+    for broken in (
+        ("sinusoidal", "none"),
+        ("learned", "none"),
+        ("rope", "none"),
+        ("none", "causal"),
+    ):
         assert not found[broken]["equal"]
         assert found[broken]["max_difference"] > 0.1
-    # ALiBi sees distances, which reading backwards keeps; another order it does see, and that is shown beside it
+    # ALiBi sees distances, which reading backwards keeps; another order it does see, and that is
+    # shown beside it
     assert found["alibi", "none"]["equal"]
     (broken_too,) = [row for row in document["rows"] if row["order"] != [2, 1, 0]]
-    assert (broken_too["position"], broken_too["order"], broken_too["equal"]) == ("alibi", [1, 2, 0], False)
+    assert (broken_too["position"], broken_too["order"], broken_too["equal"]) == (
+        "alibi",
+        [1, 2, 0],
+        False,
+    )
     assert broken_too["max_difference"] > 100 * broken_too["tolerance"]
     moved = ask("explain", "order", "我爱你", "爱我你", "--tokenizer", "char", "--json").json
-    assert {row["position"]: row["equal"] for row in moved["rows"] if row["mask"] == "none"}["alibi"] is False
+    assert {row["position"]: row["equal"] for row in moved["rows"] if row["mask"] == "none"}[
+        "alibi"
+    ] is False
 
 
 def test_16_a_thousand_tokens_are_a_million_pairs() -> None:
@@ -201,7 +253,12 @@ def test_16_a_thousand_tokens_are_a_million_pairs() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--mask", "window:3"), ("--mask", "causal"), ("--mask", "lsh:4"), ("--attention", "reformer:8")],
+    [
+        ("--mask", "window:3"),
+        ("--mask", "causal"),
+        ("--mask", "lsh:4"),
+        ("--attention", "reformer:8"),
+    ],
 )
 def test_17_sparse_variants_run_are_drawn_and_compared(option: str, value: str) -> None:
     document = ask("run", STREET, option, value, "--json").json

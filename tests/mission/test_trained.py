@@ -1,5 +1,5 @@
-"""What only a trained model can show: `it` looks at `animal`. Source of the model: all-MiniLM-L6-v2, from the extra
-`minilm`."""
+"""What only a trained model can show: `it` looks at `animal`. Source of the model:
+all-MiniLM-L6-v2, from the extra `minilm`."""
 
 import pytest
 from asking import ask
@@ -14,7 +14,17 @@ def _model() -> None:
 
 @pytest.mark.parametrize(("layer", "head", "weight"), [(5, 11, 0.65), (3, 1, 0.64)])
 def test_14_it_looks_at_animal(layer: int, head: int, weight: float) -> None:
-    question = (STREET, "--model", "minilm", "--layer", str(layer), "--head", str(head), "--query", "it")
+    question = (
+        STREET,
+        "--model",
+        "minilm",
+        "--layer",
+        str(layer),
+        "--head",
+        str(head),
+        "--query",
+        "it",
+    )
     document = ask("explain", *question, "--json").json
     texts = [token["text"] for token in document["tokens"]]
     weights = next(step for step in document["steps"] if step["step"] == "softmax")["weights"]
@@ -26,7 +36,9 @@ def test_14_it_looks_at_animal(layer: int, head: int, weight: float) -> None:
 
 
 def test_14_the_heads_are_found() -> None:
-    document = ask("find", STREET, "--from", "it", "--to", "animal", "--model", "minilm", "--json").json
+    document = ask(
+        "find", STREET, "--from", "it", "--to", "animal", "--model", "minilm", "--json"
+    ).json
     assert (5, 11) in [(found["layer"], found["head"]) for found in document["heads"][:2]]
 
 
@@ -36,7 +48,17 @@ def test_a_checkpoints_mask_cost_and_comparison() -> None:
     cost = ask("cost", "-n", "128", "--model", "minilm", "--json").json
     assert cost["total"]["multiply_adds"] == 6 * 12 * 128 * 128 * 64
     compared = ask(
-        "compare", STREET, "--model", "minilm", "--layer", "5", "--mask", "none", "--mask", "window:3,3", "--json"
+        "compare",
+        STREET,
+        "--model",
+        "minilm",
+        "--layer",
+        "5",
+        "--mask",
+        "none",
+        "--mask",
+        "window:3,3",
+        "--json",
     ).json
     head = compared["heads"][11]
     assert head["max_difference"]["value"] < 0
@@ -44,7 +66,13 @@ def test_a_checkpoints_mask_cost_and_comparison() -> None:
 
 
 def test_order_matters_to_a_trained_model() -> None:
-    (row,) = ask("explain", "order", "the dog bit the man", "the man bit the dog", "--model", "minilm", "--json").json[
-        "rows"
-    ]
+    (row,) = ask(
+        "explain",
+        "order",
+        "the dog bit the man",
+        "the man bit the dog",
+        "--model",
+        "minilm",
+        "--json",
+    ).json["rows"]
     assert not row["equal"]

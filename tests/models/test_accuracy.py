@@ -1,7 +1,8 @@
-"""How far genuine float32, bfloat16 and float16 computation is from float64, beside transformers' own.
+"""How far genuine float32, bfloat16 and float16 computation is from float64, beside transformers'
+own.
 
-Short texts are computed in float64 whatever is asked for; here that is switched off. A few families whose layers are
-put together in different ways; `tests/benchmarks/accuracy.py` goes through all.
+Short texts are computed in float64 whatever is asked for; here that is switched off. A few families
+whose layers are put together in different ways; `tests/benchmarks/accuracy.py` goes through all.
 """
 
 from __future__ import annotations
@@ -30,11 +31,21 @@ def theirs(folder_of):
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize(
     ("family", "dtype"),
-    [pytest.param(*case, marks=[] if case[0] == "llama" else [pytest.mark.thorough]) for case in CASES],
+    [
+        pytest.param(*case, marks=[] if case[0] == "llama" else [pytest.mark.thorough])
+        for case in CASES
+    ],
 )
-def test_no_farther_from_float64_than_transformers(folder_of, theirs, family, library, dtype, monkeypatch):
+def test_no_farther_from_float64_than_transformers(
+    folder_of, theirs, family, library, dtype, monkeypatch
+):
     monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, tokens, asked: asked)
     exact = theirs(family, "float64")
-    ours, other = distance(weights(folder_of(family), library, dtype), exact), distance(theirs(family, dtype), exact)
+    ours, other = (
+        distance(weights(folder_of(family), library, dtype), exact),
+        distance(theirs(family, dtype), exact),
+    )
     assert other / 20 < ours  # it is the type asked for, not a wider one
-    assert ours <= AS_FAR[dtype] * other, f"{ours:.3g} against {other:.3g}: {ours / other:.2f} times"
+    assert ours <= AS_FAR[dtype] * other, (
+        f"{ours:.3g} against {other:.3g}: {ours / other:.2f} times"
+    )

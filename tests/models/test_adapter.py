@@ -40,7 +40,9 @@ def train(base: Path, folder: Path, seed: int = 1, **settings: Any) -> Path:
 
     transformers.logging.disable_progress_bar()
     torch.manual_seed(seed)
-    model = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), peft.LoraConfig(**settings))
+    model = peft.get_peft_model(
+        transformers.AutoModelForCausalLM.from_pretrained(base), peft.LoraConfig(**settings)
+    )
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "magnitude" in name:
@@ -88,10 +90,18 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def worst(base: Path, expected: dict[str, np.ndarray], *specifications: str) -> float:
     """The largest difference of any tensor from PEFT's."""
-    checkpoint = merge_adapters(open_checkpoint(base), [parse_adapter(text) for text in specifications])
+    checkpoint = merge_adapters(
+        open_checkpoint(base), [parse_adapter(text) for text in specifications]
+    )
     differences = []
     for name in checkpoint.names():
-        stored = name if name in expected else f"model.{name}" if f"model.{name}" in expected else f"transformer.{name}"
+        stored = (
+            name
+            if name in expected
+            else f"model.{name}"
+            if f"model.{name}" in expected
+            else f"transformer.{name}"
+        )
         differences.append(np.abs(checkpoint.read(name, "float32") - expected[stored]).max())
     return float(max(differences))
 
@@ -109,16 +119,22 @@ def test_a_merge_is_pefts(name: str, bases: Callable[[str], Path], tmp_path: Pat
 
 
 def test_rows_are_those_of_the_whole(bases: Callable[[str], Path], tmp_path: Path):
-    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=3, target_modules=["embed_tokens", "q_proj"])
+    adapter = train(
+        bases(LLAMA), tmp_path / "a", r=2, lora_alpha=3, target_modules=["embed_tokens", "q_proj"]
+    )
     checkpoint = merge_adapters(open_checkpoint(bases(LLAMA)), [parse_adapter(str(adapter))])
     for name in checkpoint.recipes:
-        assert np.array_equal(checkpoint.read_rows(name, [5, 1, 5]), checkpoint.read(name)[[5, 1, 5]])
+        assert np.array_equal(
+            checkpoint.read_rows(name, [5, 1, 5]), checkpoint.read(name)[[5, 1, 5]]
+        )
 
 
 def test_several_are_merged_in_turn_and_by_weight(bases: Callable[[str], Path], tmp_path: Path):
     base = bases(LLAMA)
     one = train(base, tmp_path / "one", 1, r=3, lora_alpha=5, target_modules=["q_proj", "k_proj"])
-    two = train(base, tmp_path / "two", 2, r=2, lora_alpha=5, use_dora=True, target_modules=["q_proj"])
+    two = train(
+        base, tmp_path / "two", 2, r=2, lora_alpha=5, use_dora=True, target_modules=["q_proj"]
+    )
     assert worst(base, merged(base, one, two), str(one), str(two)) < LIMIT
     assert worst(base, merged(base, one, two), str(two), str(one)) > 1e-3
     config = json.loads((one / "adapter_config.json").read_text())
@@ -129,10 +145,15 @@ def test_several_are_merged_in_turn_and_by_weight(bases: Callable[[str], Path], 
 
 def test_a_run_says_which_adapter(bases: Callable[[str], Path], tmp_path: Path):
     adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
-    plain, changed = (attncli.load(bases(LLAMA), note=None, adapters=given) for given in ((), (str(adapter),)))
+    plain, changed = (
+        attncli.load(bases(LLAMA), note=None, adapters=given) for given in ((), (str(adapter),))
+    )
     assert changed.identity.adapters == (str(adapter),)
     tokens = plain.tokenizer.ids_to_tokens([5, 3, 8, 9])
-    before, after = (np.stack([trace.stages["weights"] for trace in model.trace(tokens)]) for model in (plain, changed))
+    before, after = (
+        np.stack([trace.stages["weights"] for trace in model.trace(tokens)])
+        for model in (plain, changed)
+    )
     assert np.abs(before - after).max() > 0.01
 
 
@@ -140,7 +161,11 @@ def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path:
     base = bases(LLAMA)
     adapter = train(base, tmp_path / "a", r=2, lora_alpha=3, target_modules=["q_proj"])
 
-    def changed(name: str, config: dict[str, Any] | None = None, tensors: dict[str, np.ndarray] | None = None) -> str:
+    def changed(
+        name: str,
+        config: dict[str, Any] | None = None,
+        tensors: dict[str, np.ndarray] | None = None,
+    ) -> str:
         folder = shutil.copytree(adapter, tmp_path / name)
         if config is not None:
             own = json.loads((folder / "adapter_config.json").read_text())
@@ -160,9 +185,20 @@ def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path:
         (changed("pattern", {"alpha_pattern": {"(a+)+$": 3}}), "alpha_pattern"),
         (changed("other", {"use_qalora": True}), "use_qalora"),
         (changed("share", {"use_dora": True}) + ":0.5", "share of 0.5"),
-        (changed("shape", tensors={**arrays, first: arrays[first][:, :7]}), "the adapter changes it by"),
-        (changed("half", tensors={name: array for name, array in arrays.items() if name != first}), "has no 'a'"),
-        (changed("alien", tensors={first.replace("layers.0", "layers.77"): arrays[first]}), "no tensor"),
+        (
+            changed("shape", tensors={**arrays, first: arrays[first][:, :7]}),
+            "the adapter changes it by",
+        ),
+        (
+            changed(
+                "half", tensors={name: array for name, array in arrays.items() if name != first}
+            ),
+            "has no 'a'",
+        ),
+        (
+            changed("alien", tensors={first.replace("layers.0", "layers.77"): arrays[first]}),
+            "no tensor",
+        ),
     ):
         with pytest.raises((InputError, UnsupportedError), match=message.replace("(", r"\(")):
             attncli.load(base, note=None, adapters=[text])
@@ -189,7 +225,10 @@ def base_and_adapter(model: Path, place: Path) -> tuple[Path, Path]:
 def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp_path: Path):
     base, adapter = base_and_adapter(bases(LLAMA), tmp_path)
     how = ("the cat sat on the", "--model", str(base))
-    plain, changed = (json.loads(ask("run", *how, *more, "--json").out) for more in ((), ("--adapter", str(adapter))))
+    plain, changed = (
+        json.loads(ask("run", *how, *more, "--json").out)
+        for more in ((), ("--adapter", str(adapter)))
+    )
     assert "adapters" not in plain["model"]
     assert changed["model"]["adapters"] == [str(adapter)]
     compared = json.loads(ask("compare", *how, "--with-adapter", str(adapter), "--json").out)
@@ -206,11 +245,21 @@ def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp
     assert ask("compare", "a", "b", "--model", str(base), "--with-adapter", str(adapter)).code == 2
 
 
-def test_scans_tell_what_an_adapter_changes_over_a_corpus(bases: Callable[[str], Path], tmp_path: Path):
+def test_scans_tell_what_an_adapter_changes_over_a_corpus(
+    bases: Callable[[str], Path], tmp_path: Path
+):
     base, adapter = base_and_adapter(bases(LLAMA), tmp_path)
     texts = ["the cat sat on the", "on the cat the sat", "sat sat on the cat", "cat on cat on the"]
     (tmp_path / "texts.txt").write_text("\n".join(texts))
-    scan = ("scan", str(base), str(tmp_path / "texts.txt"), "--metric", "entropy", "--no-links", "--no-labels")
+    scan = (
+        "scan",
+        str(base),
+        str(tmp_path / "texts.txt"),
+        "--metric",
+        "entropy",
+        "--no-links",
+        "--no-labels",
+    )
     scan = (*scan, "--examples", "0", "--workers", "1", "-o")
     plain, changed = str(tmp_path / "plain"), str(tmp_path / "changed")
     with inside():
@@ -224,13 +273,21 @@ def test_scans_tell_what_an_adapter_changes_over_a_corpus(bases: Callable[[str],
         means = []
         for adapters in ((), (f"{adapter}:0.5",)):
             model = attncli.load(base, note=None, adapters=adapters)
-            weights = [model.trace(text, layers=[row["layer"]]).weights[0, row["head"]] for text in texts]
-            means.append(np.mean([-(w * np.log(np.where(w > 0, w, 1))).sum(-1).mean() for w in weights]))
+            weights = [
+                model.trace(text, layers=[row["layer"]]).weights[0, row["head"]] for text in texts
+            ]
+            means.append(
+                np.mean([-(w * np.log(np.where(w > 0, w, 1))).sum(-1).mean() for w in weights])
+            )
         assert (row["a"], row["b"]) == pytest.approx(means, abs=1e-5)
         assert abs(row["difference"]) > 1e-3
     assert "+ a:0.5" in ask("scan", "compare", plain, changed, width=400).out
-    assert ask(*scan, changed, "--adapter", str(adapter)).code == 2, "another weight is another scan"
+    assert ask(*scan, changed, "--adapter", str(adapter)).code == 2, (
+        "another weight is another scan"
+    )
     assert ask("scan", "verify", changed).code == 0
     arrays = load_file(adapter / "adapter_model.safetensors")
-    save_file({name: array * 2 for name, array in arrays.items()}, adapter / "adapter_model.safetensors")
+    save_file(
+        {name: array * 2 for name, array in arrays.items()}, adapter / "adapter_model.safetensors"
+    )
     assert ask("scan", "verify", changed).code == 3, "another adapter is there now"

@@ -16,7 +16,10 @@ from attncli.models import aliases
 from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
 
 SMALL = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"\2\0\0\0\0\0\0\0{}"}
-GOOD = {name: hashlib.sha256(SMALL[name]).hexdigest() for name in ("tokenizer.json", "model.safetensors")}
+GOOD = {
+    name: hashlib.sha256(SMALL[name]).hexdigest()
+    for name in ("tokenizer.json", "model.safetensors")
+}
 
 
 @pytest.fixture
@@ -24,14 +27,18 @@ def variables(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
 
 
-def test_minilm_is_the_installed_package_and_its_digests_are_right(variables: dict[str, str]) -> None:
+def test_minilm_is_the_installed_package_and_its_digests_are_right(
+    variables: dict[str, str],
+) -> None:
     found = locate("minilm", variables=variables)
     assert (found.source, found.name, found.revision) == ("package", "minilm", None)
     assert (found.folder / "tokenizer.json").is_file()
     assert locate("MiniLM", variables=variables).folder == found.folder
 
 
-def test_finding_minilm_imports_neither_the_package_nor_anything_heavy(variables: dict[str, str]) -> None:
+def test_finding_minilm_imports_neither_the_package_nor_anything_heavy(
+    variables: dict[str, str],
+) -> None:
     program = (
         "import sys\nfrom attncli.models.aliases import locate\n"
         f"locate('minilm', variables={variables!r})\n"
@@ -53,7 +60,10 @@ def test_a_changed_file_is_refused_whatever_the_source(
         locate("minilm", variables=variables)
     assert error.value.expected == MINILM.digests["model.safetensors"]
     monkeypatch.setattr(aliases, "package_folder", lambda package: None)
-    with serving(Hub({MINILM.hub: SMALL})) as hub, pytest.raises(InputError, match=GOOD["model.safetensors"]):
+    with (
+        serving(Hub({MINILM.hub: SMALL})) as hub,
+        pytest.raises(InputError, match=GOOD["model.safetensors"]),
+    ):
         locate("minilm", variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint})
     with pytest.raises(InputError, match=GOOD["model.safetensors"]):  # now from the cache
         locate("minilm", variables=variables)
@@ -63,7 +73,9 @@ def test_without_the_package_minilm_comes_from_the_hub_then_from_its_cache(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        aliases, "ALIASES", {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)}
+        aliases,
+        "ALIASES",
+        {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)},
     )
     with pytest.raises(InputError, match="HF_HUB_OFFLINE") as refused:
         locate("minilm", variables=variables)
@@ -130,7 +142,10 @@ def test_a_cache_that_cannot_be_written_is_fine(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     for place in (str(tmp_path / "file"), "/dev/null"):
         hub_module.verify_digests(
-            tmp_path, {"file": hashlib.sha256(b"x").hexdigest()}, variables={"XDG_CACHE_HOME": place}, hint=""
+            tmp_path,
+            {"file": hashlib.sha256(b"x").hexdigest()},
+            variables={"XDG_CACHE_HOME": place},
+            hint="",
         )
 
 
@@ -155,7 +170,9 @@ def test_a_folder_with_a_config_comes_before_an_alias(
         ("minlm@v1", "minilm@v1"),
     ],
 )
-def test_a_typing_error_is_answered_with_the_nearest_alias(name: str, near: str, variables: dict[str, str]) -> None:
+def test_a_typing_error_is_answered_with_the_nearest_alias(
+    name: str, near: str, variables: dict[str, str]
+) -> None:
     with pytest.raises(InputError) as error:
         locate(name, variables=variables)
     assert error.value.hint == f"--model {near}"

@@ -13,7 +13,16 @@ import attncli
 from attncli.arrays.backend import choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import BigBird, Causal, Hashed, Mask, MatrixMask, Padding, Window, intersection
+from attncli.mechanism.mask import (
+    BigBird,
+    Causal,
+    Hashed,
+    Mask,
+    MatrixMask,
+    Padding,
+    Window,
+    intersection,
+)
 from attncli.mechanism.trace import shapes_of
 from attncli.models.model import Model, take_text
 from attncli.models.one_layer import Settings, seeded_model
@@ -28,11 +37,15 @@ PLAIN = Settings(d_model=30, heads=5, d_k=7, d_v=11, bias=True, residual=True, l
 
 
 def model(settings: Settings = PLAIN, backend: str = "numpy", dtype: str = "float64") -> Model:
-    return seeded_model(settings, 3, "seeded", tokenizer("word"), choose(backend, device=None, dtype=dtype))
+    return seeded_model(
+        settings, 3, "seeded", tokenizer("word"), choose(backend, device=None, dtype=dtype)
+    )
 
 
 def compare(made: Model, texts: list[str], **options: object) -> float:
-    """The largest difference of any stage between a text in a batch and alone; 0 rows too many or too few."""
+    """The largest difference of any stage between a text in a batch and alone; 0 rows too many or
+    too few.
+    """
     (together,) = made.trace_batch(texts, **options)
     worst = 0.0
     for entry, text in enumerate(texts):
@@ -45,16 +58,22 @@ def compare(made: Model, texts: list[str], **options: object) -> float:
             finite = np.isfinite(theirs)
             assert np.array_equal(np.isfinite(mine), finite), name
             worst = max(worst, float(np.abs(mine[finite] - theirs[finite]).max(initial=0)))
-        assert np.array_equal(made.backend.numpy(ours.empty_rows), made.backend.numpy(single.empty_rows))
+        assert np.array_equal(
+            made.backend.numpy(ours.empty_rows), made.backend.numpy(single.empty_rows)
+        )
         worst = max(worst, float(np.abs(made.backend.numpy(ours.after - single.after)).max()))
     return worst
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("mask", [None, Causal(), intersection(Causal(), Window(2, None)), Window(1, 1)])
+@pytest.mark.parametrize(
+    "mask", [None, Causal(), intersection(Causal(), Window(2, None)), Window(1, 1)]
+)
 @pytest.mark.parametrize("position", ["none", "sinusoidal", "alibi", "learned"])
 def test_each_text_gets_what_it_gets_alone(backend: str, mask: Mask | None, position: str) -> None:
-    settings = Settings(d_model=30, heads=5, d_k=8, d_v=11, residual=True, layer_norm=True, position=position)
+    settings = Settings(
+        d_model=30, heads=5, d_k=8, d_v=11, residual=True, layer_norm=True, position=position
+    )
     made = model(settings if mask is None else replace(settings, mask=mask), backend)
     assert compare(made, TEXTS) < 1e-12
 
@@ -125,11 +144,20 @@ def test_what_a_batch_cannot_carry_is_refused() -> None:
 def test_many_texts_give_what_each_gives_alone_in_their_order():
     model = attncli.load("minilm", hold=True)
     alone = attncli.load("minilm")
-    texts = ["it was tired", "the animal slept", "the street", "it was", "a cat sat on the mat", "she ate it"]
+    texts = [
+        "it was tired",
+        "the animal slept",
+        "the street",
+        "it was",
+        "a cat sat on the mat",
+        "she ate it",
+    ]
     traces = list(model.traces(texts, layers=[0, 5]))
     for text, trace in zip(texts, traces, strict=True):
         wanted = [layer.stages["weights"] for layer in alone.trace(text, layers=[0, 5])]
-        assert [token.text for token in trace.tokens] == [token.text for token in alone.encode(text)]
+        assert [token.text for token in trace.tokens] == [
+            token.text for token in alone.encode(text)
+        ]
         assert [layer.layer for layer in trace] == [0, 5]
         assert trace.weights.shape == (2, 12, len(trace.tokens), len(trace.tokens))
         for found, expected in zip(trace.weights, wanted, strict=True):

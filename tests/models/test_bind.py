@@ -30,7 +30,9 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def changed(folder_of: Callable, tmp_path: Path) -> Callable[..., Path]:
     """A copy of a case's checkpoint, its tensors and config changed."""
 
-    def write(name: str, change: Callable[[Tensors], Mapping[str, np.ndarray]] = dict, **config: Any) -> Path:
+    def write(
+        name: str, change: Callable[[Tensors], Mapping[str, np.ndarray]] = dict, **config: Any
+    ) -> Path:
         folder = folder_of(name)
         told = {**json.loads((folder / "config.json").read_text()), **config}
         (tmp_path / "config.json").write_text(
@@ -50,7 +52,9 @@ def weights_of(folder: Path) -> list[np.ndarray]:
 
 
 def same(folder: Path, other: Path) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(weights_of(folder), weights_of(other), strict=True))
+    return all(
+        np.array_equal(a, b) for a, b in zip(weights_of(folder), weights_of(other), strict=True)
+    )
 
 
 def without(*names: str) -> Callable[[Tensors], Tensors]:
@@ -58,7 +62,9 @@ def without(*names: str) -> Callable[[Tensors], Tensors]:
 
 
 def test_a_missing_tensor_is_named_with_its_shape(changed: Callable) -> None:
-    with pytest.raises(InputError, match=r"'layers\.1\.self_attn\.k_proj\.weight' is missing") as error:
+    with pytest.raises(
+        InputError, match=r"'layers\.1\.self_attn\.k_proj\.weight' is missing"
+    ) as error:
         attncli.load(changed("mistral", without("layers.1.self_attn.k_proj.weight")))
     assert error.value.expected == "shape [20, 36], for attn.k.weight"
 
@@ -77,9 +83,14 @@ def test_a_misspelt_tensor_is_suggested(changed: Callable) -> None:
 
 def test_a_wrong_shape_is_told_with_both(changed: Callable) -> None:
     def cut(tensors: Tensors) -> Tensors:
-        return {**tensors, "layers.0.mlp.up_proj.weight": tensors["layers.0.mlp.up_proj.weight"][:, :-1]}
+        return {
+            **tensors,
+            "layers.0.mlp.up_proj.weight": tensors["layers.0.mlp.up_proj.weight"][:, :-1],
+        }
 
-    with pytest.raises(InputError, match=r"'layers\.0\.mlp\.up_proj\.weight' has shape \[41, 35\]") as error:
+    with pytest.raises(
+        InputError, match=r"'layers\.0\.mlp\.up_proj\.weight' has shape \[41, 35\]"
+    ) as error:
         attncli.load(changed("mistral", cut))
     assert error.value.expected == "[41, 36] by config.json, for mlp.up.weight"
 
@@ -93,15 +104,20 @@ def test_a_config_with_other_sizes_is_refused(changed: Callable) -> None:
 def test_quantised_numbers_are_no_weights(changed: Callable, kind: str) -> None:
     name = "layers.1.mlp.up_proj.weight"
     with pytest.raises(UnsupportedError, match=rf"'{name}' holds {kind}"):
-        attncli.load(changed("mistral", lambda tensors: {**tensors, name: tensors[name].astype(kind)}))
+        attncli.load(
+            changed("mistral", lambda tensors: {**tensors, name: tensors[name].astype(kind)})
+        )
 
 
 @pytest.mark.parametrize(
-    "extra", ["layers.3.self_attn.q_proj.weight", "layers.0.self_attn.q_norm.weight", "adapter.weight"]
+    "extra",
+    ["layers.3.self_attn.q_proj.weight", "layers.0.self_attn.q_norm.weight", "adapter.weight"],
 )
 def test_a_tensor_that_plays_no_part_is_refused(changed: Callable, extra: str) -> None:
     with pytest.raises(InputError, match="would play no part") as error:
-        attncli.load(changed("mistral", lambda tensors: {**tensors, extra: np.ones((2, 2), np.float32)}))
+        attncli.load(
+            changed("mistral", lambda tensors: {**tensors, extra: np.ones((2, 2), np.float32)})
+        )
     assert extra in error.value.what
     assert "3 layers" in error.value.expected
 
@@ -125,7 +141,12 @@ def test_task_heads_and_buffers_are_ignored(changed: Callable, folder_of: Callab
         ("bert", ["embeddings.position_ids", "embeddings.token_type_ids", "qa_outputs.weight"]),
         (
             "bart",
-            ["model.encoder.version", "model.decoder.version", "qa_outputs.weight", "classification_head.dense.weight"],
+            [
+                "model.encoder.version",
+                "model.decoder.version",
+                "qa_outputs.weight",
+                "classification_head.dense.weight",
+            ],
         ),
         (
             "t5",
@@ -142,13 +163,20 @@ def test_what_a_family_s_files_hold_besides(
     name: str, added: list[str], changed: Callable, folder_of: Callable
 ) -> None:
     def more(tensors: Tensors) -> Tensors:
-        return {**{one: tensors.get("shared.weight", np.ones((1, 29), np.int64)).copy() for one in added}, **tensors}
+        return {
+            **{
+                one: tensors.get("shared.weight", np.ones((1, 29), np.int64)).copy()
+                for one in added
+            },
+            **tensors,
+        }
 
     assert same(changed(name, more), folder_of(name))
 
 
 @pytest.mark.parametrize(
-    ("name", "prefix"), [("bert", "bert."), ("gpt2", "transformer."), ("mistral", "model."), ("bart", "model.")]
+    ("name", "prefix"),
+    [("bert", "bert."), ("gpt2", "transformer."), ("mistral", "model."), ("bart", "model.")],
 )
 def test_the_prefix_of_another_class_changes_nothing(
     name: str, prefix: str, changed: Callable, folder_of: Callable
@@ -166,7 +194,9 @@ def test_the_prefix_of_another_class_changes_nothing(
 def test_gamma_and_beta_are_weight_and_bias(changed: Callable, folder_of: Callable) -> None:
     def renamed(tensors: Tensors) -> Tensors:
         return {
-            key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): array
+            key.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): array
             for key, array in tensors.items()
         }
 
@@ -177,7 +207,13 @@ def test_gamma_and_beta_are_weight_and_bias(changed: Callable, folder_of: Callab
     ("name", "gone"),
     [
         ("bert", ["encoder.layer.1.attention.self.query.bias"]),
-        ("bert", ["encoder.layer.0.attention.self.query.bias", "encoder.layer.1.attention.self.query.bias"]),
+        (
+            "bert",
+            [
+                "encoder.layer.0.attention.self.query.bias",
+                "encoder.layer.1.attention.self.query.bias",
+            ],
+        ),
         ("bert", ["embeddings.LayerNorm.bias"]),
         ("gpt2", ["ln_f.bias"]),
         ("qwen2", [f"layers.{layer}.self_attn.v_proj.bias" for layer in range(3)]),
@@ -208,7 +244,10 @@ def test_bfloat16_and_float16_files(changed: Callable, folder_of: Callable) -> N
 
     for dtype in (ml_dtypes.bfloat16, np.float16):
         rounded = changed(
-            "mistral", lambda tensors, dtype=dtype: {key: array.astype(dtype) for key, array in tensors.items()}
+            "mistral",
+            lambda tensors, dtype=dtype: {
+                key: array.astype(dtype) for key, array in tensors.items()
+            },
         )
         for ours, exact in zip(weights_of(rounded), weights_of(folder_of("mistral")), strict=True):
             assert 0 < np.abs(ours - exact).max() < 0.2
@@ -231,7 +270,11 @@ def test_concat_and_grouped_parts() -> None:
     roles = (Role("q", (6, 2)), Role("k", (3, 2)), Role("v", (3, 2)))
     rows = np.arange(24.0).reshape(12, 2)
     concat = TensorBinding(("t",), roles, "concat").parts([rows])
-    assert [part.tolist() for part in concat.values()] == [rows[:6].tolist(), rows[6:9].tolist(), rows[9:].tolist()]
+    assert [part.tolist() for part in concat.values()] == [
+        rows[:6].tolist(),
+        rows[6:9].tolist(),
+        rows[9:].tolist(),
+    ]
     grouped = TensorBinding(("t",), roles, "grouped", groups=3).parts([rows])
     assert grouped["q"].tolist() == rows[[0, 1, 4, 5, 8, 9]].tolist()
     assert grouped["k"].tolist() == rows[[2, 6, 10]].tolist()

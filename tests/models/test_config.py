@@ -12,7 +12,15 @@ from tiny_checkpoints import CASES, LAYER_NORM, LLAMA
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
-from attncli.models.config import MOST_TOLD, Config, FixedValue, config_without, rope, seen_both_ways, settle
+from attncli.models.config import (
+    MOST_TOLD,
+    Config,
+    FixedValue,
+    config_without,
+    rope,
+    seen_both_ways,
+    settle,
+)
 from attncli.models.families import MODEL_TYPES, family
 
 WHERE = "config.json"
@@ -43,7 +51,9 @@ def test_every_key_of_the_family_s_own_class_is_known(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_silence_means_what_the_family_s_own_class_means(name: str) -> None:
-    """Each key left out in turn: the Spec of what is left is that of what the class makes of it, or there is none."""
+    """Each key left out in turn: the Spec of what is left is that of what the class makes of it, or
+    there is none.
+    """
     import transformers
     from huggingface_hub.errors import StrictDataclassError
 
@@ -77,7 +87,12 @@ def test_a_model_is_called_by_its_own_family() -> None:
 @pytest.mark.parametrize(
     ("model_type", "values", "key", "consequence"),
     [
-        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type", "relative positions"),
+        (
+            "bert",
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type",
+            "relative positions",
+        ),
         ("albert", {"is_decoder": True}, "is_decoder", "earlier tokens"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention", "cross-attention"),
         (
@@ -86,13 +101,23 @@ def test_a_model_is_called_by_its_own_family() -> None:
             "apply_residual_connection_post_layernorm",
             "residual",
         ),
-        ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention", "later ones"),
+        (
+            "gemma",
+            {"use_bidirectional_attention": True},
+            "use_bidirectional_attention",
+            "later ones",
+        ),
         ("bart", {"is_causal": False}, "is_causal", "later ones"),
         ("llama4_text", {"is_causal": False}, "is_causal", "no form"),
         ("bart", {"normalize_before": True}, "normalize_before", "before each part"),
         ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func", "softmax"),
         ("deepseek_v2", {"num_key_value_heads": 2}, "num_key_value_heads", "as many as heads"),
-        ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config", "bfloat16"),
+        (
+            "gpt_oss",
+            {"quantization_config": {"quant_method": "bitsandbytes"}},
+            "quantization_config",
+            "bfloat16",
+        ),
         ("cohere2", {"use_parallel_block": False}, "use_parallel_block", "one after the other"),
         ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
         (
@@ -117,12 +142,18 @@ def test_what_is_not_implemented_is_refused_by_name(
 
 def test_weights_of_four_bits_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="mxfp4") as error:
-        spec_of("gpt_oss", **{**CASES["gpt_oss"].config, "quantization_config": {"quant_method": "mxfp4"}})
+        spec_of(
+            "gpt_oss",
+            **{**CASES["gpt_oss"].config, "quantization_config": {"quant_method": "mxfp4"}},
+        )
     assert "BF16" in error.value.hint
 
 
 def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:
-    config = Config({"first": 1, "second": None, "third": 3, "attention_dropout": 0.1, "summary_type": "x"}, WHERE)
+    config = Config(
+        {"first": 1, "second": None, "third": 3, "attention_dropout": 0.1, "summary_type": "x"},
+        WHERE,
+    )
     config.integer("first")
     assert settle(config, {"second": FixedValue(7, "")}) == (
         "config.json has a key 'third' that attn does not know; it plays no part",
@@ -131,7 +162,10 @@ def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:
 
 def test_very_many_unknown_keys_are_counted_and_long_ones_cut() -> None:
     told = settle(Config({f"{index}{'x' * 1000}": index for index in range(5000)}, WHERE), {})
-    assert told[-1] == f"config.json has {5000 - MOST_TOLD:,} more keys that attn does not know; they play no part"
+    assert (
+        told[-1]
+        == f"config.json has {5000 - MOST_TOLD:,} more keys that attn does not know; they play no part"
+    )
     assert len(told) == MOST_TOLD + 1
     assert max(map(len, told)) < 200
 
@@ -175,9 +209,22 @@ def test_ignored_keys_are_as_if_they_were_not_there() -> None:
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "twist": 1}},
         {"rope_scaling": [1, 2]},
         {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
-        {"rope_scaling": {"rope_type": "longrope", "short_factor": [10**400] * 5, "long_factor": [1.0] * 5}},
+        {
+            "rope_scaling": {
+                "rope_type": "longrope",
+                "short_factor": [10**400] * 5,
+                "long_factor": [1.0] * 5,
+            }
+        },
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "max_position_embeddings": None},
-        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0}},
+        {
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 4.0,
+                "high_freq_factor": 4.0,
+            }
+        },
         {"partial_rotary_factor": -0.5},
         {"tie_word_embeddings": "yes"},
     ],
@@ -196,11 +243,22 @@ def test_absurd_values_are_refused(values: dict[str, Any]) -> None:
         ("qwen3_moe", {"num_experts_per_tok": 6}, "num_experts_per_tok to 6"),
         (
             "qwen2",
-            {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "use_sliding_window": False},
+            {
+                "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+                "use_sliding_window": False,
+            },
             "how wide",
         ),
-        ("smollm3", {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}, "how wide"),
-        ("gemma3_text", {"rope_parameters": {"rope_type": "default", "rope_theta": 97.0}}, "key 'rope_type'"),
+        (
+            "smollm3",
+            {"layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+            "how wide",
+        ),
+        (
+            "gemma3_text",
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 97.0}},
+            "key 'rope_type'",
+        ),
         ("modernbert", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "key 'factor'"),
     ],
 )
@@ -249,7 +307,9 @@ def old(**values: Any) -> Rope:
         (None, None),
     ],
 )  # fmt: skip
-def test_old_and_new_spellings_of_scaling_agree(scaling: dict[str, Any] | None, expected: object) -> None:
+def test_old_and_new_spellings_of_scaling_agree(
+    scaling: dict[str, Any] | None, expected: object
+) -> None:
     before = old(rope_theta=5e5, rope_scaling=scaling)
     new = {**(scaling or {"rope_type": "default"}), "rope_theta": 5e5}
     after = old(rope_parameters=new)
@@ -264,8 +324,16 @@ def test_of_two_spellings_the_old_one_counts_as_in_transformers() -> None:
     }
     theirs = transformers.LlamaConfig(**LLAMA, **both).rope_parameters
     ours = old(**both)
-    assert (ours.theta, ours.scaling) == (theirs["rope_theta"], Linear(theirs["factor"])) == (10000.0, Linear(3.0))
-    assert old(**{**both, "rope_scaling": None}).scaling == old(**{**both, "rope_scaling": {}}).scaling == Linear(2.0)
+    assert (
+        (ours.theta, ours.scaling)
+        == (theirs["rope_theta"], Linear(theirs["factor"]))
+        == (10000.0, Linear(3.0))
+    )
+    assert (
+        old(**{**both, "rope_scaling": None}).scaling
+        == old(**{**both, "rope_scaling": {}}).scaling
+        == Linear(2.0)
+    )
 
 
 def test_a_share_of_each_head_is_rotated() -> None:
@@ -281,10 +349,18 @@ def test_a_share_of_each_head_is_rotated() -> None:
 
 def test_old_configs_of_layer_kinds() -> None:
     modern = {
-        key: value for key, value in CASES["modernbert"].config.items() if key not in ("rope_parameters", "layer_types")
+        key: value
+        for key, value in CASES["modernbert"].config.items()
+        if key not in ("rope_parameters", "layer_types")
     }
     found = blocks_of(
-        spec_of("modernbert", **modern, global_attn_every_n_layers=2, global_rope_theta=160000, local_rope_theta=10000)
+        spec_of(
+            "modernbert",
+            **modern,
+            global_attn_every_n_layers=2,
+            global_rope_theta=160000,
+            local_rope_theta=10000,
+        )
     )
     assert [one.position.theta for one in found] == [160000, 10000, 160000, 10000]
     assert [isinstance(one.mask, Window) for one in found] == [False, True, False, True]
@@ -295,9 +371,19 @@ def test_old_configs_of_layer_kinds() -> None:
         "rope_scaling": {"rope_type": "linear", "factor": 8.0},
     }
     found = blocks_of(
-        spec_of("gemma3_text", **gemma, sliding_window=5, sliding_window_pattern=2, query_pre_attn_scalar=7)
+        spec_of(
+            "gemma3_text",
+            **gemma,
+            sliding_window=5,
+            sliding_window_pattern=2,
+            query_pre_attn_scalar=7,
+        )
     )
-    assert [one.position for one in found] == [Rope(10, 10000.0), Rope(10, 1e6, scaling=Linear(8.0)), Rope(10, 10000.0)]
+    assert [one.position for one in found] == [
+        Rope(10, 10000.0),
+        Rope(10, 1e6, scaling=Linear(8.0)),
+        Rope(10, 10000.0),
+    ]
     assert [one.mask for one in found] == [Window(4, 0), Causal(), Window(4, 0)]
 
 
@@ -307,31 +393,44 @@ def test_windows_that_are_switched_off_or_missing() -> None:
     assert blocks_of(spec_of("qwen2", **LLAMA, sliding_window=5))[2].mask == Causal()
     masks = [
         one.mask
-        for one in blocks_of(spec_of("qwen2", **LLAMA, sliding_window=5, use_sliding_window=True, max_window_layers=1))
+        for one in blocks_of(
+            spec_of(
+                "qwen2", **LLAMA, sliding_window=5, use_sliding_window=True, max_window_layers=1
+            )
+        )
     ]
     assert masks == [Causal(), Window(4, 0), Window(4, 0)]
 
 
 def test_configs_of_models_on_the_hub() -> None:
     """As they stand in the files of popular models, keys in their old spellings."""
-    for entry in json.loads((Path(__file__).parent.parent / "fixtures" / "hub_configs.json").read_text()):
+    for entry in json.loads(
+        (Path(__file__).parent.parent / "fixtures" / "hub_configs.json").read_text()
+    ):
         spec = spec_of(**entry["config"])
         first = spec.blocks[0].attention
-        assert [len(spec.blocks), first.heads, first.kv_heads, first.head_dim] == entry["sizes"], entry["config"][
-            "model_type"
-        ]
+        assert [len(spec.blocks), first.heads, first.kv_heads, first.head_dim] == entry["sizes"], (
+            entry["config"]["model_type"]
+        )
 
 
 def test_keys_that_checkpoints_carry_along_are_no_news() -> None:
     """As in the config.json of SmolLM2, Qwen2.5 and the OPUS-MT models."""
-    usual = {"is_llama_config": True, "rope_interleaved": False, "use_mrope": False, "_num_labels": 3}
+    usual = {
+        "is_llama_config": True,
+        "rope_interleaved": False,
+        "use_mrope": False,
+        "_num_labels": 3,
+    }
     assert settle(Config(usual, "config.json"), {}) == ()
     for key in ("rope_interleaved", "use_mrope"):
         with pytest.raises(UnsupportedError, match=key):
             settle(Config({key: True}, "config.json"), {})
 
 
-@pytest.mark.parametrize("values", [{"n_group": 4}, {"n_group": 2, "topk_group": 1, "num_experts_per_tok": 4}])
+@pytest.mark.parametrize(
+    "values", [{"n_group": 4}, {"n_group": 2, "topk_group": 1, "num_experts_per_tok": 4}]
+)
 def test_groups_that_experts_do_not_fill(values: dict[str, Any]) -> None:
     usual = CASES["deepseek_v3"].config  # 6 experts
     with pytest.raises(InputError, match="of 6 experts chosen, from"):

@@ -1,4 +1,6 @@
-"""Text models inside models of text and images: the same numbers as the whole model gives for text alone."""
+"""Text models inside models of text and images: the same numbers as the whole model gives for text
+alone.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ EYES = {
     "image_size": 8,
     "patch_size": 4,
 }
-ROTARY = {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 97.0}}
+ROTARY = {
+    "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 97.0}
+}
 KINDS: dict[str, dict[str, Any]] = {
     "gemma3": {
         "text_config": {**PLAIN, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 7},
@@ -81,7 +85,9 @@ def container(kind: str, folder: Path) -> Path:
 def expected(folder: Path, dtype: torch.dtype) -> list[torch.Tensor]:
     import transformers
 
-    theirs = transformers.AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager", dtype=dtype)
+    theirs = transformers.AutoModelForImageTextToText.from_pretrained(
+        folder, attn_implementation="eager", dtype=dtype
+    )
     with torch.no_grad():
         out = theirs.eval()(input_ids=torch.tensor([IDS]), output_attentions=True)
     return [one[0] for one in out.attentions]
@@ -94,7 +100,10 @@ def test_the_numbers_of_the_whole_model(kind: str, folder_of: Callable) -> None:
     assert f"of a {kind}; " in model.warnings[0]
     traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS)))
     for trace, weights in zip(traces, expected(folder_of(kind), torch.float32), strict=True):
-        assert np.abs(np.asarray(model.backend.numpy(trace.stages["weights"])) - weights.numpy()).max() < 1e-4
+        assert (
+            np.abs(np.asarray(model.backend.numpy(trace.stages["weights"])) - weights.numpy()).max()
+            < 1e-4
+        )
     assert max(float(trace.stages["weights"].max()) for trace in traces) > 0.5
 
 
@@ -109,12 +118,19 @@ def test_both_ways_of_naming(prefix: str, folder_of: Callable, tmp_path: Path) -
         metadata={"format": "pt"},
     )
     (tmp_path / "config.json").write_text((folder_of("llava") / "config.json").read_text())
-    one, other = (attncli.load(folder, dtype="float64") for folder in (folder_of("llava"), tmp_path))
-    for a, b in zip(*(list(model.trace(model.tokenizer.ids_to_tokens(IDS))) for model in (one, other)), strict=True):
+    one, other = (
+        attncli.load(folder, dtype="float64") for folder in (folder_of("llava"), tmp_path)
+    )
+    for a, b in zip(
+        *(list(model.trace(model.tokenizer.ids_to_tokens(IDS))) for model in (one, other)),
+        strict=True,
+    ):
         assert np.array_equal(a.stages["weights"], b.stages["weights"])
 
 
-def test_what_the_text_s_config_leaves_to_its_defaults_is_filled_in(folder_of: Callable, tmp_path: Path) -> None:
+def test_what_the_text_s_config_leaves_to_its_defaults_is_filled_in(
+    folder_of: Callable, tmp_path: Path
+) -> None:
     told = json.loads((folder_of("llava") / "config.json").read_text())
     del told["text_config"]["num_attention_heads"]  # 32 by default
     (tmp_path / "config.json").write_text(json.dumps(told))
@@ -128,7 +144,9 @@ def test_a_head_that_only_the_outer_config_ties(folder_of: Callable, tmp_path: P
     told["text_config"]["tie_word_embeddings"] = False
     (tmp_path / "config.json").write_text(json.dumps(told))
     (tmp_path / "model.safetensors").hardlink_to(folder_of("gemma3") / "model.safetensors")
-    one, other = (attncli.load(folder, dtype="float64") for folder in (folder_of("gemma3"), tmp_path))
+    one, other = (
+        attncli.load(folder, dtype="float64") for folder in (folder_of("gemma3"), tmp_path)
+    )
     hidden = np.ones((1, 32))
     assert np.array_equal(one.logits(hidden), other.logits(hidden))
 

@@ -34,14 +34,18 @@ FOREIGN = {
 
 def engine(folder: Path, family: str, dtype: str = "float32") -> ForeignModel:
     """A checkpoint through the engine, whether or not its family runs natively."""
-    model = load_foreign(Checkpoint.open(folder), family, family, IdsOnly(""), device=None, dtype=dtype)
+    model = load_foreign(
+        Checkpoint.open(folder), family, family, IdsOnly(""), device=None, dtype=dtype
+    )
     assert isinstance(model, ForeignModel)
     return model
 
 
 @pytest.fixture(scope="module")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    return cache(lambda name: make({**CASES, **FOREIGN}[name], tmp_path_factory.mktemp("checkpoint")))
+    return cache(
+        lambda name: make({**CASES, **FOREIGN}[name], tmp_path_factory.mktemp("checkpoint"))
+    )
 
 
 def test_a_text_gives_the_same_after_a_longer_one(folder_of: Callable) -> None:
@@ -54,9 +58,11 @@ def test_a_text_gives_the_same_after_a_longer_one(folder_of: Callable) -> None:
 
 
 @pytest.mark.parametrize("name", ["granite_swa", "granitemoe_swa"])
-def test_windows_and_sinks_that_the_library_counts_after_its_weights(name: str, folder_of: Callable) -> None:
-    """Its weights are those before the sinks' share: ours are they, times what the sinks leave of each row; what is
-    handed on is the same."""
+def test_windows_and_sinks_that_the_library_counts_after_its_weights(
+    name: str, folder_of: Callable
+) -> None:
+    """Its weights are those before the sinks' share: ours are they, times what the sinks leave of
+    each row; what is handed on is the same."""
     model = engine(folder_of(name), name)
     assert model.warnings[-1].startswith("sinks have taken their share")
     (side,) = reference(folder_of(name), IDS, dtype="float32")
@@ -68,12 +74,16 @@ def test_windows_and_sinks_that_the_library_counts_after_its_weights(name: str, 
         assert np.abs(found - weights * shares).max() < 1e-4
         assert np.abs(trace.before.numpy() - before).max() < 1e-3
     windows = [(trace.stages["weights"][0] > 0).sum(-1).tolist() for trace in traces]
-    assert windows == [[min(i + 1, 5 if kind == MIXED[0] else 13) for i in range(13)] for kind in MIXED]
+    assert windows == [
+        [min(i + 1, 5 if kind == MIXED[0] else 13) for i in range(13)] for kind in MIXED
+    ]
 
 
 @pytest.mark.parametrize("name", ["hrm_text", "arcee"])
 def test_as_exact_as_the_library_where_its_casts_are_lifted(name: str, folder_of: Callable) -> None:
-    """The 24 layers of hrm_text magnify the library's softmax in float32 to a difference that can be seen."""
+    """The 24 layers of hrm_text magnify the library's softmax in float32 to a difference that can
+    be seen.
+    """
     model = engine(folder_of(name), name, "float64")
     with reference_model(folder_of(name), both=False) as theirs:
         (side,) = sides(theirs, IDS)
@@ -85,7 +95,9 @@ def test_as_exact_as_the_library_where_its_casts_are_lifted(name: str, folder_of
                for trace, weights in zip(traces, side.weights, strict=True)) < 1e-10  # fmt: skip
 
 
-def test_another_mask_than_the_library_has_is_refused(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_mask_than_the_library_has_is_refused(
+    folder_of: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers import masking_utils
 
     usual = masking_utils.eager_mask
@@ -94,13 +106,19 @@ def test_another_mask_than_the_library_has_is_refused(folder_of: Callable, monke
         mask = usual(*args, **options)
         return None if mask is None else torch.zeros_like(mask)
 
-    monkeypatch.setattr(masking_utils, "eager_mask", everything)  # what is registered for attn alone
+    monkeypatch.setattr(
+        masking_utils, "eager_mask", everything
+    )  # what is registered for attn alone
     answer = ask("run", "--model", str(folder_of("arcee")), "--ids", "7 3 50")
     assert answer.code == 4
-    assert "masks layer 0 of this 'arcee' model in a way that attn does not know" in " ".join(answer.err.split())
+    assert "masks layer 0 of this 'arcee' model in a way that attn does not know" in " ".join(
+        answer.err.split()
+    )
 
 
-def test_other_weights_than_the_library_has_are_refused(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_weights_than_the_library_has_are_refused(
+    folder_of: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers.models.arcee import modeling_arcee
 
     usual = modeling_arcee.eager_attention_forward
@@ -111,6 +129,7 @@ def test_other_weights_than_the_library_has_are_refused(folder_of: Callable, mon
     monkeypatch.setattr(modeling_arcee, "eager_attention_forward", colder)
     answer = ask("run", "--model", str(folder_of("arcee")), "--ids", "7 3 50")
     assert answer.code == 4
-    assert "the attention of layer 0 of this 'arcee' model differs from transformers' own by" in " ".join(
-        answer.err.split()
+    assert (
+        "the attention of layer 0 of this 'arcee' model differs from transformers' own by"
+        in " ".join(answer.err.split())
     )

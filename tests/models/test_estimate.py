@@ -15,7 +15,11 @@ def loop_products(inner: int) -> int:
     """Multiply-adds of one layer, one by one; a gated feed-forward part has three matrices."""
     count = 0
     for _ in range(TOKENS):
-        count += (HEADS * DIM + KV * DIM + KV * V_DIM) * WIDTH + WIDTH * HEADS * V_DIM + 3 * WIDTH * inner
+        count += (
+            (HEADS * DIM + KV * DIM + KV * V_DIM) * WIDTH
+            + WIDTH * HEADS * V_DIM
+            + 3 * WIDTH * inner
+        )
         for _ in range(HEADS):
             for _ in range(TOKENS):
                 count += DIM + V_DIM
@@ -24,15 +28,18 @@ def loop_products(inner: int) -> int:
 
 def test_multiply_adds_are_those_of_loops() -> None:
     fed, last = loop_products(INNER), loop_products(0)  # attention needs nothing of what follows it
-    assert estimate(spec(Mlp(INNER, "silu", gated=True)), TOKENS).multiply_adds == (LAYERS - 1) * fed + last
+    assert (
+        estimate(spec(Mlp(INNER, "silu", gated=True)), TOKENS).multiply_adds
+        == (LAYERS - 1) * fed + last
+    )
     assert estimate(spec(), TOKENS).multiply_adds == LAYERS * loop_products(0)
 
 
 def test_only_the_chosen_experts_are_computed() -> None:
     router = TOKENS * 4 * WIDTH
-    assert estimate(spec(Experts(4, 2, INNER, "silu", True), 2), TOKENS).multiply_adds == loop_products(
-        2 * INNER
-    ) + router + loop_products(0)
+    assert estimate(
+        spec(Experts(4, 2, INNER, "silu", True), 2), TOKENS
+    ).multiply_adds == loop_products(2 * INNER) + router + loop_products(0)
 
 
 def test_layers_after_the_last_asked_for_cost_nothing() -> None:
@@ -47,10 +54,15 @@ def test_layers_after_the_last_asked_for_cost_nothing() -> None:
 def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
     everything = estimate(spec(), 1009, kept_stages=2).memory
     assert everything["scores that are kept"] == LAYERS * 2 * HEADS * 1009 * 1009 * 4
-    assert estimate(spec(), 1009, layers=[2]).memory["scores that are kept"] == 2 * HEADS * 1009 * 1009 * 4
+    assert (
+        estimate(spec(), 1009, layers=[2]).memory["scores that are kept"]
+        == 2 * HEADS * 1009 * 1009 * 4
+    )
     streamed = estimate(spec(), 1009, rows=64).memory
     assert streamed["scores that are kept"] == 0
-    assert everything["scores of one layer"] == HEADS * 1009 * 1009 * (4 + 1)  # and whether each pair is visible
+    assert everything["scores of one layer"] == HEADS * 1009 * 1009 * (
+        4 + 1
+    )  # and whether each pair is visible
     assert streamed["scores of one layer"] == 8 * HEADS * 1009 * 64 * 4
 
 
@@ -72,9 +84,15 @@ def test_what_takes_long_in_float32_is_not_computed_in_float64() -> None:
     assert compute_dtype(small, 5_000, "float32") == "float64"
     assert compute_dtype(small, 100_000, "float32") == "float32"  # 2 × 10¹² pairs
     assert compute_dtype(large, 17, "float32") == "float32"  # 10⁹ weights
-    assert {compute_dtype(small, 17, dtype) for dtype in ("float64", "bfloat16")} == {"float64", "bfloat16"}
+    assert {compute_dtype(small, 17, dtype) for dtype in ("float64", "bfloat16")} == {
+        "float64",
+        "bfloat16",
+    }
 
 
 def test_a_layer_is_computed_in_the_type_of_its_model() -> None:
-    assert compute_dtype(spec(Mlp(6_000_011, "silu", gated=True), layers=1), 17, "float32") == "float64"
+    assert (
+        compute_dtype(spec(Mlp(6_000_011, "silu", gated=True), layers=1), 17, "float32")
+        == "float64"
+    )
     assert compute_dtype(spec(Mlp(6_000_011, "silu", gated=True)), 17, "float32") == "float32"

@@ -1,4 +1,6 @@
-"""GGUF files: the same attention as their folder; every kind of blocks as the `gguf` package has it."""
+"""GGUF files: the same attention as their folder; every kind of blocks as the `gguf` package has
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,13 @@ from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS
 from attncli.inputs.gguf_file import GgufHeader, Metadata, read_gguf
-from attncli.inputs.gguf_tokenizer import AFTER_BYTES, FALCON, PATTERNS, gguf_tokenizer, pre_tokenizer_of
+from attncli.inputs.gguf_tokenizer import (
+    AFTER_BYTES,
+    FALCON,
+    PATTERNS,
+    gguf_tokenizer,
+    pre_tokenizer_of,
+)
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
@@ -117,7 +125,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     def both(name: str) -> tuple[Path, Path]:
         folder = make(fitting(name), tmp_path_factory.mktemp("checkpoint"))
         round_norms(folder)
-        return folder, gguf_files.write(folder, folder / f"{name}.gguf", FILES[name], more=MORE.get(name))
+        return folder, gguf_files.write(
+            folder, folder / f"{name}.gguf", FILES[name], more=MORE.get(name)
+        )
 
     return both
 
@@ -146,7 +156,13 @@ def fitting(name: str) -> Case:
         },
         "lfm2": {"conv_bias": False},
         "deepseek_v2": {
-            **rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.9, mscale_all_dim=0.9),
+            **rope(
+                "yarn",
+                factor=4.0,
+                original_max_position_embeddings=16,
+                mscale=0.9,
+                mscale_all_dim=0.9,
+            ),
             "attention_bias": False,
         },
         "deepseek_v2 with one projection": {"mlp_bias": False},
@@ -163,7 +179,11 @@ def fitting(name: str) -> Case:
         "t5": {"relative_attention_max_distance": 128},
         "t5 gated": {"relative_attention_max_distance": 128},
         "umt5": {"relative_attention_max_distance": 128},
-        "embedding gemma": {"query_pre_attn_scalar": 10, "num_hidden_layers": 6, "layer_types": None},
+        "embedding gemma": {
+            "query_pre_attn_scalar": 10,
+            "num_hidden_layers": 6,
+            "layer_types": None,
+        },
         "qwen2_moe": {"use_sliding_window": False, "mlp_only_layers": [], "norm_topk_prob": False},
         "olmo": {"clip_qkv": 0.7},
         "granitemoe": {"num_hidden_layers": 2},
@@ -174,8 +194,14 @@ def fitting(name: str) -> Case:
 def round_norms(folder: Path) -> None:
     """Norms of few bits: the sum of 1 and one of them is a float32, too."""
     arrays = load_file(folder / "model.safetensors")
-    rounded = {name: np.round(array * 1024) / 1024 if "norm" in name else array for name, array in arrays.items()}
-    save_file({name: array.astype(np.float32) for name, array in rounded.items()}, folder / "model.safetensors")
+    rounded = {
+        name: np.round(array * 1024) / 1024 if "norm" in name else array
+        for name, array in arrays.items()
+    }
+    save_file(
+        {name: array.astype(np.float32) for name, array in rounded.items()},
+        folder / "model.safetensors",
+    )
 
 
 def ids_of(model: attncli.Model) -> list[attncli.Token]:
@@ -221,21 +247,34 @@ def test_without_undoing_what_the_converter_did_it_would_be_another_model(
 
 
 @pytest.mark.parametrize("name", ["t5", "umt5"])
-def test_the_decoder_of_a_file_shows_what_its_folder_shows(name: str, pair: Callable[[str], tuple[Path, Path]]):
+def test_the_decoder_of_a_file_shows_what_its_folder_shows(
+    name: str, pair: Callable[[str], tuple[Path, Path]]
+):
     rows = []
     for path in pair(name):
         model = attncli.load(path, note=None, dtype="float64")
         decoder = model.decoder(ids_of(model))
         traces = list(decoder.trace(decoder.tokenizer.ids_to_tokens(IDS[:5])))
-        rows.append([side for trace in traces for side in (trace.stages["weights"], trace.cross.stages["weights"])])
+        rows.append(
+            [
+                side
+                for trace in traces
+                for side in (trace.stages["weights"], trace.cross.stages["weights"])
+            ]
+        )
     for a, b in zip(*rows, strict=True):
         assert np.abs(a - b).max() < PARITY
 
 
 def test_every_architecture_and_family_that_is_named_is_held_against_a_folder():
     assert set(ARCHITECTURES) - {"t5encoder"} == set(FILES.values())
-    assert {kind for kinds in RELATIVES.values() for _, kind in kinds} <= {CASES[name].model_type for name in FILES}
-    listed = {row["name"]: row["families"] for row in json.loads(ask("models", "list", "--json").out)["formats"]}
+    assert {kind for kinds in RELATIVES.values() for _, kind in kinds} <= {
+        CASES[name].model_type for name in FILES
+    }
+    listed = {
+        row["name"]: row["families"]
+        for row in json.loads(ask("models", "list", "--json").out)["formats"]
+    }
     assert listed["GGUF"] == list(GGUF_FAMILIES)
 
 
@@ -243,7 +282,9 @@ def test_queries_and_keys_have_the_folders_order(pair: Callable[[str], tuple[Pat
     stages = []
     for path in pair("llama"):
         model = attncli.load(path, note=None)
-        stages.append([trace.stages[name] for trace in model.trace(ids_of(model)) for name in ("q", "k")])
+        stages.append(
+            [trace.stages[name] for trace in model.trace(ids_of(model)) for name in ("q", "k")]
+        )
     for a, b in zip(*stages, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
@@ -279,7 +320,9 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", [block.name for block in BLOCKS.values() if block.name != "F32"])
 def test_a_quantised_file_runs_as_the_folder_of_its_numbers(kind: str, wide: Path, tmp_path: Path):
-    file = gguf_files.write(wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind[kind])
+    file = gguf_files.write(
+        wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind[kind]
+    )
     model = attncli.load(file, note=None)
     assert model.identity.quantization == kind
     plain, config = tmp_path / "plain", (wide / "config.json").read_text()
@@ -297,7 +340,9 @@ def dequantised(folder: Path, kind: Kind) -> dict[str, np.ndarray]:
     """The folder's tensors after the way there and back, by the package itself."""
     arrays = load_file(folder / "model.safetensors")
     return {
-        name: gguf.quants.dequantize(gguf_files.pack(array, kind), kind).reshape(array.shape).astype(np.float32)
+        name: gguf.quants.dequantize(gguf_files.pack(array, kind), kind)
+        .reshape(array.shape)
+        .astype(np.float32)
         if array.ndim == 2
         else array
         for name, array in arrays.items()
@@ -305,7 +350,9 @@ def dequantised(folder: Path, kind: Kind) -> dict[str, np.ndarray]:
 
 
 def test_only_the_layers_that_are_shown_are_read(wide: Path, tmp_path: Path):
-    file = gguf_files.write(wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0)
+    file = gguf_files.write(
+        wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0
+    )
     model = attncli.load(file, note=None)
     list(model.trace(ids_of(model), layers=[0]))
     first = model.store.bytes_read()
@@ -314,7 +361,9 @@ def test_only_the_layers_that_are_shown_are_read(wide: Path, tmp_path: Path):
 
 
 def test_no_product_needs_a_whole_matrix():
-    """64 MiB of numbers, of which two threads have 2 MiB each at a time, and what they are computed by."""
+    """64 MiB of numbers, of which two threads have 2 MiB each at a time, and what they are computed
+    by.
+    """
     rng, shape = np.random.default_rng(0), (8192, 2048)
     raw = rng.integers(0, 256, math.prod(shape) // 256 * 144, dtype=np.uint8)
     raw.reshape(-1, 144)[:, :4] = np.float16([0.01, 0.01]).view(np.uint8)
@@ -364,7 +413,9 @@ def test_several_files_are_one_model(pair: Callable[[str], tuple[Path, Path]], t
         attncli.load(tmp_path, note=None)
 
 
-def test_a_folder_with_several_models_says_which(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
+def test_a_folder_with_several_models_says_which(
+    pair: Callable[[str], tuple[Path, Path]], tmp_path: Path
+):
     for name in ("a-Q4_K_M.gguf", "a-Q4_K_M_L.gguf"):
         (tmp_path / name).write_bytes(pair("llama")[1].read_bytes())
     with pytest.raises(InputError, match=r"2 \.gguf files"):
@@ -449,7 +500,9 @@ def test_files_that_lie_are_refused_with_what_they_say(name: str, tmp_path: Path
     assert str(path) in str(error.value.where)
 
 
-def test_any_bytes_changed_end_in_an_error_of_ours_or_a_model(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
+def test_any_bytes_changed_end_in_an_error_of_ours_or_a_model(
+    pair: Callable[[str], tuple[Path, Path]], tmp_path: Path
+):
     raw, rng, path = pair("llama")[1].read_bytes(), np.random.default_rng(4), tmp_path / "x.gguf"
     for _ in range(150):
         changed = bytearray(raw[: rng.integers(1, 2500)] if rng.random() < 0.2 else raw)
@@ -463,8 +516,28 @@ def test_any_bytes_changed_end_in_an_error_of_ours_or_a_model(pair: Callable[[st
 
 
 FORGED = (
-    *(0, 1, 7, -7, 2**31 - 1, 2**63 - 1, 1.5, float("nan"), float("inf"), 1e300, "x", True, [], ["a"]),
-    *(np.array([3, 0, 2**31]), np.array([True, False]), np.array([1.5, np.nan]), np.zeros(0, np.int32)),
+    *(
+        0,
+        1,
+        7,
+        -7,
+        2**31 - 1,
+        2**63 - 1,
+        1.5,
+        float("nan"),
+        float("inf"),
+        1e300,
+        "x",
+        True,
+        [],
+        ["a"],
+    ),
+    *(
+        np.array([3, 0, 2**31]),
+        np.array([True, False]),
+        np.array([1.5, np.nan]),
+        np.zeros(0, np.int32),
+    ),
 )
 NEW = [name for name, architecture in FILES.items() if architecture in (
     *("deepseek2", "glm4moe", "qwen3next", "qwen35", "granitehybrid", "jamba", "lfm2moe", "llama4", "mistral3"),
@@ -472,20 +545,27 @@ NEW = [name for name, architecture in FILES.items() if architecture in (
 )]  # fmt: skip
 
 
-def test_forged_metadata_and_tensors_end_in_an_error_of_ours_or_a_model(pair: Callable[[str], tuple[Path, Path]]):
+def test_forged_metadata_and_tensors_end_in_an_error_of_ours_or_a_model(
+    pair: Callable[[str], tuple[Path, Path]],
+):
     """Three hundred files with one key or one tensor of another size, kind or name, or none."""
     rng = np.random.default_rng(3)
     for draw in range(300):
         file = pair(NEW[draw % len(NEW)])[1]
         header = read_gguf(file)
         metadata, tensors = dict(header.metadata), dict(header.tensors)
-        key, name = rng.choice([key for key in metadata if "general" not in key]), rng.choice(list(tensors))
+        key, name = (
+            rng.choice([key for key in metadata if "general" not in key]),
+            rng.choice(list(tensors)),
+        )
         shape = tensors[name].shape
         match draw % 5:
             case 0:
                 del metadata[key]
             case 1:
-                tensors[name] = replace(tensors[name], shape=((*shape, 1), shape[::-1], (2**40, 3))[rng.integers(3)])
+                tensors[name] = replace(
+                    tensors[name], shape=((*shape, 1), shape[::-1], (2**40, 3))[rng.integers(3)]
+                )
             case 2:
                 tensors[name.replace("blk.0", "blk.99999999999")] = tensors.pop(name)
             case _:
@@ -497,8 +577,12 @@ def test_forged_metadata_and_tensors_end_in_an_error_of_ours_or_a_model(pair: Ca
 
 
 def test_a_scale_that_is_no_number_is_told_with_its_place(wide: Path, tmp_path: Path):
-    file = gguf_files.write(wide, tmp_path / "x.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0)
-    place = next(tensor for tensor in gguf.GGUFReader(file).tensors if tensor.name == "blk.1.attn_q.weight").data_offset
+    file = gguf_files.write(
+        wide, tmp_path / "x.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0
+    )
+    place = next(
+        tensor for tensor in gguf.GGUFReader(file).tensors if tensor.name == "blk.1.attn_q.weight"
+    ).data_offset
     raw = bytearray(file.read_bytes())
     row = 256 // 32 * 34
     raw[place + 3 * row + 34 : place + 3 * row + 36] = np.float16("nan").tobytes()
@@ -523,7 +607,9 @@ QWEN_CUT = (
 
 
 class Vocabulary(NamedTuple):
-    """A vocabulary trained on the README. write: tells a GGUF file of it. ids: what its own library makes of a text."""
+    """A vocabulary trained on the README. write: tells a GGUF file of it. ids: what its own library
+    makes of a text.
+    """
 
     size: int
     write: Callable[[gguf.GGUFWriter], None]
@@ -538,7 +624,9 @@ def lines() -> list[str]:
 def merges(cut: str) -> Vocabulary:
     """Byte-pair merges, cut as Qwen 2 or GPT-2 do."""
     own = tokenizers.Tokenizer(tokenizers.models.BPE())
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut == "gpt-2")
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=cut == "gpt-2"
+    )
     split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(QWEN_CUT), "isolated")
     parts = [byte_level] if cut == "gpt-2" else [split, byte_level]
     own.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(parts)
@@ -579,7 +667,10 @@ def sentence_pieces(kind: str) -> Vocabulary:
         writer.add_token_list([own.id_to_piece(i) for i in ids])
         writer.add_token_scores([own.get_score(i) for i in ids])
         writer.add_token_types(
-            [2 if own.is_unknown(i) else 3 if own.is_control(i) else 6 if own.is_byte(i) else 1 for i in ids]
+            [
+                2 if own.is_unknown(i) else 3 if own.is_control(i) else 6 if own.is_byte(i) else 1
+                for i in ids
+            ]
         )
         writer.add_bos_token_id(1)
         writer.add_eos_token_id(2)
@@ -589,7 +680,9 @@ def sentence_pieces(kind: str) -> Vocabulary:
             writer.add_remove_extra_whitespaces(True)
 
     ends = ([1], []) if kind == "bpe" else ([], [2])
-    return Vocabulary(own.vocab_size(), write, lambda sample: [*ends[0], *own.encode(sample), *ends[1]])
+    return Vocabulary(
+        own.vocab_size(), write, lambda sample: [*ends[0], *own.encode(sample), *ends[1]]
+    )
 
 
 @cache
@@ -602,7 +695,11 @@ def word_pieces() -> Vocabulary:
 
     def write(writer: gguf.GGUFWriter) -> None:
         bare = [
-            token if token[0] == "[" and token[-1] == "]" else token[2:] if token[:2] == "##" else f"▁{token}"
+            token
+            if token[0] == "[" and token[-1] == "]"
+            else token[2:]
+            if token[:2] == "##"
+            else f"▁{token}"
             for token in tokens
         ]
         writer.add_tokenizer_model("bert")
@@ -615,7 +712,11 @@ def word_pieces() -> Vocabulary:
     return Vocabulary(len(tokens), write, lambda sample: own.encode(sample).ids)
 
 
-CUT = (*SAMPLES[:-1], "١٢٣٤٥ नमस्ते ʕ Աա ა 𝐀𝐁 ひらがなカタカナ 한국어", "price: $1,234,567.89 `code` ~|^  ")
+CUT = (
+    *SAMPLES[:-1],
+    "١٢٣٤٥ नमस्ते ʕ Աա ა 𝐀𝐁 ひらがなカタカナ 한국어",
+    "price: $1,234,567.89 `code` ~|^  ",
+)
 
 
 @pytest.mark.parametrize(
@@ -623,7 +724,9 @@ CUT = (*SAMPLES[:-1], "١٢٣٤٥ नमस्ते ʕ Աա ა 𝐀𝐁 ひら
     [patterns for patterns in dict.fromkeys(PATTERNS.values()) if patterns not in AFTER_BYTES],
     ids=lambda patterns: patterns[0][:20],
 )
-def test_patterns_cut_as_another_library_of_patterns_does_one_after_the_other(patterns: tuple[str, ...]):
+def test_patterns_cut_as_another_library_of_patterns_does_one_after_the_other(
+    patterns: tuple[str, ...],
+):
     for sample in CUT:
         pieces = [sample]
         for pattern in patterns:
@@ -634,7 +737,9 @@ def test_patterns_cut_as_another_library_of_patterns_does_one_after_the_other(pa
 
 def isolated(pattern: str, text: str) -> list[str]:
     """What the pattern matches and what lies between, in order."""
-    ends = [place for match in regex.finditer(pattern, text, flags=regex.V1) for place in match.span()]
+    ends = [
+        place for match in regex.finditer(pattern, text, flags=regex.V1) for place in match.span()
+    ]
     places = sorted({0, *ends, len(text)})
     return [text[start:stop] for start, stop in pairwise(places)]
 
@@ -642,7 +747,9 @@ def isolated(pattern: str, text: str) -> list[str]:
 def test_falcons_texts_are_cut_as_its_own_file_says():
     of = tokenizers.pre_tokenizers
     digits = of.Split(tokenizers.Regex("[0-9][0-9][0-9]"), "isolated")
-    own = of.Sequence([of.Punctuation("contiguous"), of.ByteLevel(add_prefix_space=False), of.Digits(), digits])
+    own = of.Sequence(
+        [of.Punctuation("contiguous"), of.ByteLevel(add_prefix_space=False), of.Digits(), digits]
+    )
     for sample in CUT:
         assert pre_tokenizer_of(FALCON).pre_tokenize_str(sample) == own.pre_tokenize_str(sample)
 
@@ -690,7 +797,9 @@ def test_a_file_answers_the_first_time(name: str, tmp_path: Path):
     def choose(name: str, array: np.ndarray) -> Kind:
         return gguf_files.mixed(name, 3) if kind == Kind.Q4_K else kind
 
-    file = gguf_files.write(folder, tmp_path / "X.gguf", FILES[name], quantise=choose, vocabulary=vocabulary.write)
+    file = gguf_files.write(
+        folder, tmp_path / "X.gguf", FILES[name], quantise=choose, vocabulary=vocabulary.write
+    )
     sentence = "The animal was tired, so it slept"
     answer = ask("run", "--model", str(file), sentence, "--query", "it", "--json")
     assert (answer.code, answer.err) == (0, "")
@@ -715,7 +824,10 @@ def test_a_file_answers_the_first_time(name: str, tmp_path: Path):
             },
             "not one of SentencePiece's",
         ),
-        ({"tokenizer.ggml.bos_token_id": 99, "tokenizer.ggml.add_bos_token": True}, "bos_token_id to 99"),
+        (
+            {"tokenizer.ggml.bos_token_id": 99, "tokenizer.ggml.add_bos_token": True},
+            "bos_token_id to 99",
+        ),
     ],
 )
 def test_a_vocabulary_that_contradicts_itself(change: dict[str, object], message: str):
@@ -733,9 +845,20 @@ def test_a_vocabulary_that_contradicts_itself(change: dict[str, object], message
     "name",
     [
         *("llama 3.1", "gemma2", "phi3", "gpt2", "bert", "falcon", "gpt_oss", "granitemoe"),
-        *("deepseek_v3", "qwen3_next", "qwen3_5_text", "granitemoehybrid", "jamba", "t5", "distilbert", "nomic_bert"),
+        *(
+            "deepseek_v3",
+            "qwen3_next",
+            "qwen3_5_text",
+            "granitemoehybrid",
+            "jamba",
+            "t5",
+            "distilbert",
+            "nomic_bert",
+        ),
     ],
 )
-def test_a_file_is_verified_against_transformers(name: str, pair: Callable[[str], tuple[Path, Path]]):
+def test_a_file_is_verified_against_transformers(
+    name: str, pair: Callable[[str], tuple[Path, Path]]
+):
     result = verify(pair(name)[1], IDS)
     assert result.is_within_limits, (result.worst, result.ratio)

@@ -1,4 +1,6 @@
-"""Longformer's global tokens, whichever they are: against transformers, by blocks of rows, in batches, in documents."""
+"""Longformer's global tokens, whichever they are: against transformers, by blocks of rows, in
+batches, in documents.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,18 @@ def loaded(folder: Path, tokens: tuple[int, ...], library: str = "numpy") -> Mod
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_scale_that_is_a_power_of_two(tmp_path: Path, library: str) -> None:
-    """Then queries are scaled in place of scores, unless scores are asked for before: global ones, too."""
+    """Then queries are scaled in place of scores, unless scores are asked for before: global ones,
+    too.
+    """
     sizes = {**BERT, "hidden_size": 24, "num_attention_heads": 6, "attention_window": 4}
     folder = make(Case("longformer", sizes), tmp_path)
     model = loaded(folder, (0, 5), library)
     (theirs,) = reference(folder, IDS, everywhere=(0, 5))
     for trace in model.trace(model.tokenizer.ids_to_tokens(IDS), keep=("weights",)):
-        assert np.abs(model.backend.numpy(trace.stages["weights"]) - theirs.weights[trace.layer]).max() < 1e-12
+        assert (
+            np.abs(model.backend.numpy(trace.stages["weights"]) - theirs.weights[trace.layer]).max()
+            < 1e-12
+        )
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -48,7 +55,10 @@ def test_any_tokens_are_global_as_in_transformers(folder: Path, library: str) ->
     assert global_tokens(model.spec) == (0, 5, 9)
     (theirs,) = reference(folder, IDS, everywhere=(0, 5, 9))
     for trace in model.trace(model.tokenizer.ids_to_tokens(IDS)):
-        assert np.abs(model.backend.numpy(trace.stages["weights"]) - theirs.weights[trace.layer]).max() < 1e-12
+        assert (
+            np.abs(model.backend.numpy(trace.stages["weights"]) - theirs.weights[trace.layer]).max()
+            < 1e-12
+        )
         assert trace.stages["global_q"].shape == (3, 3, 10)
     assert np.abs(model.backend.numpy(trace.after) - theirs.hidden[-1]).max() < 1e-10
 
@@ -72,7 +82,9 @@ def test_blocks_of_rows_and_batches_give_the_same(folder: Path, library: str) ->
             assert np.abs(plain(trace.after - other.after)).max() < 1e-12
     for trace, batch in zip(whole, model.trace_batch([tokens, tokens[:5]]), strict=True):
         assert np.abs(plain(trace.after - take_text(batch, 0, len(tokens)).after)).max() < 1e-12
-    for trace, batch in zip(model.trace(tokens[:5]), model.trace_batch([tokens, tokens[:5]]), strict=True):
+    for trace, batch in zip(
+        model.trace(tokens[:5]), model.trace_batch([tokens, tokens[:5]]), strict=True
+    ):
         assert np.abs(plain(trace.after - take_text(batch, 1, 5).after)).max() < 1e-12
 
 
@@ -105,7 +117,18 @@ def test_refusals(folder: Path) -> None:
 
 def test_the_command_line_says_which_are_global(folder: Path) -> None:
     ids = " ".join(map(str, IDS))
-    run = ask("run", "--model", str(folder), "--ids", ids, "--global-tokens", "0,5", "--json", "--stages", "all").json
+    run = ask(
+        "run",
+        "--model",
+        str(folder),
+        "--ids",
+        ids,
+        "--global-tokens",
+        "0,5",
+        "--json",
+        "--stages",
+        "all",
+    ).json
     assert run["attention"]["mask"] == "window:2,2|global:0,5"
     assert [row["step"] for row in run["shapes"]][4:7] == ["global_q", "global_k", "global_v"]
     head = run["layers"][1]["heads"][2]

@@ -1,4 +1,6 @@
-"""Layers without attention: what commands tell of them, and their one recurrence against its triangle of weights."""
+"""Layers without attention: what commands tell of them, and their one recurrence against its
+triangle of weights.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def test_they_are_named_and_have_nothing_to_show(folder: str) -> None:
 
 
 def test_a_model_of_such_layers_alone_is_refused(tmp_path: Path) -> None:
-    made = make(replace(CASES["lfm2"], config={**CASES["lfm2"].config, "layer_types": ["conv"] * 3}), tmp_path / "made")
+    made = make(
+        replace(CASES["lfm2"], config={**CASES["lfm2"].config, "layer_types": ["conv"] * 3}),
+        tmp_path / "made",
+    )
     refused = ask("run", "--model", str(made), "--ids", "7 3 50")
     assert refused.code == 4
     assert "no layer of this 'lfm2' model attends" in refused.err
@@ -55,13 +60,26 @@ def test_what_they_add_is_counted(folder: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["qwen3_next", "qwen3_5_text", "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "minimax", "kimi_linear"],
+    [
+        "qwen3_next",
+        "qwen3_5_text",
+        "bamba",
+        "granitemoehybrid",
+        "falcon_h1",
+        "nemotron_h",
+        "minimax",
+        "kimi_linear",
+    ],
 )
-def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str, tmp_path: Path) -> None:
+def test_implicit_weights_times_values_are_what_leaves_the_recurrence(
+    name: str, tmp_path: Path
+) -> None:
     """Of transformers' own layers in float64, where their norm takes it over."""
     made, ids, theirs = make(CASES[name], tmp_path), [7, 3, 50, 11, 28, 5], {}
     model = attncli.load(made, note=None, dtype="float64")
-    layers = [layer for layer, block in enumerate(model.spec.blocks) if has_implicit_weights(block.mixer)]
+    layers = [
+        layer for layer, block in enumerate(model.spec.blocks) if has_implicit_weights(block.mixer)
+    ]
     with reference_model(made, both=False) as hf_model:
         for layer in layers:
             norms = dict(hf_model.layers[layer].named_modules())
@@ -74,7 +92,9 @@ def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str,
             norm.register_forward_pre_hook(take)
         hf_model(torch.tensor([ids]))
     document = run(model, "", tokens=model.tokenizer.ids_to_tokens(ids), implicit=True)
-    shown = {layer.layer: np.stack([head.weights for head in layer.heads]) for layer in document.implicit}
+    shown = {
+        layer.layer: np.stack([head.weights for head in layer.heads]) for layer in document.implicit
+    }
     for trace in model.trace(model.tokenizer.ids_to_tokens(ids), layers=layers, keep=(), idle=True):
         weights = model.store.layer(model.backend, trace.layer)
         mixer = model.spec.blocks[trace.layer].mixer
@@ -93,20 +113,39 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
     document = ask(*asking, "--layer", "0", "--head", "1", "--query", "#1", "--json").json
     assert document["layers"] == []
     (layer,) = document["implicit"]
-    assert (layer["layer"], layer["kind"], [head["head"] for head in layer["heads"]]) == (0, "gated delta rule", [1])
+    assert (layer["layer"], layer["kind"], [head["head"] for head in layer["heads"]]) == (
+        0,
+        "gated delta rule",
+        [1],
+    )
     ((_, own, later),) = layer["heads"][0]["weights"]
     assert own != 0
     assert later == 0
     assert "no softmax" in ask(*asking).out
     assert "不经 softmax" in ask(*asking, "--lang", "zh").out
-    saved = ("run", "--model", made, "--ids", "7 3 50", "--save", str(tmp_path / "run.npz"), "--json")
+    saved = (
+        "run",
+        "--model",
+        made,
+        "--ids",
+        "7 3 50",
+        "--save",
+        str(tmp_path / "run.npz"),
+        "--json",
+    )
     shapes = ask(*saved).json["shapes"]
-    assert ask("view", str(tmp_path / "run.npz"), "--json").json["shapes"] == shapes[:-1], "its gate, too"
+    assert ask("view", str(tmp_path / "run.npz"), "--json").json["shapes"] == shapes[:-1], (
+        "its gate, too"
+    )
     refused = ask("run", "--model", folder, "--ids", "7 3 50", "--show", "implicit")
     assert refused.code == 4
     assert "none of these layers has implicit weights" in refused.err
     assert ask(*asking, "--words").code == 2
-    for file in (("--html", str(tmp_path / "page.html")), ("--figure", str(tmp_path / "figure.svg")), ("--plain",)):
+    for file in (
+        ("--html", str(tmp_path / "page.html")),
+        ("--figure", str(tmp_path / "figure.svg")),
+        ("--plain",),
+    ):
         refused = ask(*asking, *file)
         assert refused.code == 2
         assert "attn run --show implicit --json" in refused.err
@@ -114,13 +153,23 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
 
 
 def test_latent_attention_has_no_circuits(tmp_path: Path) -> None:
-    refused = ask("heads", "--model", str(make(CASES["kimi_linear"], tmp_path)), "--ids", "7 3", "--across", "circuits")
+    refused = ask(
+        "heads",
+        "--model",
+        str(make(CASES["kimi_linear"], tmp_path)),
+        "--ids",
+        "7 3",
+        "--across",
+        "circuits",
+    )
     assert refused.code == 4
     assert "normed narrow vector" in refused.err
 
 
 def test_configs_as_first_published(tmp_path: Path) -> None:
-    """Nemotron-H's layers as letters under another prefix; Kimi Linear's sizes and layers in an object of their own."""
+    """Nemotron-H's layers as letters under another prefix; Kimi Linear's sizes and layers in an
+    object of their own.
+    """
     for name, gone, instead in (
         ("nemotron_h", ("layers_block_type", "num_hidden_layers"), {"hybrid_override_pattern": "M*E-*"}),
         (
@@ -138,7 +187,9 @@ def test_configs_as_first_published(tmp_path: Path) -> None:
         arrays = load_file(made / "model.safetensors")
         save_file(
             {
-                key.replace("model.", "backbone." if "hybrid_override_pattern" in instead else "model."): array
+                key.replace(
+                    "model.", "backbone." if "hybrid_override_pattern" in instead else "model."
+                ): array
                 for key, array in arrays.items()
             },
             first / "model.safetensors",
@@ -147,19 +198,23 @@ def test_configs_as_first_published(tmp_path: Path) -> None:
         assert one.spec == other.spec
         assert other.warnings == one.warnings
         for a, b in zip(
-            *(model.trace(model.tokenizer.ids_to_tokens([7, 3, 50]), idle=True) for model in (one, other)), strict=True
+            *(
+                model.trace(model.tokenizer.ids_to_tokens([7, 3, 50]), idle=True)
+                for model in (one, other)
+            ),
+            strict=True,
         ):
             assert np.array_equal(a.after, b.after)
 
 
 @pytest.mark.parametrize("name", ["qwen3_next", "falcon_h1", "minimax", "gemma2", "llama"])
 def test_the_derivation_ends_in_what_the_layer_has(name: str, tmp_path: Path) -> None:
-    """Heads behind their gates add up to the output; x and what is added to it, a mixer beside the heads included, to
-    the sum."""
+    """Heads behind their gates add up to the output; x and what is added to it, a mixer beside the
+    heads included, to the sum."""
     made, layer = str(make(CASES[name], tmp_path)), "1"
-    after = ask("explain", "--model", made, "--ids", "7 3 50 11", "--layer", layer, "--head", "0", "--json").json[
-        "after"
-    ]
+    after = ask(
+        "explain", "--model", made, "--ids", "7 3 50 11", "--layer", layer, "--head", "0", "--json"
+    ).json["after"]
     out = np.sum(after["heads"], 0) + np.asarray(after.get("bias", 0.0))
     assert np.abs(out - after["out"]).max() < 1e-4
     added = np.asarray(after.get("branch", after["out"]))
@@ -173,7 +228,9 @@ def test_experts_may_lie_in_one_tensor_or_in_many(tmp_path: Path) -> None:
     together = shutil.copytree(made, tmp_path / "one")
     arrays = load_file(made / "model.safetensors")
     for layer in (0, 1):
-        place = next(name for name in arrays if f"layers.{layer}.mlp.experts.0.up" in name).partition("0.up")[0]
+        place = next(
+            name for name in arrays if f"layers.{layer}.mlp.experts.0.up" in name
+        ).partition("0.up")[0]
         parts = {
             half: np.stack([arrays.pop(f"{place}{item}.{half}_proj.weight") for item in range(5)])
             for half in ("gate", "up", "down")
@@ -190,7 +247,9 @@ def test_experts_may_lie_in_one_tensor_or_in_many(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("strong", [False, True])
 def test_the_recurrence_is_a_triangle_without_a_softmax(strong: bool) -> None:
-    """Of tokens' numbers, multiplied out pair by pair; of the delta rule through the inverse of a triangle."""
+    """Of tokens' numbers, multiplied out pair by pair; of the delta rule through the inverse of a
+    triangle.
+    """
     draw, count = np.random.default_rng(3), 7
     k, q, v = (draw.standard_normal((count, 1, width)) for width in (4, 4, 3))
     rate, step = -np.abs(draw.standard_normal((1, 1, 1))), np.abs(draw.standard_normal((count, 1)))

@@ -11,7 +11,13 @@ from attncli.mechanism.mask import Causal, Everywhere
 from attncli.models.config import Config
 from attncli.models.families import family
 
-UNSAID = ("layer_types", "no_rope_layers", "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers")
+UNSAID = (
+    "layer_types",
+    "no_rope_layers",
+    "sliding_window_pattern",
+    "_sliding_window_pattern",
+    "max_window_layers",
+)
 """Keys that say which layers have windows, rotary positions or experts."""
 
 
@@ -30,7 +36,9 @@ UNSAID = ("layer_types", "no_rope_layers", "sliding_window_pattern", "_sliding_w
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 10, "sliding_window": 5}),
     ],
 )
-def test_layers_that_no_key_tells_apart_are_those_of_the_family_s_own_class(name: str, more: dict[str, Any]) -> None:
+def test_layers_that_no_key_tells_apart_are_those_of_the_family_s_own_class(
+    name: str, more: dict[str, Any]
+) -> None:
     import transformers
 
     values = {key: value for key, value in CASES[name].config.items() if key not in UNSAID}

@@ -1,4 +1,6 @@
-"""Weight files that are not what they should be: what was found, what was expected, what was probably meant."""
+"""Weight files that are not what they should be: what was found, what was expected, what was
+probably meant.
+"""
 
 import difflib
 from contextlib import suppress
@@ -16,7 +18,9 @@ from attncli.models.weight_file import COMPARED, WeightFile, recognise
 EYE = np.eye(6, dtype=np.float32)
 
 
-def read(tensors: dict[str, Any], asked: LayoutRequest | None = None, **metadata: str) -> WeightFile:
+def read(
+    tensors: dict[str, Any], asked: LayoutRequest | None = None, **metadata: str
+) -> WeightFile:
     return recognise(
         {name: np.asarray(array, np.float32) for name, array in tensors.items()},
         metadata,
@@ -30,11 +34,15 @@ def shapes(**sizes: tuple[int, ...]) -> dict[str, Any]:
 
 
 CANONICAL = shapes(q__weight=(6, 6), k__weight=(6, 6), v__weight=(6, 6), o__weight=(6, 6))
-TORCH = shapes(in_proj_weight=(18, 6), in_proj_bias=(18,), out_proj__weight=(6, 6), out_proj__bias=(6,))
-HEADS = {f"heads.{head}.W{role}.weight": np.ones((2, 6)) for head in range(3) for role in "QKV"} | shapes(
-    linear__weight=(6, 6)
+TORCH = shapes(
+    in_proj_weight=(18, 6), in_proj_bias=(18,), out_proj__weight=(6, 6), out_proj__bias=(6,)
 )
-SHARED = {f"{name}.weight": np.ones((2, 2)) for name in ("values", "keys", "queries")} | shapes(fc_out__weight=(6, 6))
+HEADS = {
+    f"heads.{head}.W{role}.weight": np.ones((2, 6)) for head in range(3) for role in "QKV"
+} | shapes(linear__weight=(6, 6))
+SHARED = {f"{name}.weight": np.ones((2, 2)) for name in ("values", "keys", "queries")} | shapes(
+    fc_out__weight=(6, 6)
+)
 
 
 def without(tensors: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -52,9 +60,19 @@ def without(tensors: dict[str, Any], *names: str) -> dict[str, Any]:
             "",
         ),
         (without(CANONICAL, "k.weight"), "lacks k.weight", "q.weight k.weight v.weight", ""),
-        (without(CANONICAL, "k.weight") | {"k.wieght": EYE}, "unknown k.wieght", "k.weight", "did you mean k.weight"),
+        (
+            without(CANONICAL, "k.weight") | {"k.wieght": EYE},
+            "unknown k.wieght",
+            "k.weight",
+            "did you mean k.weight",
+        ),
         (CANONICAL | {"extra": EYE}, "unknown extra", "o.weight", ""),
-        (without(TORCH, "out_proj.weight"), "lacks out_proj.weight", "in_proj_weight out_proj.weight", ""),
+        (
+            without(TORCH, "out_proj.weight"),
+            "lacks out_proj.weight",
+            "in_proj_weight out_proj.weight",
+            "",
+        ),
         (TORCH | {"in_proj_wait": EYE}, "unknown in_proj_wait", "in_proj_weight", ""),
         (without(HEADS, "heads.1.WK.weight"), "lacks heads.1.WK.weight", "heads.0.WQ.weight", ""),
         (without(SHARED, "fc_out.weight"), "lacks fc_out.weight", "fc_out.weight", ""),
@@ -65,7 +83,8 @@ def without(tensors: dict[str, Any], *names: str) -> dict[str, Any]:
             "--prefix layers.0.",
         ),
         (
-            {f"attention.{name}": array for name, array in SHARED.items()} | {"feed_forward.0.weight": EYE},
+            {f"attention.{name}": array for name, array in SHARED.items()}
+            | {"feed_forward.0.weight": EYE},
             "unknown feed_forward.0.weight",
             "fc_out.weight",
             "--prefix attention.",
@@ -84,24 +103,48 @@ def test_names(tensors: dict[str, Any], what: str, expected: str, hint: str) -> 
 @pytest.mark.parametrize(
     ("tensors", "what", "expected"),
     [
-        (CANONICAL | shapes(k__weight=(6, 5)), "k.weight has shape [6, 5]", "6 inputs, as q.weight has"),
+        (
+            CANONICAL | shapes(k__weight=(6, 5)),
+            "k.weight has shape [6, 5]",
+            "6 inputs, as q.weight has",
+        ),
         (CANONICAL | shapes(k__weight=(7, 6)), "k.weight has shape [7, 6]", "kv heads of width 6"),
         (CANONICAL | shapes(o__weight=(6, 5)), "o.weight has shape [6, 5]", "6 inputs"),
         (CANONICAL | shapes(o__weight=(5, 6)), "o.weight has shape [5, 6]", "6 outputs"),
         (CANONICAL | shapes(q__bias=(5,)), "q.bias has shape [5]", "[6]"),
         (CANONICAL | shapes(norm__weight=(5,)), "norm.weight has shape [5]", "[6]"),
         (CANONICAL | shapes(norm__bias=(6,)), "norm.bias", "norm.weight beside it"),
-        (CANONICAL | shapes(embedding__weight=(3, 5)), "embedding.weight has shape [3, 5]", "[any, 6]"),
+        (
+            CANONICAL | shapes(embedding__weight=(3, 5)),
+            "embedding.weight has shape [3, 5]",
+            "[any, 6]",
+        ),
         (CANONICAL | shapes(q__weight=(6,)), "q.weight has shape [6]", "[any, any]"),
         (CANONICAL | shapes(q__weight=(0, 6)), "q.weight has shape [0, 6]", "at least one number"),
         (CANONICAL | shapes(bias_k=(1, 1, 6)), "bias_k alone", "both"),
-        (CANONICAL | shapes(bias_k=(1, 1, 5), bias_v=(1, 1, 6)), "bias_k has shape [1, 1, 5]", "6 numbers"),
+        (
+            CANONICAL | shapes(bias_k=(1, 1, 5), bias_v=(1, 1, 6)),
+            "bias_k has shape [1, 1, 5]",
+            "6 numbers",
+        ),
         (TORCH | shapes(in_proj_weight=(17, 6)), "in_proj_weight has shape [17, 6]", "[18, 6]"),
         (TORCH | shapes(in_proj_bias=(6,)), "in_proj_bias has shape [6]", "[18]"),
-        (HEADS | {"heads.2.WQ.weight": np.ones((3, 6))}, "heads.2.WQ.weight has shape [3, 6]", "[2, 6]"),
-        (HEADS | {"heads.0.WQ.bias": np.ones(2)}, "heads.0.WQ has a bias and heads.1.WQ has none", "every head"),
+        (
+            HEADS | {"heads.2.WQ.weight": np.ones((3, 6))},
+            "heads.2.WQ.weight has shape [3, 6]",
+            "[2, 6]",
+        ),
+        (
+            HEADS | {"heads.0.WQ.bias": np.ones(2)},
+            "heads.0.WQ has a bias and heads.1.WQ has none",
+            "every head",
+        ),
         (SHARED | shapes(keys__weight=(3, 3)), "keys.weight has shape [3, 3]", "[2, 2]"),
-        (SHARED | shapes(fc_out__weight=(6, 5)), "works on 2 entries, fc_out.weight on 5", "divides"),
+        (
+            SHARED | shapes(fc_out__weight=(6, 5)),
+            "works on 2 entries, fc_out.weight on 5",
+            "divides",
+        ),
         (
             shapes(c_attn__weight=(6, 17), c_proj__weight=(6, 6)),
             "c_attn.weight has shape [6, 17]",
@@ -109,7 +152,9 @@ def test_names(tensors: dict[str, Any], what: str, expected: str, hint: str) -> 
         ),
     ],
 )
-def test_shapes_name_both_what_is_there_and_what_should_be(tensors: dict[str, Any], what: str, expected: str) -> None:
+def test_shapes_name_both_what_is_there_and_what_should_be(
+    tensors: dict[str, Any], what: str, expected: str
+) -> None:
     with pytest.raises(InputError) as found:
         read(tensors)
     assert what in found.value.what
@@ -152,7 +197,8 @@ def test_metadata_that_lie_about_the_heads(stored: str) -> None:
 
 def test_shared_kv_heads_are_seen_from_the_shapes() -> None:
     facts = read(
-        shapes(q__weight=(12, 5), k__weight=(4, 5), v__weight=(14, 5), o__weight=(5, 42)), LayoutRequest(heads=6)
+        shapes(q__weight=(12, 5), k__weight=(4, 5), v__weight=(14, 5), o__weight=(5, 42)),
+        LayoutRequest(heads=6),
     ).facts
     assert (facts.kv_heads, facts.d_k, facts.d_v) == (2, 2, 7)
 
@@ -186,7 +232,10 @@ NAMES = st.sampled_from(
     ]
 )
 ARRAYS = st.sampled_from(
-    [np.ones(size, np.float32) for size in ((6, 6), (18, 6), (6,), (), (2, 2), (1, 1, 6), (3, 6, 2), (0, 6))]
+    [
+        np.ones(size, np.float32)
+        for size in ((6, 6), (18, 6), (6,), (), (2, 2), (1, 1, 6), (3, 6, 2), (0, 6))
+    ]
 )
 
 
@@ -201,7 +250,9 @@ def test_any_tensors_are_read_or_refused(tensors: dict[str, Any], metadata: dict
         assert found.weights["q.weight"].shape[1] == found.facts.d_model
 
 
-def test_what_very_many_names_may_have_meant_is_asked_for_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_very_many_names_may_have_meant_is_asked_for_a_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Comparing each of twenty thousand names would take many seconds."""
     asked: list[str] = []
 

@@ -1,4 +1,6 @@
-"""Weight files of classes that people have: what attn computes is what the class's own forward computes."""
+"""Weight files of classes that people have: what attn computes is what the class's own forward
+computes.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,20 +40,30 @@ CASES = {
     "single head": Case(lambda: classes.SingleHead(13, 7, 5), "single-head class", 13),
     "list of heads": Case(lambda: classes.ListOfHeads(13, 3, 5), "heads.i", 13),
     "shared maps": Case(lambda: classes.SharedMaps(15, 5), "values keys queries", 15),
-    "shared maps with bias": Case(lambda: classes.SharedMaps(15, 3, bias=True), "values keys queries", 15),
+    "shared maps with bias": Case(
+        lambda: classes.SharedMaps(15, 3, bias=True), "values keys queries", 15
+    ),
     "whole maps": Case(lambda: classes.WholeMaps(15, 5), "values keys queries", 15, heads=5),
     "matrices": Case(lambda: classes.Matrices(13, 7, 5), "matrices", 13),
-    "matrices with output and bias": Case(lambda: classes.Matrices(13, 7, 5, output=True, bias=True), "matrices", 13),
+    "matrices with output and bias": Case(
+        lambda: classes.Matrices(13, 7, 5, output=True, bias=True), "matrices", 13
+    ),
     "matrices per head": Case(lambda: classes.MatricesPerHead(13, 3, 7, 5), "matrices", 13),
     "kernels": Case(lambda: classes.Kernels(13, 3, 7, 5), "Keras", 13, prefix="part."),
     "fused convolution": Case(lambda: classes.Fused(15, 3), "fused c_attn", 15, heads=3),
     "fused linear": Case(lambda: classes.LinearFused(15, 5), "fused qkv", 15, heads=5),
-    "torch": Case(lambda: classes.Torch(15, 3), "torch.nn.MultiheadAttention", 15, heads=3, prefix="inner."),
-    "torch without bias": Case(lambda: classes.Torch(15, 5, bias=False), "torch.nn.MultiheadAttention", 15, heads=5),
+    "torch": Case(
+        lambda: classes.Torch(15, 3), "torch.nn.MultiheadAttention", 15, heads=3, prefix="inner."
+    ),
+    "torch without bias": Case(
+        lambda: classes.Torch(15, 5, bias=False), "torch.nn.MultiheadAttention", 15, heads=5
+    ),
     "torch with bias_kv": Case(
         lambda: classes.Torch(15, 3, add_bias_kv=True), "torch.nn.MultiheadAttention", 15, heads=3
     ),
-    "torch apart": Case(lambda: classes.Torch(15, 3, apart=True), "torch.nn.MultiheadAttention", 15, heads=3),
+    "torch apart": Case(
+        lambda: classes.Torch(15, 3, apart=True), "torch.nn.MultiheadAttention", 15, heads=3
+    ),
 }
 
 MASKS = {
@@ -65,7 +77,9 @@ MASKS = {
 
 
 def state(module: nn.Module, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
-    return {name.removeprefix(prefix): tensor.numpy() for name, tensor in module.state_dict().items()}
+    return {
+        name.removeprefix(prefix): tensor.numpy() for name, tensor in module.state_dict().items()
+    }
 
 
 def inputs(d_model: int, batch: int = 2) -> np.ndarray[Any, Any]:
@@ -73,7 +87,12 @@ def inputs(d_model: int, batch: int = 2) -> np.ndarray[Any, Any]:
 
 
 def outputs(
-    path: Path, x: np.ndarray[Any, Any], asked: LayoutRequest, mask: Any, backend: str = "numpy", **around: Any
+    path: Path,
+    x: np.ndarray[Any, Any],
+    asked: LayoutRequest,
+    mask: Any,
+    backend: str = "numpy",
+    **around: Any,
 ) -> np.ndarray[Any, Any]:
     """attn's output for each text of a batch, in float64."""
     chosen = choose(backend, device=None, dtype="float64")
@@ -86,9 +105,13 @@ def outputs(
     return np.stack(found)
 
 
-def expected(module: nn.Module, x: np.ndarray[Any, Any], visible: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
+def expected(
+    module: nn.Module, x: np.ndarray[Any, Any], visible: np.ndarray[Any, Any] | None
+) -> np.ndarray[Any, Any]:
     with torch.no_grad():
-        return module(torch.from_numpy(x), None if visible is None else torch.from_numpy(visible)).numpy()
+        return module(
+            torch.from_numpy(x), None if visible is None else torch.from_numpy(visible)
+        ).numpy()
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -110,7 +133,9 @@ def test_outputs_are_those_of_the_class_itself(name: str, mask: str, tmp_path: P
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("ending", [".pt", ".pth", ".safetensors", ".npz"])
-def test_every_kind_of_file_gives_the_same_numbers(ending: str, backend: str, tmp_path: Path) -> None:
+def test_every_kind_of_file_gives_the_same_numbers(
+    ending: str, backend: str, tmp_path: Path
+) -> None:
     module = classes.filled(classes.ListOfHeads(13, 3, 5), seed=2)
     path = tmp_path / f"class{ending}"
     if ending.startswith(".p"):
@@ -118,7 +143,12 @@ def test_every_kind_of_file_gives_the_same_numbers(ending: str, backend: str, tm
     else:
         write_tensors(path, state(module), {})
     x = inputs(13)
-    assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), backend) - expected(module, x, None)).max() < 1e-10
+    assert (
+        np.abs(
+            outputs(path, x, LayoutRequest(), Everywhere(), backend) - expected(module, x, None)
+        ).max()
+        < 1e-10
+    )
 
 
 def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
@@ -145,16 +175,27 @@ def test_a_layout_is_told_in_words_and_every_tensor_has_a_role(name: str, tmp_pa
     assert found.facts.d_model == case.d_model
 
 
-@pytest.mark.parametrize("around", ["", "module.", "self_attn.", "encoder.layers.0.self_attn.", "my_block.inner."])
+@pytest.mark.parametrize(
+    "around", ["", "module.", "self_attn.", "encoder.layers.0.self_attn.", "my_block.inner."]
+)
 def test_modules_around_it_do_not_matter(around: str, tmp_path: Path) -> None:
     module = classes.filled(classes.Torch(15, 3), seed=4)
     path = tmp_path / "wrapped.npz"
-    write_tensors(path, {f"{around}{name}": array for name, array in state(module, "inner.").items()}, {})
+    write_tensors(
+        path, {f"{around}{name}": array for name, array in state(module, "inner.").items()}, {}
+    )
     x = inputs(15)
-    assert np.abs(outputs(path, x, LayoutRequest(heads=3), Everywhere()) - expected(module, x, None)).max() < 1e-10
+    assert (
+        np.abs(
+            outputs(path, x, LayoutRequest(heads=3), Everywhere()) - expected(module, x, None)
+        ).max()
+        < 1e-10
+    )
 
 
-def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way(tmp_path: Path) -> None:
+def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way(
+    tmp_path: Path,
+) -> None:
     module = classes.filled(classes.SharedMaps(15, 5), seed=6)
     path = tmp_path / "class.npz"
     write_tensors(path, state(module), {})
@@ -163,5 +204,13 @@ def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way
     chosen = choose("numpy", device=None, dtype="float64")
     said = model_of(read_weight_file(path), path.name, tokenizer("word"), chosen).warnings
     assert any("√d_model" in note and "--scale" in note for note in said)
-    assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dmodel") - reference).max() < 1e-10
-    assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dk") - reference).max() > 1e-3
+    assert (
+        np.abs(
+            outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dmodel") - reference
+        ).max()
+        < 1e-10
+    )
+    assert (
+        np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dk") - reference).max()
+        > 1e-3
+    )

@@ -25,7 +25,10 @@ INSIDE = {
     "self_attn.q_proj": (WIDTH, WIDTH), "self_attn.v_proj": (8, WIDTH),
 }  # fmt: skip
 LAYER_BYTES = sum(int(np.prod(shape)) for shape in INSIDE.values()) * 2
-FED_BYTES = sum(int(np.prod(shape)) for name, shape in INSIDE.items() if name.startswith(("mlp", "post"))) * 2
+FED_BYTES = (
+    sum(int(np.prod(shape)) for name, shape in INSIDE.items() if name.startswith(("mlp", "post")))
+    * 2
+)
 """What follows the attention of a layer."""
 ROWS_BYTES = len(set(IDS)) * WIDTH * 2
 
@@ -47,10 +50,16 @@ def llama(tmp_path: Path) -> Path:
     for layer in range(LAYERS):
         shapes = {f"model.layers.{layer}.{name}.weight": shape for name, shape in INSIDE.items()}
         if layer == 0:
-            shapes |= {"model.embed_tokens.weight": (VOCABULARY, WIDTH), "model.norm.weight": (WIDTH,)}
+            shapes |= {
+                "model.embed_tokens.weight": (VOCABULARY, WIDTH),
+                "model.norm.weight": (WIDTH,),
+            }
         file = f"model-{layer + 1:05}-of-{LAYERS:05}.safetensors"
         safetensors.numpy.save_file(
-            {name: (random.standard_normal(shape) * 0.3).astype(ml_dtypes.bfloat16) for name, shape in shapes.items()},
+            {
+                name: (random.standard_normal(shape) * 0.3).astype(ml_dtypes.bfloat16)
+                for name, shape in shapes.items()
+            },
             tmp_path / file,
         )
         places |= dict.fromkeys(shapes, file)
@@ -60,7 +69,9 @@ def llama(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize(("layers", "last"), [([0], 0), ([1], 1), ([2, 0], 2), (EVERY, 2)])
-def test_rows_and_layers_that_are_needed_are_read_once(llama: Path, layers: Selection, last: int, backend: str) -> None:
+def test_rows_and_layers_that_are_needed_are_read_once(
+    llama: Path, layers: Selection, last: int, backend: str
+) -> None:
     model = load(llama, backend=backend)
     assert model.store.bytes_read() == 0
     traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS), layers=layers))
@@ -83,7 +94,9 @@ def test_nothing_of_a_later_layer_is_touched(llama: Path) -> None:
     assert "not finite" in found.err
 
 
-def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = " ".join(map(str, IDS))
     plain = ask("run", "--model", str(llama), "--ids", ids, "--json").json
     monkeypatch.setattr(checkpoint_module, "WORTH_A_PLAN", 1)
@@ -95,7 +108,9 @@ def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(llama: Path, mo
     assert ahead == plain
 
 
-def test_products_while_reading_are_those_of_whole_matrices(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_while_reading_are_those_of_whole_matrices(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every projection and feed-forward matrix goes that way, and none is read besides."""
 
     def traces() -> list[np.ndarray]:
@@ -106,7 +121,9 @@ def test_products_while_reading_are_those_of_whole_matrices(llama: Path, monkeyp
 
     whole = traces()
     monkeypatch.setattr(checkpoint_module, "WORTH_A_PLAN", 1)
-    monkeypatch.setattr(checkpoint_module, "PIECE", 2 * 8 * WIDTH)  # the smallest matrix; norms are read by themselves
+    monkeypatch.setattr(
+        checkpoint_module, "PIECE", 2 * 8 * WIDTH
+    )  # the smallest matrix; norms are read by themselves
     done: list[str] = []
     product = Checkpoint.product
 

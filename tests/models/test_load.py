@@ -22,7 +22,11 @@ from attncli.models.load import load_tokenizer, read_spec
 def test_seeded_weights() -> None:
     model = attncli.load(seed=3, d_model=24, heads=4)
     (trace,) = model.trace("humpty dumpty sat on")
-    assert (model.identity.source, model.identity.seed, trace.stages["weights"].shape) == ("seeded", 3, (4, 4, 4))
+    assert (model.identity.source, model.identity.seed, trace.stages["weights"].shape) == (
+        "seeded",
+        3,
+        (4, 4, 4),
+    )
     (other,) = attncli.load(seed=4, d_model=24, heads=4).trace("humpty dumpty sat on")
     assert not np.array_equal(trace.stages["q"], other.stages["q"])
     (bare,) = attncli.load().trace("one two")
@@ -31,7 +35,9 @@ def test_seeded_weights() -> None:
 
 def test_a_weight_file(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
-    weights = {f"{name}.weight": random.standard_normal((6, 6)).astype(np.float32) for name in "qkvo"}
+    weights = {
+        f"{name}.weight": random.standard_normal((6, 6)).astype(np.float32) for name in "qkvo"
+    }
     write_tensors(tmp_path / "w.safetensors", weights, {"num_heads": "2"})
     model = attncli.load(weights=tmp_path / "w.safetensors", heads=2, dtype="float64")
     (trace,) = model.trace("a b c")
@@ -45,7 +51,11 @@ def test_a_checkpoint_with_its_own_tokenizer() -> None:
     tokens = load_tokenizer("minilm").encode("The animal")
     assert [token.text for token in tokens] == ["[CLS]", "The", "animal", "[SEP]"]
     model = attncli.load("minilm")
-    assert (model.identity.source, model.identity.name, model.identity.family) == ("checkpoint", "minilm", "bert")
+    assert (model.identity.source, model.identity.name, model.identity.family) == (
+        "checkpoint",
+        "minilm",
+        "bert",
+    )
 
 
 def test_a_contradictory_call() -> None:
@@ -57,7 +67,12 @@ def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
     with Checkpoint.open(make(CASES["gemma2"], tmp_path)) as checkpoint:
         spec, family, warnings = read_spec(checkpoint)
         assert checkpoint.bytes_read == 0
-    assert (spec.family, family is families.family("gemma2"), len(spec.blocks), warnings) == ("gemma2", True, 3, ())
+    assert (spec.family, family is families.family("gemma2"), len(spec.blocks), warnings) == (
+        "gemma2",
+        True,
+        3,
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,17 +80,30 @@ def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
     [
         (False, False, "'unheard' do not run natively", install_command("transformers")),
         (True, False, "neither attn nor transformers knows the family 'unheard'", ""),
-        (True, True, "'unheard' run through transformers, which keeps", "attn run and attn heads run it"),
+        (
+            True,
+            True,
+            "'unheard' run through transformers, which keeps",
+            "attn run and attn heads run it",
+        ),
     ],
 )
 def test_an_unknown_family_is_told(
-    installed: bool, named: bool, told: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: bool,
+    named: bool,
+    told: str,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(load, "find_spec", lambda name: object() if installed else None)
     monkeypatch.setattr(load.library, "knows_family", lambda family: named)
     folder = make(CASES["mistral"], tmp_path)
     (folder / "config.json").write_text('{"model_type": "unheard"}')
-    with Checkpoint.open(folder) as checkpoint, pytest.raises(UnsupportedError, match=told) as error:
+    with (
+        Checkpoint.open(folder) as checkpoint,
+        pytest.raises(UnsupportedError, match=told) as error,
+    ):
         read_spec(checkpoint)
     assert error.value.hint == hint
 

@@ -15,8 +15,13 @@ import attncli
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TARGET = (2, 17, 33, 8, 40, 6, 19)
 DECODERS = {
-    **{name: CASES[name] for name in ("opt post-norm", "gpt2 with head", "llama", "gemma2", "cohere", "falcon new")},
-    "phi, tied but for the bias": replace(CASES["phi"], config={**CASES["phi"].config, "tie_word_embeddings": True}),
+    **{
+        name: CASES[name]
+        for name in ("opt post-norm", "gpt2 with head", "llama", "gemma2", "cohere", "falcon new")
+    },
+    "phi, tied but for the bias": replace(
+        CASES["phi"], config={**CASES["phi"].config, "tie_word_embeddings": True}
+    ),
 }
 TWO_SIDED = {
     "t5": CASES["t5"],
@@ -35,9 +40,13 @@ def apart(folder: Path, *, two_sided: bool) -> float:
     kind = transformers.AutoModelForSeq2SeqLM if two_sided else transformers.AutoModelForCausalLM
     theirs = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
     if two_sided and hasattr(theirs, "final_logits_bias"):
-        theirs.final_logits_bias = torch.linspace(-1, 1, theirs.final_logits_bias.shape[-1], dtype=torch.float64)[None]
+        theirs.final_logits_bias = torch.linspace(
+            -1, 1, theirs.final_logits_bias.shape[-1], dtype=torch.float64
+        )[None]
         theirs.save_pretrained(folder)
-    given = {"input_ids": torch.tensor([IDS])} | ({"decoder_input_ids": torch.tensor([TARGET])} if two_sided else {})
+    given = {"input_ids": torch.tensor([IDS])} | (
+        {"decoder_input_ids": torch.tensor([TARGET])} if two_sided else {}
+    )
     with torch.no_grad():
         expected = theirs(**given).logits[0].numpy()
     model = attncli.load(folder, backend="numpy", dtype="float64")

@@ -60,13 +60,17 @@ def tree(root: Path, files: dict[str, str]) -> Path:
         ),
     ],
 )
-def test_the_smallest_limit_counts(tmp_path: Path, files: dict[str, str], expected: int, source: str) -> None:
+def test_the_smallest_limit_counts(
+    tmp_path: Path, files: dict[str, str], expected: int, source: str
+) -> None:
     found = free_memory(tree(tmp_path, files))
     assert (found.bytes, source in found.source) == (expected, True)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
-@pytest.mark.parametrize(("name", "words"), [("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")]
+)
 def test_limits_of_the_process_count(name: str, words: str) -> None:
     program = (
         "import resource\nfrom attncli.models.estimate import free_memory\n"
@@ -89,5 +93,7 @@ def test_peak_memory_is_of_this_process_and_grows(tmp_path: Path) -> None:
     unit = 1 if sys.platform == "darwin" else 1024
     known = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
     found = peak_memory(tmp_path)
-    known.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)  # another thread may take some meanwhile
+    known.append(
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    )  # another thread may take some meanwhile
     assert known[0] <= found <= known[1]

@@ -43,17 +43,28 @@ def known(folder: Path) -> Callable[[str], list[ReferenceSide]]:
     def found(dtype: str) -> list[ReferenceSide]:
         exact = attncli.load(folder, backend="numpy")
         with reference_model(folder, both=False, dtype=dtype) as model:
-            return [sides(model, [token.id for token in exact.encode(sentence)])[0] for sentence in SENTENCES]
+            return [
+                sides(model, [token.id for token in exact.encode(sentence)])[0]
+                for sentence in SENTENCES
+            ]
 
     return found
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
-def test_ten_sentences(folder: Path, known: Callable[[str], list[ReferenceSide]], library: str) -> None:
-    """Weights within 1e-6 of the reference. transformers' own float32 is up to 3e-6 away from it (1.6e-6 in short
-    sentences); here float32 is float64 rounded once."""
-    exact, single = (attncli.load(folder, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
-    assert (len(exact.spec.blocks), exact.spec.blocks[0].attention.heads, exact.spec.family) == (6, 12, "bert")
+def test_ten_sentences(
+    folder: Path, known: Callable[[str], list[ReferenceSide]], library: str
+) -> None:
+    """Weights within 1e-6 of the reference. transformers' own float32 is up to 3e-6 away from it
+    (1.6e-6 in short sentences); here float32 is float64 rounded once."""
+    exact, single = (
+        attncli.load(folder, backend=library, dtype=dtype) for dtype in ("float64", "float32")
+    )
+    assert (len(exact.spec.blocks), exact.spec.blocks[0].attention.heads, exact.spec.family) == (
+        6,
+        12,
+        "bert",
+    )
     counts = []
     for sentence, side, theirs in zip(SENTENCES, known("float64"), known("float32"), strict=True):
         tokens = exact.encode(sentence)
@@ -62,16 +73,23 @@ def test_ten_sentences(folder: Path, known: Callable[[str], list[ReferenceSide]]
         assert distance(weights(exact, tokens), side.weights) < 1e-12
         assert {array.dtype for array in ours} == {np.dtype(np.float32)}
         assert distance(ours, side.weights) < 1e-7
-        for mine, other, right in zip(ours, theirs.weights, side.weights, strict=True):  # layer by layer, head by head
+        for mine, other, right in zip(
+            ours, theirs.weights, side.weights, strict=True
+        ):  # layer by layer, head by head
             assert (apart(mine, right) <= 2 * apart(other, right)).all()
     assert (min(counts), max(counts)) == (3, 400)
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 def test_float32_throughout(
-    folder: Path, known: Callable[[str], list[ReferenceSide]], library: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    known: Callable[[str], list[ReferenceSide]],
+    library: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Were MiniLM too large for float64: at most twice as far as transformers' own float32, root mean square."""
+    """Were MiniLM too large for float64: at most twice as far as transformers' own float32, root
+    mean square.
+    """
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
     model = attncli.load(folder, backend=library)
     for sentence, side, theirs in zip(SENTENCES, known("float64"), known("float32"), strict=True):
@@ -80,7 +98,10 @@ def test_float32_throughout(
 
 
 def weights(model: Model, tokens: list[Token]) -> list[np.ndarray]:
-    return [model.backend.numpy(trace.stages["weights"]) for trace in model.trace(tokens, keep=("weights",))]
+    return [
+        model.backend.numpy(trace.stages["weights"])
+        for trace in model.trace(tokens, keep=("weights",))
+    ]
 
 
 def distance(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
@@ -106,7 +127,12 @@ def test_it_looks_at_the_animal() -> None:
         for trace in model.trace(tokens)
     }
     ranked = sorted(
-        ((float(weight), layer, head) for layer in weights for head, weight in enumerate(weights[layer])), reverse=True
+        (
+            (float(weight), layer, head)
+            for layer in weights
+            for head, weight in enumerate(weights[layer])
+        ),
+        reverse=True,
     )
     assert [(layer, head) for _, layer, head in ranked[:2]] == [(5, 11), (3, 1)]
     assert ranked[0][0] == pytest.approx(0.65, abs=0.01)

@@ -1,4 +1,6 @@
-"""Configurations that nobody publishes, drawn for every family, against transformers, eagerly in float64."""
+"""Configurations that nobody publishes, drawn for every family, against transformers, eagerly in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,17 @@ def opened(odd: Odd, folder: Path, library: str = "numpy") -> Model:
     model = attncli.load(folder, backend=library, dtype="float64")
     read = states(odd)
     model = model if read is None else model.decoder_over(read)
-    return replace(model, spec=with_global_tokens(model.spec, odd.everywhere)) if odd.everywhere else model
+    return (
+        replace(model, spec=with_global_tokens(model.spec, odd.everywhere))
+        if odd.everywhere
+        else model
+    )
 
 
 def compared(odd: Odd, folder: Path, library: str = "numpy") -> list[Pair] | AttnError | None:
-    """Every array beside the reference's; the refusal, or None for what the library cannot make or run."""
+    """Every array beside the reference's; the refusal, or None for what the library cannot make or
+    run.
+    """
     folder.mkdir()
     try:
         make(odd, folder)
@@ -83,7 +91,8 @@ def compared(odd: Odd, folder: Path, library: str = "numpy") -> list[Pair] | Att
 def warmer(spec: Spec) -> Spec:
     """The model with scores a hundredth larger."""
     blocks = tuple(
-        replace(block, attention=replace(block.attention, scale=block.attention.scale * 1.01)) for block in spec.blocks
+        replace(block, attention=replace(block.attention, scale=block.attention.scale * 1.01))
+        for block in spec.blocks
     )
     return replace(spec, blocks=blocks)
 
@@ -92,7 +101,9 @@ def notices(odd: Odd, folder: Path) -> bool:
     """Whether the comparison notices scores that are a hundredth larger."""
     model = opened(odd, folder)
     spec = warmer(model.spec)
-    turned = replace(model, spec=spec, store=CheckpointStore(spec, model.store.checkpoint, model.store.binding))
+    turned = replace(
+        model, spec=spec, store=CheckpointStore(spec, model.store.checkpoint, model.store.binding)
+    )
     pairs = side_by_side(both_sides(turned, odd.ids, odd.target), expected(odd, folder))
     return max(pair.apart for pair in pairs) > 1e-6
 
@@ -100,7 +111,9 @@ def notices(odd: Odd, folder: Path) -> bool:
 @pytest.mark.thorough
 @pytest.mark.parametrize("family", MODEL_TYPES)
 def test_odd_configurations(family: str, tmp_path: Path, single_thread: None) -> None:
-    """Equal to 1e-10 wherever the library runs it, or refused with a reason; and a model a hundredth off is noticed."""
+    """Equal to 1e-10 wherever the library runs it, or refused with a reason; and a model a
+    hundredth off is noticed.
+    """
     done, refused, noticed = 0, 0, False
     for seed in count():
         odd = drawn(family, seed)
@@ -123,7 +136,12 @@ def test_odd_configurations(family: str, tmp_path: Path, single_thread: None) ->
 
 
 IDS = (7, 3, 3, 19, 11, 2, 5, 14, 9, 13, 2, 21, 17)
-YARN = {"rope_type": "yarn", "rope_theta": 11.0, "factor": 4.0, "original_max_position_embeddings": 4}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 11.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 4,
+}
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "marian, its table of sines rounded": ("bfloat16", {**BART, "model_type": "marian"}),
     "pegasus, its table of sines rounded": ("bfloat16", {**BART, "model_type": "pegasus"}),
@@ -153,7 +171,13 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "led, global tokens and heads of four": (
         "float32",
-        {**LED, "model_type": "led", "d_model": 24, "encoder_attention_heads": 6, "decoder_attention_heads": 6},
+        {
+            **LED,
+            "model_type": "led",
+            "d_model": 24,
+            "encoder_attention_heads": 6,
+            "decoder_attention_heads": 6,
+        },
     ),
 }
 
@@ -164,7 +188,11 @@ def test_what_was_drawn_and_differed(name: str, library: str, tmp_path: Path) ->
     stored, config = NAMED[name]
     family = config["model_type"]
     target = IDS[:5] if family in TWO_SIDED else None
-    outcome = compared(Odd(config, stored, 8, IDS, target, (0, 5) if family == "led" else ()), tmp_path / "it", library)
+    outcome = compared(
+        Odd(config, stored, 8, IDS, target, (0, 5) if family == "led" else ()),
+        tmp_path / "it",
+        library,
+    )
     assert isinstance(outcome, list), outcome
     assert max(pair.apart for pair in outcome) < 1e-10
 
@@ -174,10 +202,21 @@ def test_what_was_drawn_and_differed(name: str, library: str, tmp_path: Path) ->
     [
         ({**T5, "model_type": "t5", "relative_attention_max_distance": 5}, "a whole number from 6"),
         ({**BERT, "model_type": "deberta-v2", "norm_rel_ebd": "layer_norm"}, "nothing to norm"),
-        ({**BERT, **DEBERTA, "model_type": "deberta-v2", "conv_kernel_size": 3, "conv_groups": 7}, "divides 30"),
+        (
+            {
+                **BERT,
+                **DEBERTA,
+                "model_type": "deberta-v2",
+                "conv_kernel_size": 3,
+                "conv_groups": 7,
+            },
+            "divides 30",
+        ),
     ],
 )
-def test_what_makes_no_model_is_refused(config: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_what_makes_no_model_is_refused(
+    config: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     with pytest.raises(AttnError) as refusal:

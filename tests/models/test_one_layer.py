@@ -22,9 +22,15 @@ HUMPTY = "humpty dumpty sat on"
 
 
 def model(
-    settings: Settings, seed: int = 0, text: str = "word", dtype: str = "float64", backend: str = "numpy"
+    settings: Settings,
+    seed: int = 0,
+    text: str = "word",
+    dtype: str = "float64",
+    backend: str = "numpy",
 ) -> Model:
-    return seeded_model(settings, seed, "seeded", tokenizer(text), choose(backend, device=None, dtype=dtype))
+    return seeded_model(
+        settings, seed, "seeded", tokenizer(text), choose(backend, device=None, dtype=dtype)
+    )
 
 
 def run(settings: Settings, text: str, seed: int = 0) -> LayerTrace:
@@ -42,7 +48,9 @@ def softmax(row: list[float]) -> list[float]:
 
 def test_four_words_through_512_square_projections() -> None:
     trace = run(Settings(d_model=512), HUMPTY)
-    assert trace.stages["q"].shape == trace.stages["k"].shape == trace.stages["v"].shape == (1, 4, 512)
+    assert (
+        trace.stages["q"].shape == trace.stages["k"].shape == trace.stages["v"].shape == (1, 4, 512)
+    )
     assert trace.stages["weights"].shape == (1, 4, 4)
     assert trace.stages["out"].shape == (4, 512)
 
@@ -55,11 +63,19 @@ def test_widths_that_differ_from_each_other_and_from_d_model() -> None:
 
 
 def test_one_token_written_out_agrees_with_the_matrices() -> None:
-    """The row of `on`: four scores, four weights, and the output as a weighted sum, by loops over plain numbers."""
+    """The row of `on`: four scores, four weights, and the output as a weighted sum, by loops over
+    plain numbers.
+    """
     trace = run(Settings(d_model=32), HUMPTY)
-    stages = {name: np.asarray(array[0] if array.ndim == 3 else array).tolist() for name, array in trace.stages.items()}
+    stages = {
+        name: np.asarray(array[0] if array.ndim == 3 else array).tolist()
+        for name, array in trace.stages.items()
+    }
     on = 3
-    scores = [sum(stages["q"][on][d] * stages["k"][key][d] for d in range(32)) / math.sqrt(32) for key in range(4)]
+    scores = [
+        sum(stages["q"][on][d] * stages["k"][key][d] for d in range(32)) / math.sqrt(32)
+        for key in range(4)
+    ]
     weights = softmax(scores)
     output = [sum(weights[key] * stages["v"][key][d] for key in range(4)) for d in range(32)]
     assert np.allclose(scores, stages["scaled"][on], atol=1e-12)
@@ -70,14 +86,19 @@ def test_one_token_written_out_agrees_with_the_matrices() -> None:
 
 
 def test_one_head_is_multi_head_with_one_head() -> None:
-    alone, many = run(Settings(d_model=24), HUMPTY), run(Settings(d_model=24, heads=1, d_k=24, d_v=24), HUMPTY)
+    alone, many = (
+        run(Settings(d_model=24), HUMPTY),
+        run(Settings(d_model=24, heads=1, d_k=24, d_v=24), HUMPTY),
+    )
     assert all(np.array_equal(alone.stages[name], many.stages[name]) for name in alone.stages)
 
 
 def test_heads_are_slices_of_the_projections_and_w_o_mixes_them() -> None:
     settings = Settings(d_model=24, heads=3)
     trace = run(settings, HUMPTY)
-    weights = {name: array.astype(np.float64) for name, array in seeded_weights(settings, 0).items()}
+    weights = {
+        name: array.astype(np.float64) for name, array in seeded_weights(settings, 0).items()
+    }
     x = trace.stages["hidden"]
     concat = []
     for head in range(3):
@@ -95,13 +116,16 @@ def test_residual_and_layer_norm_are_as_written() -> None:
     trace = run(Settings(d_model=24, heads=3, residual=True, layer_norm=True), HUMPTY)
     total = trace.stages["hidden"] + trace.stages["out"]
     assert np.array_equal(trace.stages["sum"], total)
-    expected = (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-5)
+    expected = (total - total.mean(-1, keepdims=True)) / np.sqrt(
+        total.var(-1, keepdims=True) + 1e-5
+    )
     assert np.abs(trace.stages["norm"] - expected).max() < 1e-12
     assert np.array_equal(trace.after, trace.stages["norm"])
 
 
 @pytest.mark.parametrize(
-    ("scale", "factor"), [("sqrt-dk", 8**-0.5), ("sqrt-dmodel", 24**-0.5), ("none", 1.0), ("0.3", 0.3)]
+    ("scale", "factor"),
+    [("sqrt-dk", 8**-0.5), ("sqrt-dmodel", 24**-0.5), ("none", 1.0), ("0.3", 0.3)],
 )
 def test_every_scale_in_use(scale: str, factor: float) -> None:
     trace = run(Settings(d_model=24, heads=3, scale=scale), HUMPTY)
@@ -111,7 +135,8 @@ def test_every_scale_in_use(scale: str, factor: float) -> None:
 def test_without_positions_order_does_not_show() -> None:
     """我爱你 and 你爱我 give each token the same vector, until a position encoding is switched on.
 
-    ALiBi without a mask counts distances alone: it cannot tell a text from its reverse, but from any other order.
+    ALiBi without a mask counts distances alone: it cannot tell a text from its reverse, but from
+    any other order.
     """
 
     def difference(position: str, text: str, order: list[int]) -> float:
@@ -133,7 +158,9 @@ def test_a_word_has_one_vector_and_one_seed_one_model() -> None:
     first, second = run(Settings(), "it was it"), run(Settings(), "because it slept")
     assert np.array_equal(first.stages["hidden"][0], first.stages["hidden"][2])
     assert np.array_equal(first.stages["hidden"][0], second.stages["hidden"][1])
-    assert not np.array_equal(run(Settings(), "it", 1).stages["hidden"], run(Settings(), "it", 0).stages["hidden"])
+    assert not np.array_equal(
+        run(Settings(), "it", 1).stages["hidden"], run(Settings(), "it", 0).stages["hidden"]
+    )
 
 
 def test_numpy_and_torch_agree() -> None:
@@ -197,15 +224,22 @@ def test_settings_that_do_not_fit(settings: Settings, says: str) -> None:
         Settings(d_model=13, d_k=7, d_v=5, output_projection=True),
     ],
 )
-def test_seeded_weights_in_a_file_are_the_seeded_model(settings: Settings, ending: str, tmp_path: Path) -> None:
+def test_seeded_weights_in_a_file_are_the_seeded_model(
+    settings: Settings, ending: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"seeded{ending}"
     write_weight_file(path, seeded_file(settings, 5, []), layout="canonical")
     seeded = model(settings, 5, dtype="float32")
     loaded = model_of(
-        read_weight_file(path), path.name, tokenizer("word"), choose("numpy", device=None, dtype="float32")
+        read_weight_file(path),
+        path.name,
+        tokenizer("word"),
+        choose("numpy", device=None, dtype="float32"),
     )
     assert loaded.spec == seeded.spec
-    assert loaded.identity == replace(seeded.identity, source="file", name=path.name, layout=loaded.identity.layout)
+    assert loaded.identity == replace(
+        seeded.identity, source="file", name=path.name, layout=loaded.identity.layout
+    )
     assert loaded.warnings == ()
     (ours,), (theirs,) = loaded.trace(HUMPTY), seeded.trace(HUMPTY)
     assert all(np.array_equal(ours.stages[name], theirs.stages[name]) for name in theirs.stages)
@@ -213,7 +247,9 @@ def test_seeded_weights_in_a_file_are_the_seeded_model(settings: Settings, endin
 
 def test_embeddings_in_a_file_serve_its_tokens_and_no_others(tmp_path: Path) -> None:
     path = tmp_path / "with.npz"
-    write_weight_file(path, seeded_file(Settings(d_model=11), 7, HUMPTY.split()), layout="canonical")
+    write_weight_file(
+        path, seeded_file(Settings(d_model=11), 7, HUMPTY.split()), layout="canonical"
+    )
     loaded = attncli.load(weights=path)
     (trace,) = loaded.trace("on sat on")
     (expected,) = model(Settings(d_model=11), 7, dtype="float32").trace("on sat on")
@@ -225,7 +261,11 @@ def test_embeddings_in_a_file_serve_its_tokens_and_no_others(tmp_path: Path) -> 
 def stored(tmp_path: Path, weights: dict[str, Any], **metadata: str) -> Model:
     from attncli.inputs.tensors import write_tensors
 
-    write_tensors(tmp_path / "w.safetensors", {name: np.asarray(array) for name, array in weights.items()}, metadata)
+    write_tensors(
+        tmp_path / "w.safetensors",
+        {name: np.asarray(array) for name, array in weights.items()},
+        metadata,
+    )
     return attncli.load(weights=tmp_path / "w.safetensors", tokenizer="byte")
 
 
@@ -256,7 +296,9 @@ def test_token_lists_that_lie(tmp_path: Path, tokens: str, says: str) -> None:
     eye = np.eye(3, dtype=np.float32)
     with pytest.raises(InputError, match=says):
         stored(
-            tmp_path, {"q.weight": eye, "k.weight": eye, "v.weight": eye, "embedding.weight": eye[:2]}, tokens=tokens
+            tmp_path,
+            {"q.weight": eye, "k.weight": eye, "v.weight": eye, "embedding.weight": eye[:2]},
+            tokens=tokens,
         )
 
 

@@ -1,4 +1,6 @@
-"""`partial_rotary_factor`, family by family: what transformers makes of it, and a note where it plays no part."""
+"""`partial_rotary_factor`, family by family: what transformers makes of it, and a note where it
+plays no part.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,18 @@ from attncli.models.verify import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 WHOLE = (
-    *("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "embedding gemma", "olmo2"),
+    *(
+        "llama",
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "gemma2",
+        "embedding gemma",
+        "olmo2",
+    ),
     *("cohere", "smollm3", "falcon", "modernbert"),
 )
 PARTLY = ("phi", "phi3", "gpt_neox", "stablelm")
@@ -55,13 +68,17 @@ def weights(folder: Path) -> tuple[np.ndarray, tuple[str, ...]]:
 @pytest.mark.many
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("name", [*WHOLE, *PARTLY])
-def test_what_transformers_makes_of_it(name: str, spelling: str, saved: Callable, tmp_path: Path) -> None:
+def test_what_transformers_makes_of_it(
+    name: str, spelling: str, saved: Callable, tmp_path: Path
+) -> None:
     folder = rewritten(saved(name), SPELLINGS[spelling], tmp_path)
     found, warnings = weights(folder)
     (side,) = reference(folder, IDS)
     assert np.abs(found - np.stack(side.weights)).max() < 1e-10
     noted = [text for text in warnings if "partial_rotary_factor" in text]
-    assert len(noted) == (name in WHOLE or (name, spelling) == ("gpt_neox", "outside"))  # which it calls rotary_pct
+    assert len(noted) == (
+        name in WHOLE or (name, spelling) == ("gpt_neox", "outside")
+    )  # which it calls rotary_pct
     assert all("plays no part" in text for text in noted)
     assert len(warnings) == len(noted)
 
@@ -69,5 +86,7 @@ def test_what_transformers_makes_of_it(name: str, spelling: str, saved: Callable
 def test_scaling_of_a_share_of_heads_is_no_model(saved: Callable, tmp_path: Path) -> None:
     """transformers fails to run it; a share of heads, unscaled, would be another model."""
     folder = rewritten(saved("llama linear"), SPELLINGS["outside"], tmp_path)
-    with pytest.raises(UnsupportedError, match=r"scales the rotary embedding \('linear'\) of the share 0.4"):
+    with pytest.raises(
+        UnsupportedError, match=r"scales the rotary embedding \('linear'\) of the share 0.4"
+    ):
         attncli.load(folder)

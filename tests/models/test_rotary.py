@@ -26,12 +26,21 @@ def test_yarn_makes_nothing_smaller(factor: float, told: float) -> None:
     found = read(rope_scaling=scaling).scaling
     assert isinstance(found, Yarn)
     assert found.magnitude == pytest.approx(told, abs=1e-15)
-    assert frequencies(Rope(8, 500.0, scaling=Yarn(factor, 16)), 1)[1] == pytest.approx(told, abs=1e-15)
+    assert frequencies(Rope(8, 500.0, scaling=Yarn(factor, 16)), 1)[1] == pytest.approx(
+        told, abs=1e-15
+    )
 
 
-@pytest.mark.parametrize(("factor", "told"), [(0.5, 1.0), (1.0, 1.0), (4.0, math.sqrt(1 + math.log(4) / math.log(16)))])
+@pytest.mark.parametrize(
+    ("factor", "told"), [(0.5, 1.0), (1.0, 1.0), (4.0, math.sqrt(1 + math.log(4) / math.log(16)))]
+)
 def test_longrope_makes_nothing_smaller(factor: float, told: float) -> None:
-    scaling = {"rope_type": "longrope", "factor": factor, "original_max_position_embeddings": 16, **LISTS}
+    scaling = {
+        "rope_type": "longrope",
+        "factor": factor,
+        "original_max_position_embeddings": 16,
+        **LISTS,
+    }
     found = read(rope_scaling=scaling).scaling
     assert isinstance(found, LongRope)
     assert found.magnitude == pytest.approx(told, abs=1e-15)
@@ -59,8 +68,12 @@ def test_a_ramp_of_one_frequency_has_no_width() -> None:
 
 @pytest.mark.parametrize(("turns", "truncate", "end"), [(16.0, False, 3.25), (47.0, True, 0.0)])
 def test_a_ramp_of_yarn_without_width_is_a_step(turns: float, truncate: bool, end: float) -> None:
-    found, _ = frequencies(Rope(16, 10.0, scaling=Yarn(4.0, 256, fast=turns, slow=turns, truncate=truncate)), 1)
-    assert abs(end - 16 * math.log(256 / (turns * 2 * math.pi)) / (2 * math.log(10.0))) < (0.6 if truncate else 0.01)
+    found, _ = frequencies(
+        Rope(16, 10.0, scaling=Yarn(4.0, 256, fast=turns, slow=turns, truncate=truncate)), 1
+    )
+    assert abs(end - 16 * math.log(256 / (turns * 2 * math.pi)) / (2 * math.log(10.0))) < (
+        0.6 if truncate else 0.01
+    )
     plain = 10.0 ** (-np.arange(8) / 8)
     assert np.allclose(found, np.where(np.arange(8) > end, plain / 4, plain), rtol=1e-12)
 
@@ -70,5 +83,9 @@ def test_the_ramp_of_yarn_ends_with_the_dimensions(fast: float, first: int) -> N
     scaling = Yarn(4.0, 10**6, fast=fast, slow=1.0)
     found, _ = frequencies(Rope(8, 10.0, scaling=scaling), 1)
     plain = 10.0 ** (-np.arange(4) / 4)
-    ramp = [min(max((k - first) / (7 - first), 0.0), 1.0) for k in range(4)]  # without the bounds it would end at 21
-    assert np.allclose(found, [f / 4 * r + f * (1 - r) for f, r in zip(plain, ramp, strict=True)], rtol=1e-12)
+    ramp = [
+        min(max((k - first) / (7 - first), 0.0), 1.0) for k in range(4)
+    ]  # without the bounds it would end at 21
+    assert np.allclose(
+        found, [f / 4 * r + f * (1 - r) for f, r in zip(plain, ramp, strict=True)], rtol=1e-12
+    )

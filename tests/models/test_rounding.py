@@ -1,4 +1,6 @@
-"""Short float32 runs of a checkpoint are computed in float64 and rounded once, whichever way they run."""
+"""Short float32 runs of a checkpoint are computed in float64 and rounded once, whichever way they
+run.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +30,44 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_stage_is_the_float64_number_rounded_once(llama: Path, library: str) -> None:
-    wide, narrow = (attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
+    wide, narrow = (
+        attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32")
+    )
     plain = narrow.backend.numpy
     for ours, theirs in zip(
-        narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)), wide.trace(wide.tokenizer.ids_to_tokens(IDS)), strict=True
+        narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)),
+        wide.trace(wide.tokenizer.ids_to_tokens(IDS)),
+        strict=True,
     ):
         assert {"q", "masked", "weights", "out"} <= set(ours.stages)
         for name in ours.stages:
-            assert np.array_equal(plain(ours.stages[name]), plain(theirs.stages[name]).astype(np.float32)), name
+            assert np.array_equal(
+                plain(ours.stages[name]), plain(theirs.stages[name]).astype(np.float32)
+            ), name
         assert np.array_equal(plain(ours.after), plain(theirs.after).astype(np.float32))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("family", ["t5", "bart"])
-def test_what_the_decoder_reads_is_not_rounded_before(family: str, library: str, tmp_path: Path) -> None:
+def test_what_the_decoder_reads_is_not_rounded_before(
+    family: str, library: str, tmp_path: Path
+) -> None:
     made = make(CASES[family], tmp_path)
-    narrow, wide = (attncli.load(made, backend=library, dtype=dtype) for dtype in ("float32", "float64"))
+    narrow, wide = (
+        attncli.load(made, backend=library, dtype=dtype) for dtype in ("float32", "float64")
+    )
     source, text = narrow.tokenizer.ids_to_tokens(IDS), narrow.tokenizer.ids_to_tokens(IDS[:5])
-    for ours, theirs in zip(narrow.decoder(source).trace(text), wide.decoder(source).trace(text), strict=True):
+    for ours, theirs in zip(
+        narrow.decoder(source).trace(text), wide.decoder(source).trace(text), strict=True
+    ):
         assert ours.cross is not None
         assert theirs.cross is not None
         for one, other in ((ours, theirs), (ours.cross, theirs.cross)):
             for name in one.stages:
                 found = narrow.backend.numpy(one.stages[name])
-                assert np.array_equal(found, wide.backend.numpy(other.stages[name]).astype(np.float32)), name
+                assert np.array_equal(
+                    found, wide.backend.numpy(other.stages[name]).astype(np.float32)
+                ), name
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -61,11 +77,17 @@ def test_two_sides_may_compute_in_two_types(
 ) -> None:
     model = attncli.load(make(CASES["bart"], tmp_path), backend=library)
     source, text = (
-        model.tokenizer.ids_to_tokens(ids) for ids in ((IDS, IDS[:5]) if longest == 6 else (IDS[:5], (*IDS, 4)))
+        model.tokenizer.ids_to_tokens(ids)
+        for ids in ((IDS, IDS[:5]) if longest == 6 else (IDS[:5], (*IDS, 4)))
     )
-    exact = [trace.cross.stages["weights"] for trace in model.decoder(source).trace(text) if trace.cross is not None]
+    exact = [
+        trace.cross.stages["weights"]
+        for trace in model.decoder(source).trace(text)
+        if trace.cross is not None
+    ]
     monkeypatch.setattr(
-        "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
+        "attncli.models.model.compute_dtype",
+        lambda spec, count, dtype: "float64" if count <= longest else dtype,
     )
     decoder = model.decoder(source)
     assert {model.compute_backend(len(source)).dtype, decoder.compute_backend(len(text)).dtype} == {
@@ -87,7 +109,10 @@ def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library
     found = np.zeros((len(model.spec.blocks), heads, len(IDS), len(IDS)), np.float32)
 
     def see(layer: int, kind: str, block: RowBlock) -> None:
-        dtypes = {model.backend.dtype_of(array) for array in (block.mixed, block.lse, *block.stages.values())}
+        dtypes = {
+            model.backend.dtype_of(array)
+            for array in (block.mixed, block.lse, *block.stages.values())
+        }
         assert (kind, dtypes) == ("self", {"float32"})
         weights = model.backend.numpy(block.stages["weights"])
         own = slice(block.first_head, block.first_head + len(weights))
@@ -96,11 +121,16 @@ def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library
     for _ in model.trace(tokens, keep=("weights",), rows=1, on_block=see):
         pass
     for trace in model.trace(tokens, keep=("weights",)):
-        assert np.abs(found[trace.layer] - model.backend.numpy(trace.stages["weights"])).max() <= 2.0**-24
+        assert (
+            np.abs(found[trace.layer] - model.backend.numpy(trace.stages["weights"])).max()
+            <= 2.0**-24
+        )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_kept_keys_stay_of_the_type_they_began_with(llama: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_keys_stay_of_the_type_they_began_with(
+    llama: Path, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = attncli.load(llama, backend=library)
     tokens = model.tokenizer.ids_to_tokens(IDS)
     (whole,) = model.trace(tokens, layers=[2], keep=())
@@ -121,7 +151,8 @@ def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(
     model = attncli.load(llama, backend="numpy")
     trace = next(iter(model.trace(model.tokenizer.ids_to_tokens(IDS))))
     found = round_trace(
-        model.backend, round_trace(attncli.load(llama, backend="numpy", dtype="float64").backend, trace)
+        model.backend,
+        round_trace(attncli.load(llama, backend="numpy", dtype="float64").backend, trace),
     )
     assert np.array_equal(found.after, trace.after)
     trace.stages["out"] = np.full((1, 1), -1e39)
@@ -140,7 +171,9 @@ def test_only_short_float32_runs_of_checkpoints(llama: Path) -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: str, dtype: str) -> None:
+def test_scores_and_weights_of_low_precision_are_float32(
+    llama: Path, library: str, dtype: str
+) -> None:
     model = attncli.load(llama, backend=library, dtype=dtype)
     tokens = model.tokenizer.ids_to_tokens(IDS)
 
@@ -151,7 +184,9 @@ def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: s
     traces = list(model.trace(tokens))
     for trace in traces:
         see(trace.stages)
-    traces += model.trace(tokens, rows=1, keep=("weights",), on_block=lambda layer, kind, block: see(block.stages))
+    traces += model.trace(
+        tokens, rows=1, keep=("weights",), on_block=lambda layer, kind, block: see(block.stages)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
@@ -185,13 +220,17 @@ def test_stages_that_share_an_array_go_on_sharing_it(llama: Path) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_weights_that_are_held_are_held_in_each_type(library: str, tmp_path: Path) -> None:
     made = make(CASES["gpt2 with head"], tmp_path)
-    narrow, wide = (attncli.load(made, backend=library, dtype=dtype) for dtype in ("float32", "float64"))
+    narrow, wide = (
+        attncli.load(made, backend=library, dtype=dtype) for dtype in ("float32", "float64")
+    )
     last = list(narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)))[-1].after
     for _ in range(2):
         logits, finished = narrow.logits(last), narrow.finish(last)
         assert {narrow.backend.dtype_of(logits), narrow.backend.dtype_of(finished)} == {"float32"}
         exact = wide.finish(wide.backend.cast(last, "float64"))
-        assert np.array_equal(narrow.backend.numpy(finished), wide.backend.numpy(exact).astype(np.float32))
+        assert np.array_equal(
+            narrow.backend.numpy(finished), wide.backend.numpy(exact).astype(np.float32)
+        )
 
 
 def test_apple_gpus_which_have_no_float64_are_not_asked_for_it(llama: Path) -> None:
@@ -202,12 +241,16 @@ def test_apple_gpus_which_have_no_float64_are_not_asked_for_it(llama: Path) -> N
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_texts_in_a_batch(llama: Path, library: str) -> None:
-    wide, narrow = (attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
+    wide, narrow = (
+        attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32")
+    )
     texts = [narrow.tokenizer.ids_to_tokens(ids) for ids in (IDS, IDS[:5])]
     for ours, theirs in zip(narrow.trace_batch(texts), wide.trace_batch(texts), strict=True):
         for name in ours.stages:
             found = narrow.backend.numpy(ours.stages[name])
-            assert np.array_equal(found, wide.backend.numpy(theirs.stages[name]).astype(np.float32)), name
+            assert np.array_equal(
+                found, wide.backend.numpy(theirs.stages[name]).astype(np.float32)
+            ), name
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -216,12 +259,17 @@ def test_a_score_too_large_for_the_results_type_is_not_taken_for_a_hidden_one(
     llama: Path, library: str, rows: int | None
 ) -> None:
     model = attncli.load(llama, backend=library)
-    blocks = tuple(replace(block, attention=replace(block.attention, scale=1e39)) for block in model.spec.blocks)
+    blocks = tuple(
+        replace(block, attention=replace(block.attention, scale=1e39))
+        for block in model.spec.blocks
+    )
     model = replace(model, spec=replace(model.spec, blocks=blocks))
     seen: list[RowBlock] = []
     traces = list(
         model.trace(
-            model.tokenizer.ids_to_tokens(IDS), rows=rows, on_block=lambda layer, kind, block: seen.append(block)
+            model.tokenizer.ids_to_tokens(IDS),
+            rows=rows,
+            on_block=lambda layer, kind, block: seen.append(block),
         )
     )
     for start, masked in (

@@ -17,14 +17,18 @@ from attncli.models.run import rows_for
 
 def test_as_many_rows_as_fit_a_block_of_all_heads() -> None:
     spec = Spec(
-        d_model=11, vocabulary=19, blocks=(Block(Attention(3, 3, 5, 5, 1.0)), Block(Attention(7, 7, 5, 5, 1.0)))
+        d_model=11,
+        vocabulary=19,
+        blocks=(Block(Attention(3, 3, 5, 5, 1.0)), Block(Attention(7, 7, 5, 5, 1.0))),
     )
     assert rows_for(spec, 5003) == BLOCK // (7 * 5003)
     assert rows_for(spec, 13) == 13
     assert rows_for(spec, BLOCK) == 1
 
 
-def test_a_long_source_is_read_by_blocks_and_means_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_source_is_read_by_blocks_and_means_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = attncli.load(make(CASES["t5"], tmp_path), backend="numpy", dtype="float64")
     source = model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28, 5, 44])
     whole = model.decoder(source).memory

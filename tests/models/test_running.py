@@ -1,5 +1,5 @@
-"""Running a checkpoint: what is read and when, logits, continuing with cached keys, both sides of an
-encoder-decoder."""
+"""Running a checkpoint: what is read and when, logits, continuing with cached keys, both sides of
+an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -76,12 +76,18 @@ def test_products_while_reading_are_those_of_whole_tensors(
     again = [trace.after for trace in model.trace(tokens)]
     for one, other in zip(whole, again, strict=True):
         assert np.abs(one - other).max() < 1e-12 * np.abs(one).max()
-    matrices = {n for n, info in Checkpoint.open(folder).names().items() if len(info.shape) == 2 and ".0." in n}
+    matrices = {
+        n
+        for n, info in Checkpoint.open(folder).names().items()
+        if len(info.shape) == 2 and ".0." in n
+    }
     assert sorted(matrices) == sorted(n for n in done if ".0." in n)
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.saved_by == "AutoModelForCausalLM"])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if case.saved_by == "AutoModelForCausalLM"]
+)
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_logits(name: str, library: str, folder_of: Callable) -> None:
     import torch
@@ -89,7 +95,9 @@ def test_logits(name: str, library: str, folder_of: Callable) -> None:
 
     folder = folder_of(name)
     model = loaded(folder, library, "float32")
-    (last,) = model.trace(model.tokenizer.ids_to_tokens(IDS), layers=[len(model.spec.blocks) - 1], idle=True)
+    (last,) = model.trace(
+        model.tokenizer.ids_to_tokens(IDS), layers=[len(model.spec.blocks) - 1], idle=True
+    )
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"
     )
@@ -110,24 +118,42 @@ def test_an_encoder_has_no_logits(folder_of: Callable) -> None:
         model.logits(last.after)
 
 
-MIXERS = ("lfm2", "bamba", "jamba", "falcon_h1", "qwen3_next", "kimi_linear", "minimax", "nemotron_h")
+MIXERS = (
+    "lfm2",
+    "bamba",
+    "jamba",
+    "falcon_h1",
+    "qwen3_next",
+    "kimi_linear",
+    "minimax",
+    "nemotron_h",
+)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama 3.1", "gemma3_text", "bloom", "mistral", "falcon new", *MIXERS])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "llama 3.1", "gemma3_text", "bloom", "mistral", "falcon new", *MIXERS]
+)
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_continuing_with_cached_keys_changes_nothing(name: str, library: str, folder_of: Callable) -> None:
+def test_continuing_with_cached_keys_changes_nothing(
+    name: str, library: str, folder_of: Callable
+) -> None:
     model = loaded(folder_of(name), library)
     tokens = model.tokenizer.ids_to_tokens(IDS)
     whole = list(model.trace(tokens, idle=True))
     past: dict = {}
-    pieces = [list(model.trace(part, past=past, idle=True)) for part in (tokens[:6], tokens[6:7], tokens[7:])]
+    pieces = [
+        list(model.trace(part, past=past, idle=True))
+        for part in (tokens[:6], tokens[6:7], tokens[7:])
+    ]
     plain = model.backend.numpy
     for layer, trace in enumerate(whole):
         after = np.concatenate([plain(piece[layer].after) for piece in pieces])
         np.testing.assert_allclose(after, plain(trace.after), rtol=1e-11, atol=1e-11)
         weights = plain(pieces[2][layer].stages["weights"])
         assert weights.shape == (trace.stages["weights"].shape[0], len(IDS) - 7, len(IDS))
-        np.testing.assert_allclose(weights, plain(trace.stages["weights"])[:, 7:], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(
+            weights, plain(trace.stages["weights"])[:, 7:], rtol=1e-11, atol=1e-11
+        )
 
 
 def test_row_blocks_and_chosen_heads(folder_of: Callable) -> None:
@@ -137,13 +163,18 @@ def test_row_blocks_and_chosen_heads(folder_of: Callable) -> None:
     seen: dict[int, np.ndarray] = {}
 
     def see(layer: int, kind: str, block) -> None:
-        full, weights = seen.setdefault(layer, np.zeros((6, len(IDS), len(IDS)))), block.stages["weights"]
+        full, weights = (
+            seen.setdefault(layer, np.zeros((6, len(IDS), len(IDS)))),
+            block.stages["weights"],
+        )
         own = slice(block.first_head, block.first_head + len(weights))
         full[own, block.start : block.stop, block.low : block.high] = weights
 
     for trace in model.trace(tokens, rows=1, on_block=see):
         np.testing.assert_allclose(trace.after, whole[trace.layer].after, rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(seen[trace.layer], whole[trace.layer].stages["weights"], atol=1e-12)
+        np.testing.assert_allclose(
+            seen[trace.layer], whole[trace.layer].stages["weights"], atol=1e-12
+        )
     (chosen,) = model.trace(tokens, layers=[1], heads=[1, 4])
     np.testing.assert_array_equal(chosen.stages["weights"], whole[1].stages["weights"][[1, 4]])
     np.testing.assert_array_equal(chosen.stages["k"], whole[1].stages["k"][[0, 1]])

@@ -1,5 +1,5 @@
-"""Configs and files as other versions of the library, and other people, wrote them: the model that transformers makes
-of them."""
+"""Configs and files as other versions of the library, and other people, wrote them: the model that
+transformers makes of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ TARGET = (2, 17, 33, 8, 40, 6, 19)
 ABSENT = "absent"
 Tensors = dict[str, np.ndarray]
 THETA = {"rope_type": "default", "rope_theta": 97.0}
-LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4], "long_factor": [2.0, 2.3, 2.9, 3.1, 4.7]}
+LONG = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4],
+    "long_factor": [2.0, 2.3, 2.9, 3.1, 4.7],
+}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 TYPES = ["sliding_attention", "full_attention", "full_attention"]
 
@@ -41,7 +45,8 @@ def own_tables(tensors: Tensors) -> Tensors:
 
 @dataclass(frozen=True)
 class Written:
-    """A checkpoint as it was written. config, tensors: what is changed of what this library's transformers saves.
+    """A checkpoint as it was written. config, tensors: what is changed of what this library's
+    transformers saves.
     default: whether the change leaves the same model."""
 
     case: Case
@@ -56,7 +61,8 @@ def deeper(name: str, layers: int) -> Case:
     case = CASES[name]
     return Case(
         case.model_type,
-        {key: value for key, value in case.config.items() if key != "layer_types"} | {"num_hidden_layers": layers},
+        {key: value for key, value in case.config.items() if key != "layer_types"}
+        | {"num_hidden_layers": layers},
         case.saved_by,
     )
 
@@ -154,7 +160,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
 
 
 @pytest.fixture(scope="module")
-def folder_of(saved: Callable[[Case], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def folder_of(
+    saved: Callable[[Case], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
     @cache
     def changed(name: str) -> Path:
         written, folder = WRITTEN[name], tmp_path_factory.mktemp("written")
@@ -183,9 +191,17 @@ def ours(folder: Path, *, two_sided: bool) -> tuple[ReferenceSide, ...]:
     found = []
     for side, text in sides:
         traces = list(side.trace(text))
-        hidden = [traces[0].before, *(trace.after for trace in traces[:-1]), side.finish(traces[-1].after)]
+        hidden = [
+            traces[0].before,
+            *(trace.after for trace in traces[:-1]),
+            side.finish(traces[-1].after),
+        ]
         cross = [trace.cross.stages["weights"] for trace in traces if trace.cross is not None]
-        found.append(ReferenceSide(tuple(hidden), tuple(trace.stages["weights"] for trace in traces), tuple(cross)))
+        found.append(
+            ReferenceSide(
+                tuple(hidden), tuple(trace.stages["weights"] for trace in traces), tuple(cross)
+            )
+        )
     return tuple(found)
 
 
@@ -218,7 +234,9 @@ def test_an_encoder_alone_can_be_verified(folder_of: Callable[[str], Path]) -> N
 
 def test_positions_beyond_what_bfloat16_can_count(tmp_path: Path) -> None:
     """Falcon's ALiBi is coarse: past 256 not every position is a number of its own."""
-    folder = make(Case("falcon", {**CASES["falcon alibi"].config, "num_hidden_layers": 1}), tmp_path)
+    folder = make(
+        Case("falcon", {**CASES["falcon alibi"].config, "num_hidden_layers": 1}), tmp_path
+    )
     ids = tuple(np.random.default_rng(3).integers(3, 61, 300).tolist())
     model = attncli.load(folder, backend="numpy", dtype="float64")
     (trace,) = model.trace(model.tokenizer.ids_to_tokens(ids))

@@ -1,4 +1,6 @@
-"""A text in a model: it shows itself, gives its layers as often as it is asked, and all weights within the memory."""
+"""A text in a model: it shows itself, gives its layers as often as it is asked, and all weights
+within the memory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def model():
 
 def test_it_says_what_it_is(model):
     trace = model.trace(TEXT)
-    assert repr(trace) == "<TextTrace of 6 tokens in seeded: layers 0 of 2 heads; iterate for layers, .weights for all>"
+    assert (
+        repr(trace)
+        == "<TextTrace of 6 tokens in seeded: layers 0 of 2 heads; iterate for layers, .weights for all>"
+    )
     assert str(trace) == repr(trace)
     assert trace._repr_html_().startswith('<iframe sandbox="allow-scripts"')
     assert "the cat sat on the mat" in trace._repr_html_()
@@ -59,13 +64,22 @@ def test_the_weights_are_those_of_each_layer(chosen):
 def test_weights_beyond_the_memory_are_refused_with_a_way_out(model, monkeypatch):
     trace = model.trace(TEXT)
     need = 2 * 6 * 6 * 4
-    monkeypatch.setattr(text_trace, "free_memory", lambda: MemoryBudget(need - 1, "memory available on this machine"))
-    with pytest.raises(attncli.AttnError, match="the weights of 1 layers of 2 heads and 6 tokens take") as caught:
+    monkeypatch.setattr(
+        text_trace,
+        "free_memory",
+        lambda: MemoryBudget(need - 1, "memory available on this machine"),
+    )
+    with pytest.raises(
+        attncli.AttnError, match="the weights of 1 layers of 2 heads and 6 tokens take"
+    ) as caught:
         trace.weights  # noqa: B018
     assert caught.value.exit_code == 5
     assert caught.value.hint.startswith("layers=[5] or heads=[0], or iterate")
     assert "memory available on this machine" in caught.value.expected
-    assert caught.value.__notes__ == [f"expected: {caught.value.expected}", f"try: {caught.value.hint}"]
+    assert caught.value.__notes__ == [
+        f"expected: {caught.value.expected}",
+        f"try: {caught.value.hint}",
+    ]
     assert [layer.layer for layer in trace] == [0]
     monkeypatch.setattr(text_trace, "free_memory", lambda: MemoryBudget(need, ""))
     assert trace.weights.shape == (1, 2, 6, 6)

@@ -109,7 +109,9 @@ NATIVE = (
 def engine(folder: Path) -> ForeignModel:
     """A checkpoint through the engine, whether or not its family runs natively."""
     family = json.loads((folder / "config.json").read_text())["model_type"]
-    found = load_foreign(Checkpoint.open(folder), family, family, IdsOnly(""), device=None, dtype="float32")
+    found = load_foreign(
+        Checkpoint.open(folder), family, family, IdsOnly(""), device=None, dtype="float32"
+    )
     assert isinstance(found, ForeignModel)
     return found
 
@@ -133,11 +135,15 @@ def test_as_transformers_computes_it(name: str, folder_of: Callable) -> None:
     (side,) = reference(folder, IDS, dtype="float32")
     traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS)))
     assert len(traces) == len(side.weights)
-    for trace, weights, before, after in zip(traces, side.weights, side.hidden, side.hidden[1:], strict=False):
+    for trace, weights, before, after in zip(
+        traces, side.weights, side.hidden, side.hidden[1:], strict=False
+    ):
         found = trace.stages["weights"].numpy()
         assert np.abs(found - weights).max() < 1e-5
         assert np.abs(trace.before.numpy() - before).max() < 1e-4
-        if trace.layer < len(traces) - 1 or name == "albert":  # the reference's last is after the final norm
+        if (
+            trace.layer < len(traces) - 1 or name == "albert"
+        ):  # the reference's last is after the final norm
             assert np.abs(trace.after.numpy() - after).max() < 1e-3
     assert max(float(weights.max()) for weights in side.weights) > 0.5
     if name == "gpt_oss":
@@ -151,8 +157,8 @@ def apart(ours: Any, theirs: Any) -> float:
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_the_same_numbers_as_the_native_run(name: str, folder_of: Callable) -> None:
-    """Every stage, `out` after the output projection, what enters and leaves each layer, the last before the final
-    norm; the scheme of positions; both sides of an encoder-decoder."""
+    """Every stage, `out` after the output projection, what enters and leaves each layer, the last
+    before the final norm; the scheme of positions; both sides of an encoder-decoder."""
     native, foreign = attncli.load(folder_of(name), backend="torch"), engine(folder_of(name))
     tokens = native.tokenizer.ids_to_tokens(IDS)
     sides = [(native, foreign)]
@@ -173,7 +179,9 @@ def test_the_same_numbers_as_the_native_run(name: str, folder_of: Callable) -> N
 
 
 @pytest.mark.parametrize("name", HYBRIDS)
-def test_layers_that_do_not_attend_keep_their_number_and_are_named(name: str, folder_of: Callable) -> None:
+def test_layers_that_do_not_attend_keep_their_number_and_are_named(
+    name: str, folder_of: Callable
+) -> None:
     import transformers
 
     _, attending, told = HYBRIDS[name]
@@ -185,11 +193,17 @@ def test_layers_that_do_not_attend_keep_their_number_and_are_named(name: str, fo
     assert (f"{told}: no attention to show" in model.warnings) == bool(told)
     config = transformers.AutoConfig.from_pretrained(folder_of(name))
     theirs = transformers.MODEL_MAPPING[type(config)].from_pretrained(
-        folder_of(name), attn_implementation="eager", experts_implementation="eager", dtype=torch.float32
+        folder_of(name),
+        attn_implementation="eager",
+        experts_implementation="eager",
+        dtype=torch.float32,
     )
     with torch.no_grad():
         out = theirs.eval()(
-            input_ids=torch.tensor([IDS]), output_attentions=True, output_hidden_states=True, use_cache=False
+            input_ids=torch.tensor([IDS]),
+            output_attentions=True,
+            output_hidden_states=True,
+            use_cache=False,
         )
     weights = [one for one in out.attentions if one is not None]
     for trace, expected in zip(traces, weights, strict=True):
@@ -199,7 +213,9 @@ def test_layers_that_do_not_attend_keep_their_number_and_are_named(name: str, fo
         with pytest.raises(InputError, match=f"layer {layer} attends to nothing: it is"):
             next(iter(model.trace(tokens, layers=[layer])))
     position = attention_part(model, model.backend).position
-    assert position == ("none" if name in ("jamba", "granitemoehybrid", "nemotron_h") else "rope:97")
+    assert position == (
+        "none" if name in ("jamba", "granitemoehybrid", "nemotron_h") else "rope:97"
+    )
     heads = heads_document(model, "", tokens, HeadsRequest())
     assert {head.layer for head in heads.heads} == set(attending)
 
@@ -209,12 +225,15 @@ def test_a_what_if_reaches_the_model(folder_of: Callable) -> None:
     assert [block.attention.mask for block in model.spec.blocks] == [Causal()] * 3
     tokens = model.tokenizer.ids_to_tokens(IDS)
     blocks = tuple(
-        replace(block, attention=replace(block.attention, mask=Window(1, 0), scale=0.1)) for block in model.spec.blocks
+        replace(block, attention=replace(block.attention, mask=Window(1, 0), scale=0.1))
+        for block in model.spec.blocks
     )
     other = replace(model, spec=replace(model.spec, blocks=blocks))
     (plain,), (changed,) = (list(one.trace(tokens, layers=[2])) for one in (model, other))
     assert (changed.stages["weights"][0] > 0).sum(-1).tolist() == [1] + [2] * (len(IDS) - 1)
-    assert not np.allclose(plain.stages["q"].numpy(), changed.stages["q"].numpy())  # earlier layers changed, too
+    assert not np.allclose(
+        plain.stages["q"].numpy(), changed.stages["q"].numpy()
+    )  # earlier layers changed, too
 
 
 def test_row_blocks_and_heads(folder_of: Callable) -> None:
@@ -223,12 +242,19 @@ def test_row_blocks_and_heads(folder_of: Callable) -> None:
     whole = list(model.trace(tokens))
     seen = []
     parts = list(
-        model.trace(tokens, rows=4, heads=[1, 5], on_block=lambda layer, kind, block: seen.append((layer, kind)))
+        model.trace(
+            tokens,
+            rows=4,
+            heads=[1, 5],
+            on_block=lambda layer, kind, block: seen.append((layer, kind)),
+        )
     )
     assert list(dict.fromkeys(seen)) == [(layer, "self") for layer in range(3)]
     assert len(seen) > 2 * 3  # more than one block of each kv head
     for one, other in zip(whole, parts, strict=True):
-        assert np.allclose(one.stages["mixed"][[1, 5]].numpy(), other.stages["mixed"].numpy(), atol=1e-5)
+        assert np.allclose(
+            one.stages["mixed"][[1, 5]].numpy(), other.stages["mixed"].numpy(), atol=1e-5
+        )
 
 
 def test_an_encoder_has_no_mask(folder_of: Callable) -> None:
@@ -260,7 +286,12 @@ def test_attention_with_something_of_its_own_is_refused() -> None:
 
     one = torch.ones((1, 2, 3, 4))
     with _in_place_of_attention(answer, Passages()):
-        assert _outside(None, one, one, one, None, position_ids=one, sliding_window=5)[0].shape == (1, 3, 2, 4)
+        assert _outside(None, one, one, one, None, position_ids=one, sliding_window=5)[0].shape == (
+            1,
+            3,
+            2,
+            4,
+        )
         with pytest.raises(UnsupportedError, match="'depths'"):
             _outside(None, one, one, one, None, depths=one)
 
@@ -290,7 +321,9 @@ def test_options_that_transformers_has_no_use_for(folder_of: Callable) -> None:
         attncli.load(folder_of("arcee"), ignore=("mlp_bias",))
 
 
-def test_without_transformers_the_families_are_listed(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_the_families_are_listed(
+    folder_of: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(load, "find_spec", lambda name: None)
     monkeypatch.setattr(load.library, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match="'arcee'") as error:
@@ -325,7 +358,9 @@ def test_a_derivation_from_what_each_attention_was_given(name: str, folder_of: C
     [("vit", "image"), ("dinov2", "image"), ("deit", "image"), ("clip", "image and text"), ("siglip", "image and text"),
      ("wav2vec2", "audio")],
 )  # fmt: skip
-def test_models_that_read_no_text_are_told_so(kind: str, told: str, folder_of: Callable, tmp_path: Path) -> None:
+def test_models_that_read_no_text_are_told_so(
+    kind: str, told: str, folder_of: Callable, tmp_path: Path
+) -> None:
     shutil.copytree(folder_of("arcee"), tmp_path, dirs_exist_ok=True)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     with pytest.raises(UnsupportedError, match=f"reads {told}, not text alone") as error:

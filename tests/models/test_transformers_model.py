@@ -1,5 +1,5 @@
-"""Models of transformers' own from checkpoints that mean harm: nothing of theirs runs, nothing grows beyond what is
-stored."""
+"""Models of transformers' own from checkpoints that mean harm: nothing of theirs runs, nothing
+grows beyond what is stored."""
 
 from __future__ import annotations
 
@@ -52,14 +52,30 @@ def changed(olmo: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def weights(model: Model) -> np.ndarray[Any, Any]:
-    return np.stack([trace.stages["weights"].numpy() for trace in model.trace(model.tokenizer.ids_to_tokens(IDS))])
+    return np.stack(
+        [
+            trace.stages["weights"].numpy()
+            for trace in model.trace(model.tokenizer.ids_to_tokens(IDS))
+        ]
+    )
 
 
 @pytest.mark.parametrize(
-    "key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size"]
+    "key",
+    [
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "vocab_size",
+    ],
 )
-@pytest.mark.parametrize("value", [0, -1, 7, 9000, 10**6, 10**9, 10**30, 1.5, "x", None, True, [], {}])
-def test_absurd_numbers_are_refused_or_run(changed: Callable[..., Path], key: str, value: object) -> None:
+@pytest.mark.parametrize(
+    "value", [0, -1, 7, 9000, 10**6, 10**9, 10**30, 1.5, "x", None, True, [], {}]
+)
+def test_absurd_numbers_are_refused_or_run(
+    changed: Callable[..., Path], key: str, value: object
+) -> None:
     folder, refused = changed(**{key: value}), None
     try:
         found = weights(attncli.load(folder))
@@ -69,7 +85,9 @@ def test_absurd_numbers_are_refused_or_run(changed: Callable[..., Path], key: st
     assert np.isfinite(found).all()
 
 
-def test_a_model_larger_than_its_weights_is_refused_while_it_is_built(changed: Callable[..., Path]) -> None:
+def test_a_model_larger_than_its_weights_is_refused_while_it_is_built(
+    changed: Callable[..., Path],
+) -> None:
     with pytest.raises(InputError, match=r"config\.json describes a model of more than") as error:
         attncli.load(changed(num_hidden_layers=9000))
     assert "22 tensors" in error.value.expected
@@ -79,14 +97,18 @@ def test_a_model_larger_than_its_weights_is_refused_while_it_is_built(changed: C
         attncli.load(changed(num_hidden_layers=10**9))
 
 
-def test_a_model_larger_than_the_memory_is_refused(olmo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_larger_than_the_memory_is_refused(
+    olmo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transformers_model, "free_memory", lambda: MemoryBudget(1000, "a test"))
     with pytest.raises(LimitError, match="takes more than") as error:
         attncli.load(olmo)
     assert "a test" in error.value.expected
 
 
-def test_what_a_config_names_is_neither_run_nor_read(olmo: Path, changed: Callable[..., Path]) -> None:
+def test_what_a_config_names_is_neither_run_nor_read(
+    olmo: Path, changed: Callable[..., Path]
+) -> None:
     expected = weights(attncli.load(olmo))
     folder = changed(
         auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"},
@@ -96,7 +118,9 @@ def test_what_a_config_names_is_neither_run_nor_read(olmo: Path, changed: Callab
         experts_implementation="somebody/kernel",
     )
     (folder / "evil.py").write_text("raise SystemExit('this ran')")
-    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/nowhere", "peft_type": "LORA"}')
+    (folder / "adapter_config.json").write_text(
+        '{"base_model_name_or_path": "/nowhere", "peft_type": "LORA"}'
+    )
     os.mkfifo(folder / "other.safetensors")
     os.mkfifo(folder / "pytorch_model.bin")
     assert np.array_equal(weights(attncli.load(folder)), expected)

@@ -1,4 +1,6 @@
-"""`verify`: passes where the numbers agree, fails when a knob is turned, in float64 or in float32 alone."""
+"""`verify`: passes where the numbers agree, fails when a knob is turned, in float64 or in float32
+alone.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,25 @@ def test_a_checkpoint_that_agrees(llama: Path, backend: str) -> None:
     assert (found.tokens, found.backend, len(found.layers)) == (len(IDS), backend, 3)
     assert 0 < found.worst < 1e-12
     assert 0 < found.ratio < 0.5
-    assert [(layer.side, layer.layer, len(layer.weights), layer.cross) for layer in found.layers] == [
-        ("self", at, 6, ()) for at in range(3)
-    ]
+    assert [
+        (layer.side, layer.layer, len(layer.weights), layer.cross) for layer in found.layers
+    ] == [("self", at, 6, ()) for at in range(3)]
 
 
-def test_float32_throughout_is_as_far_as_the_reference(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_throughout_is_as_far_as_the_reference(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
     found = verify.verify(llama, IDS)
     assert found.is_within_limits
     assert 0.5 < found.ratio < 2
 
 
-VECTORS = {"hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 61, "num_kv_shared_layers": 0}
+VECTORS = {
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 61,
+    "num_kv_shared_layers": 0,
+}
 BY_TRANSFORMERS = {
     "zamba2": Case(
         "zamba2",
@@ -67,7 +75,8 @@ FIRST = {case.model_type: case for case in reversed(CASES.values())} | BY_TRANSF
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=() if name == "zamba2" else pytest.mark.thorough) for name in FIRST]
+    "family",
+    [pytest.param(name, marks=() if name == "zamba2" else pytest.mark.thorough) for name in FIRST],
 )
 def test_every_family_is_verified(family: str, tmp_path: Path) -> None:
     """Those that transformers runs, too: its own attention beside ours within its model."""
@@ -80,9 +89,9 @@ def test_every_family_is_verified(family: str, tmp_path: Path) -> None:
 def test_both_sides_of_an_encoder_decoder(tmp_path: Path) -> None:
     found = verify.verify(make(CASES["bart"], tmp_path), IDS, target=(2, 9, 40))
     assert found.is_within_limits
-    assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [("encoder", 3, 0)] * 2 + [
-        ("decoder", 5, 5)
-    ] * 3
+    assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [
+        ("encoder", 3, 0)
+    ] * 2 + [("decoder", 5, 5)] * 3
 
 
 def test_pickled_weights_are_verified_as_the_same_ones_are(llama: Path, tmp_path: Path) -> None:
@@ -99,19 +108,27 @@ def test_pickled_weights_are_verified_as_the_same_ones_are(llama: Path, tmp_path
 def test_a_decoder_that_reads_random_states(tmp_path: Path) -> None:
     found = verify.verify(make(CASES["whisper"], tmp_path), IDS)
     assert found.is_within_limits
-    assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [("decoder", 5, 5)] * 3
+    assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [
+        ("decoder", 5, 5)
+    ] * 3
 
 
 def scaled(model: Model, factor: float, layer: int) -> Model:
     blocks = list(model.spec.blocks)
     attention = blocks[layer].attention
-    blocks[layer] = replace(blocks[layer], attention=replace(attention, scale=attention.scale * factor))
+    blocks[layer] = replace(
+        blocks[layer], attention=replace(attention, scale=attention.scale * factor)
+    )
     return replace(model, spec=replace(model.spec, blocks=tuple(blocks)))
 
 
-def test_a_turned_knob_fails_from_its_layer_on(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turned_knob_fails_from_its_layer_on(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = verify.load
-    monkeypatch.setattr(verify, "load", lambda *given, **options: scaled(real(*given, **options), 1.0001, 1))
+    monkeypatch.setattr(
+        verify, "load", lambda *given, **options: scaled(real(*given, **options), 1.0001, 1)
+    )
     found = verify.verify(llama, IDS)
     assert not found.is_within_limits
     assert [layer.relative > 1e-10 for layer in found.layers] == [False, True, True]
@@ -133,7 +150,8 @@ def test_float32_alone_can_fail(llama: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("found", "says"), [(None, "transformers is not installed"), ("4.57.6", "transformers 4.57.6 is installed")]
+    ("found", "says"),
+    [(None, "transformers is not installed"), ("4.57.6", "transformers 4.57.6 is installed")],
 )
 def test_without_a_transformers_that_serves(
     llama: Path, monkeypatch: pytest.MonkeyPatch, found: str | None, says: str

@@ -1,4 +1,6 @@
-"""Layers whose attention reads more than the vectors that pass through: Zamba 2 reads the embeddings beside them."""
+"""Layers whose attention reads more than the vectors that pass through: Zamba 2 reads the
+embeddings beside them.
+"""
 
 from __future__ import annotations
 

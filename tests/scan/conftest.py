@@ -13,7 +13,9 @@ WORDS = [f"w{number}" for number in range(50)]
 
 
 def with_tokenizer(folder: Path, special: bool) -> Path:
-    vocabulary = {word: number for number, word in enumerate(["[UNK]", "[CLS]", "[SEP]", ",", ".", *WORDS])}
+    vocabulary = {
+        word: number for number, word in enumerate(["[UNK]", "[CLS]", "[SEP]", ",", ".", *WORDS])
+    }
     tokenizer = Tokenizer(models.WordLevel(vocabulary, "[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     if special:
@@ -39,7 +41,8 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lines() -> list[str]:
     drawn = random.Random(3)
     return [
-        " ".join(drawn.choice([*WORDS[:9], *WORDS, ",", "."]) for _ in range(drawn.randint(2, 20))) for _ in range(60)
+        " ".join(drawn.choice([*WORDS[:9], *WORDS, ",", "."]) for _ in range(drawn.randint(2, 20)))
+        for _ in range(60)
     ]
 
 

@@ -1,4 +1,6 @@
-"""What each head does over the whole distribution: samples, deciles, frequent links; against loops over all texts."""
+"""What each head does over the whole distribution: samples, deciles, frequent links; against loops
+over all texts.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def mixed(number: int) -> int:
     return number ^ (number >> 31)
 
 
-def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[ScanPlan, Totals, ScanDocument]:
+def scanned(
+    model: Path, corpus: Path, folder: Path, **wanted: Any
+) -> tuple[ScanPlan, Totals, ScanDocument]:
     made = planned(model, corpus, folder, **wanted)
     run(made, folder, str(model), Inside())
     totals = total(made, folder)
@@ -47,18 +51,28 @@ def rows_of(model: Path, line: str) -> Any:
     """Every head's weights of a text in float64, with its tokens."""
     exact = attncli.load(str(model), backend="numpy", dtype="float64")
     tokens = exact.encode(line)
-    return tokens, [np.asarray(trace.stages["weights"]) for trace in exact.trace(tokens, keep=("weights",))]
+    return tokens, [
+        np.asarray(trace.stages["weights"]) for trace in exact.trace(tokens, keep=("weights",))
+    ]
 
 
 def test_head_hashes_are_those_of_whole_numbers() -> None:
     hashes = np.array([0, 5, 2**63 - 1, 12345678901234567], np.int64)
-    expected = [[mixed(int(each) ^ (head * 0x9E3779B97F4A7C15 & MASK)) >> 1 for head in (1, 2, 3)] for each in hashes]
+    expected = [
+        [mixed(int(each) ^ (head * 0x9E3779B97F4A7C15 & MASK)) >> 1 for head in (1, 2, 3)]
+        for each in hashes
+    ]
     assert head_hashes(hashes, 3).tolist() == expected
 
 
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
 def test_samples_and_deciles_are_those_of_loops(
-    which: str, request: pytest.FixtureRequest, corpus: Path, lines: list[str], tmp_path: Path, monkeypatch: Any
+    which: str,
+    request: pytest.FixtureRequest,
+    corpus: Path,
+    lines: list[str],
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr("attncli.scan.totals.DRAWN", 4)
     monkeypatch.setattr("attncli.scan.worker.DRAWN", 4)
@@ -67,7 +81,9 @@ def test_samples_and_deciles_are_those_of_loops(
     exact = attncli.load(str(folder), backend="numpy", dtype="float64")
     numbers: dict[tuple[int, int, str], list[float | None]] = defaultdict(list)
     for line in lines:
-        told = heads_document(exact, line, exact.encode(line), HeadsRequest(metrics=("entropy", "sink"), maps=False))
+        told = heads_document(
+            exact, line, exact.encode(line), HeadsRequest(metrics=("entropy", "sink"), maps=False)
+        )
         for head in told.heads:
             for name, value in head.metrics.items():
                 numbers[head.layer, head.head, name].append(value.value)
@@ -79,8 +95,13 @@ def test_samples_and_deciles_are_those_of_loops(
         assert head.sample
         for name in ("entropy", "sink"):
             examples = [example for example in head.sample if example.metric == name]
-            drawn = [document.texts[example.text].line for example in examples if example.decile is None]
-            assert drawn == [at for at in order if numbers[head.layer, head.head, name][at] is not None][:3]
+            drawn = [
+                document.texts[example.text].line for example in examples if example.decile is None
+            ]
+            assert (
+                drawn
+                == [at for at in order if numbers[head.layer, head.head, name][at] is not None][:3]
+            )
             values = numbers[head.layer, head.head, name]
             for example in examples:
                 at = document.texts[example.text].line
@@ -91,7 +112,9 @@ def test_samples_and_deciles_are_those_of_loops(
                     continue
                 ranks = sorted(value for value in values if value is not None)
                 middle = np.mean([value < example.value for value in ranks])
-                assert abs(middle * 10 - (example.decile - 0.5)) < 1.2, "its rank is in the decile, but for ties"
+                assert abs(middle * 10 - (example.decile - 0.5)) < 1.2, (
+                    "its rank is in the decile, but for ties"
+                )
         deciles = Counter(example.decile for example in head.sample if example.metric == "sink")
         assert max(deciles.values()) <= 3
 
@@ -128,7 +151,9 @@ def test_frequent_links_are_those_of_loops(
     for head in document.heads:
         place = (head.layer, head.head)
         assert head.links
-        expected = sorted(counts[place].items(), key=lambda item: (-item[1], item[0]))[: report.FREQUENT]
+        expected = sorted(counts[place].items(), key=lambda item: (-item[1], item[0]))[
+            : report.FREQUENT
+        ]
         assert [((link.query.id, link.key.id), link.links) for link in head.links] == expected
         for link in head.links:
             pair = (link.query.id, link.key.id)
@@ -181,7 +206,9 @@ def test_counts_of_pairs_that_were_let_go_of_are_bounded() -> None:
         assert pair.links <= exact[pair.key] <= pair.most
 
 
-def test_pruned_pairs_are_bounded_within_a_shard(encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_pruned_pairs_are_bounded_within_a_shard(
+    encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
     _, _, whole = scanned(encoder, corpus, tmp_path / "whole", shard=60)
     monkeypatch.setattr(frequent_links, "PENDING", 40)
     monkeypatch.setattr(frequent_links, "DISTINCT", 6)
@@ -198,15 +225,22 @@ def test_pruned_pairs_are_bounded_within_a_shard(encoder: Path, corpus: Path, tm
     assert uncertain
 
 
-def test_one_digest_over_shards_parts_and_orders(encoder: Path, corpus: Path, lines: list[str], tmp_path: Path) -> None:
-    """Sizes of shards change the plan, so samples and links are compared; parts and orders are one plan's."""
+def test_one_digest_over_shards_parts_and_orders(
+    encoder: Path, corpus: Path, lines: list[str], tmp_path: Path
+) -> None:
+    """Sizes of shards change the plan, so samples and links are compared; parts and orders are one
+    plan's.
+    """
     documents = []
     for shard in (7, 13, 60):
         made, _, document = scanned(encoder, corpus, tmp_path / f"shards{shard}", shard=shard)
         assert made.texts == len(lines)
         assert document.texts
         samples = [
-            [(example.metric, example.decile, document.texts[example.text].line) for example in head.sample or ()]
+            [
+                (example.metric, example.decile, document.texts[example.text].line)
+                for example in head.sample or ()
+            ]
             for head in document.heads
         ]
         documents.append((samples, to_builtins([head.links for head in document.heads])))
@@ -219,24 +253,35 @@ def test_one_digest_over_shards_parts_and_orders(encoder: Path, corpus: Path, li
 
 
 @pytest.mark.parametrize("array", ["link_pairs", "link_tokens", "sample_line", "link_counts"])
-def test_a_shard_whose_links_do_not_fit_is_not_taken(array: str, encoder: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_shard_whose_links_do_not_fit_is_not_taken(
+    array: str, encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
     made, _, _ = scanned(encoder, corpus, tmp_path / "out", shard=60)
     file = tmp_path / "out/shards/000/000000.state.npz"
     with np.load(file, allow_pickle=False) as old:
         arrays = dict(old)
     changed = arrays[array].copy()
-    changed.flat[0] = {"link_pairs": (7 << 40) + 1, "link_tokens": 999, "sample_line": 54321, "link_counts": -3}[array]
+    changed.flat[0] = {
+        "link_pairs": (7 << 40) + 1,
+        "link_tokens": 999,
+        "sample_line": 54321,
+        "link_counts": -3,
+    }[array]
     arrays[array] = changed.astype(np.int64)
     with file.open("wb") as stream:
         np.savez(stream, **arrays)
     assert total(made, tmp_path / "out").broken
 
 
-def test_memory_of_samples_and_pairs_is_bounded_and_told(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+def test_memory_of_samples_and_pairs_is_bounded_and_told(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
     made, _, document = scanned(encoder, corpus, tmp_path / "out")
     heads = len(made.heads)
     worker = frequent_links.ShardLinks(loaded(str(encoder)).spec, np.cumsum([0, *made.model.heads]))
-    least = sum(array.nbytes for array in (worker._links, *TextSample(2, heads, 96).arrays.values()))
+    least = sum(
+        array.nbytes for array in (worker._links, *TextSample(2, heads, 96).arrays.values())
+    )
     told = document.plan.sample_memory
     assert told
     assert told > least
@@ -284,13 +329,18 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
                 assert f"{link.lift:,.1f}" in said.out
     best = max(head.links[:10], key=lambda link: link.lift or 0)
     answer = ask(*asked, "--brief", width=200).out
-    assert f'links is further above chance than "{best.query.text}" → "{best.key.text}": {best.links} link' in answer
+    assert (
+        f'links is further above chance than "{best.query.text}" → "{best.key.text}": {best.links} link'
+        in answer
+    )
     shown = ask(*asked, "--show", "deciles", "--full", "--metric", "sink", width=120).out
     texts = document.texts or ()
     for example in head.sample or ():
         if example.metric == "sink":
             assert f" {corpus.name}:{texts[example.text].line + 1} " in shown
-    shaded = ask(*asked, "--metric", "sink", "--shade", "--show", "examples", "--color", "never", width=60).out
+    shaded = ask(
+        *asked, "--metric", "sink", "--shade", "--show", "examples", "--color", "never", width=60
+    ).out
     strongest = next(example for example in head.top if example.metric == "sink")
     model = attncli.load(str(encoder), backend="numpy")
     tokens = model.encode(strongest.text)
@@ -302,7 +352,9 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
         name="self", detail=None, score=0.5, threshold=0.3, texts=0.25, texts_ci95=[0.1, 0.45], ci95=[0.44, 0.56],
         earned=True, borderline=False,
     )  # fmt: skip
-    labelled = replace(document, plan=replace(document.plan, labels=True), heads=[replace(head, labels=[label])])
+    labelled = replace(
+        document, plan=replace(document.plan, labels=True), heads=[replace(head, labels=[label])]
+    )
     report.write(labelled, tmp_path / "out")
     (row,) = [row for row in ask(*asked, width=80).out.splitlines() if " self   0.5" in row]
     assert row.split()[2:] == ["self", "0.500", "0.440", "–", "0.560", "25%", "(10–45)"]
@@ -314,9 +366,13 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
         assert (refused.code, told in refused.err) == (2, True)
 
 
-def test_a_folder_of_another_version_is_refused(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_folder_of_another_version_is_refused(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
     scanned(encoder, corpus, tmp_path / "out")
     plan = tmp_path / "out/plan.json"
     plan.write_text(plan.read_text().replace(SCHEMA, "attn.scan.plan/4"))
     answer = ask("scan", "show", str(tmp_path / "out"))
-    assert (answer.code, "another version of attn made this scan" in answer.err) == (3, True), answer.err
+    assert (answer.code, "another version of attn made this scan" in answer.err) == (3, True), (
+        answer.err
+    )

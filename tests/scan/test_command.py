@@ -1,4 +1,6 @@
-"""`attn scan` on the command line: the first run, the second, looking, comparing, and what is refused."""
+"""`attn scan` on the command line: the first run, the second, looking, comparing, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scanned(folder: Path) -> Path:
-    answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(folder / "out"), "--workers", "1")
+    answer = ask(
+        "scan",
+        str(folder / "model"),
+        str(folder / "corpus.txt"),
+        "-o",
+        str(folder / "out"),
+        "--workers",
+        "1",
+    )
     assert (answer.code, answer.err) == (0, "")
     assert "scan of 4 texts" in answer.out
     assert "1 empty" in answer.out
@@ -58,7 +68,8 @@ def test_the_same_command_again_goes_on_and_says_the_same(folder, scanned):
     assert "choice.max_tokens is 0, and 9 is asked for" in other.err
     other = ask(*asked, "--metric", "sink,band", "--no-labels")
     said = (
-        "its measures.metrics is 27 entries with entropy, confidence, distance …, and 2 entries with band is asked for"
+        "its measures.metrics is 27 entries with entropy, confidence, distance …, and 2 entries "
+        "with band is asked for"
     )
     assert (other.code, said in " ".join(other.err.split())) == (2, True), other.err
 
@@ -71,7 +82,9 @@ def test_showing_and_comparing(folder, scanned):
     assert "Layer 1 head 2 earns" in "\n".join(shown.out.splitlines()[-6:])
     assert "undecided" in ask("scan", "show", str(scanned), "--show", "labels").out
     document = json.loads((scanned / "scan.json").read_text())
-    earned = next(head["labels"] for head in document["heads"] if any(one["earned"] for one in head["labels"]))
+    earned = next(
+        head["labels"] for head in document["heads"] if any(one["earned"] for one in head["labels"])
+    )
     for head in document["heads"]:
         head["labels"] = earned
     (folder / "labelled.json").write_text(json.dumps(document))
@@ -80,7 +93,16 @@ def test_showing_and_comparing(folder, scanned):
     rows = ask("scan", "show", str(scanned), "--plain").out.splitlines()
     assert rows[0].split("\t")[:3] == ["layer", "head", "metric"]
     other = folder / "other"
-    asked = ("scan", str(folder / "model"), str(folder / "reversed.txt"), "-o", str(other), "--workers", "1", "--quiet")
+    asked = (
+        "scan",
+        str(folder / "model"),
+        str(folder / "reversed.txt"),
+        "-o",
+        str(other),
+        "--workers",
+        "1",
+        "--quiet",
+    )
     with inside():
         assert ask(*asked).code == 0
     compared = ask("scan", "compare", str(scanned), str(other), "--json").json
@@ -108,19 +130,33 @@ def test_showing_and_comparing(folder, scanned):
         (("{corpus}", "--find", "head=L9H1 weight>=0.9"), 2, "there is no head L9H1"),
         (("{corpus}", "{corpus}"), 2, "is named twice"),
         (("{corpus}", "--cluster", "book"), 2, "lines of text have none"),
-        (("{corpus}", "--format", "jsonl:x", "--cluster", "book"), 3, "no record has a field 'book'"),
+        (
+            ("{corpus}", "--format", "jsonl:x", "--cluster", "book"),
+            3,
+            "no record has a field 'book'",
+        ),
         (("{corpus}", "--format", "jsonl:x"), 3, "no record of the corpus could be counted"),
     ],
 )
 def test_what_is_asked_wrongly(folder, tmp_path, arguments, code, told):
     given = [one.replace("{corpus}", str(folder / "corpus.txt")) for one in arguments]
     with inside():
-        answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
+        answer = ask(
+            "scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1"
+        )
     assert (answer.code, told in answer.err) == (code, True), answer.err
 
 
 def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
-    asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "--workers", "1", "--brief", "-o")
+    asked = (
+        "scan",
+        str(folder / "model"),
+        str(folder / "corpus.txt"),
+        "--workers",
+        "1",
+        "--brief",
+        "-o",
+    )
     with inside():
         assert ask(*asked, str(tmp_path / "a"), "--no-labels").out == (
             "6 heads are measured over 4 texts; labels were not asked for.\n"
@@ -128,7 +164,10 @@ def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
         )
         assert "no head earns" not in ask("scan", "show", str(tmp_path / "a")).out
         said = " ".join(ask(*asked, str(tmp_path / "b")).out.split())
-    assert re.match(r"(1 of 6 heads earns|[02-6] of 6 heads earn) a label over 4 texts; whether they keep it", said)
+    assert re.match(
+        r"(1 of 6 heads earns|[02-6] of 6 heads earn) a label over 4 texts; whether they keep it",
+        said,
+    )
 
 
 def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
@@ -139,12 +178,20 @@ def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
     for out in (tmp_path / "file", tmp_path / "file" / "inside"):
         for more in ((), ("--dedupe",)):
             answer = ask(*asked, str(out), *more)
-            assert (answer.code, answer.err.startswith("error: cannot write")) == (1, True), answer.err
+            assert (answer.code, answer.err.startswith("error: cannot write")) == (1, True), (
+                answer.err
+            )
         piped = ask("scan", str(folder / "model"), "-", "-o", str(out), stdin=b"w1 w2")
-        assert (piped.code, piped.err.startswith("error: cannot write this file")) == (1, True), piped.err
+        assert (piped.code, piped.err.startswith("error: cannot write this file")) == (1, True), (
+            piped.err
+        )
     for name in ("torn.txt.gz", "torn.txt.zst"):
-        answer = ask("scan", str(folder / "model"), str(tmp_path / name), "-o", str(tmp_path / name[-3:]))
-        assert (answer.code, answer.err.startswith("error: cannot read the corpus")) == (3, True), answer.err
+        answer = ask(
+            "scan", str(folder / "model"), str(tmp_path / name), "-o", str(tmp_path / name[-3:])
+        )
+        assert (answer.code, answer.err.startswith("error: cannot read the corpus")) == (3, True), (
+            answer.err
+        )
 
 
 def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
@@ -170,7 +217,14 @@ def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path)
             yield from super().run(job, [shard for shard in shards if shard])
 
     (tmp_path / "more.txt").write_text("w1 w2\n" * 5000)
-    asked = ("scan", str(folder / "model"), str(tmp_path / "more.txt"), "-o", str(tmp_path / "out"), "--no-labels")
+    asked = (
+        "scan",
+        str(folder / "model"),
+        str(tmp_path / "more.txt"),
+        "-o",
+        str(tmp_path / "out"),
+        "--no-labels",
+    )
     with patch("attncli.scan.engines.LocalWorkers", lambda workers: Given()):
         assert ask(*asked, "--sample", "1").code == 1
     for _ in range(2):
@@ -185,23 +239,42 @@ def test_a_part_tells_of_its_failed_shards_and_the_last_one_of_all(folder, tmp_p
             yield from super().run(job, [shard for shard in shards if shard not in lost])
 
     monkeypatch.setattr("attncli.scan.plan.SHARD", 2)
-    asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "out"), "--no-labels")
+    asked = (
+        "scan",
+        str(folder / "model"),
+        str(folder / "corpus.txt"),
+        "-o",
+        str(tmp_path / "out"),
+        "--no-labels",
+    )
     monkeypatch.setattr("attncli.scan.engines.LocalWorkers", lambda workers: Given())
     told = [{"shard": 0, "reason": "it broke"}]
     lost = {0}
     first = ask(*asked, "--part", "1/3", "--json")
-    assert (first.code, first.json["done"]["failed"], first.json["done"]["shards"]) == (1, told, [0, 3])
+    assert (first.code, first.json["done"]["failed"], first.json["done"]["shards"]) == (
+        1,
+        told,
+        [0, 3],
+    )
     assert "part 1 of 3 has ended; other parts still have shards to do" in first.err
     assert "1 of the scan's shards failed; shard 0: it broke" in first.err
     second = ask(*asked, "--part", "2/3")
     assert (second.code, second.out) == (0, "")
     assert ask("scan", "show", str(tmp_path / "out"), "--json").json["done"]["failed"] == told
     last = ask(*asked, "--part", "3/3", "--json")
-    assert (last.code, last.json["done"]["failed"], last.json["done"]["shards"]) == (0, told, [2, 3])
+    assert (last.code, last.json["done"]["failed"], last.json["done"]["shards"]) == (
+        0,
+        told,
+        [2, 3],
+    )
     assert json.loads((tmp_path / "out/scan.json").read_text())["done"]["failed"] == told
     lost = set()
     healed = ask(*asked, "--part", "1/3", "--json")
-    assert (healed.code, healed.json["done"]["failed"], healed.json["done"]["shards"]) == (0, [], [3, 3])
+    assert (healed.code, healed.json["done"]["failed"], healed.json["done"]["shards"]) == (
+        0,
+        [],
+        [3, 3],
+    )
     assert not list((tmp_path / "out").rglob("*.failed.txt"))
 
 
@@ -224,7 +297,10 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda at: spoiled_state(at, lambda arrays, _: arrays.update(value=arrays["value"][:-1])),
         "value is (27, 6)",
     ),
-    "no histogram": (lambda at: spoiled_state(at, lambda arrays, _: arrays.pop("histogram")), "histogram is missing"),
+    "no histogram": (
+        lambda at: spoiled_state(at, lambda arrays, _: arrays.pop("histogram")),
+        "histogram is missing",
+    ),
     "one array too many": (
         lambda at: spoiled_state(at, lambda arrays, _: arrays.update(more=np.zeros(1, np.int32))),
         "more is (1,)",
@@ -238,9 +314,18 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         "an example has no text",
     ),
     "no machine": (lambda at: spoiled_state(at, lambda _, facts: facts.pop("machine")), "machine"),
-    "no count of texts": (lambda at: spoiled_state(at, lambda _, facts: facts["counts"].pop("texts")), "count texts"),
-    "fewer than no examples": (lambda at: spoiled_plan(at, lambda plan: plan["measures"].update(top=-1)), "top"),
-    "heads without end": (lambda at: spoiled_plan(at, lambda plan: plan["model"].update(heads=[10**12, 3])), "heads"),
+    "no count of texts": (
+        lambda at: spoiled_state(at, lambda _, facts: facts["counts"].pop("texts")),
+        "count texts",
+    ),
+    "fewer than no examples": (
+        lambda at: spoiled_plan(at, lambda plan: plan["measures"].update(top=-1)),
+        "top",
+    ),
+    "heads without end": (
+        lambda at: spoiled_plan(at, lambda plan: plan["model"].update(heads=[10**12, 3])),
+        "heads",
+    ),
     "shards of another form": (
         lambda at: spoiled_plan(at, lambda plan: plan.update(schema="attn.scan.plan/2")),
         "another version of attn made this scan: its plan is 'attn.scan.plan/2'",
@@ -257,7 +342,10 @@ def test_a_damaged_store_is_bad_input(case, scanned, tmp_path):
     spoil, told = SPOILED[case]
     shutil.copytree(scanned, tmp_path / "scan")
     spoil(tmp_path / "scan")
-    for command in (("compare", str(tmp_path / "scan"), str(scanned)), ("verify", str(tmp_path / "scan"))):
+    for command in (
+        ("compare", str(tmp_path / "scan"), str(scanned)),
+        ("verify", str(tmp_path / "scan")),
+    ):
         answer = ask("scan", *command)
         assert (answer.code, answer.out) == (3, "")
         assert told in answer.err, answer.err
@@ -272,11 +360,18 @@ def test_a_plan_without_scores_of_random_repeats_is_the_same_scan(scanned, tmp_p
 def test_a_plan_that_does_not_name_its_torch_is_another(folder, scanned, tmp_path):
     shutil.copytree(scanned, tmp_path / "scan")
     spoiled_plan(tmp_path / "scan", lambda plan: (plan.pop("isa"), plan.pop("torch")))
-    answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan"))
+    answer = ask(
+        "scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan")
+    )
     assert (answer.code, "its torch is '', and" in answer.err) == (2, True), answer.err
     spoiled_plan(tmp_path / "scan", lambda plan: plan.update(schema="attn.scan.plan/2"))
-    answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan"))
-    assert (answer.code, "its schema is 'attn.scan.plan/2', and 'attn.scan.plan/" in answer.err) == (2, True)
+    answer = ask(
+        "scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan")
+    )
+    assert (
+        answer.code,
+        "its schema is 'attn.scan.plan/2', and 'attn.scan.plan/" in answer.err,
+    ) == (2, True)
 
 
 def test_folders_that_are_no_scans(tmp_path):
@@ -291,7 +386,13 @@ def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
     document = json.loads((scanned / "scan.json").read_text())
     document["plan"]["effects"] = ["zero", "L0H1,L1H2"]
     quantiles = {"5": 0.0, "25": 0.0001, "50": 0.00121, "75": 0.002, "95": 0.003}
-    small = {"texts": 4, "mean": 0.00132, "sd": 0.00045, "quantiles": quantiles, "ci95": [0.00098, 0.00171]}
+    small = {
+        "texts": 4,
+        "mean": 0.00132,
+        "sd": 0.00045,
+        "quantiles": quantiles,
+        "ci95": [0.00098, 0.00171],
+    }
     document["heads"][1]["effect"] = small
     document["heads"][5]["effect"] = {**small, "mean": 0.25, "ci95": None, "sd": None}
     (tmp_path / "scan.json").write_text(json.dumps(document))
@@ -306,7 +407,15 @@ def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
         assert "the head passes on nothing" in shown
     (tmp_path / "plan.json").write_bytes((scanned / "plan.json").read_bytes())
     spoiled_plan(tmp_path, lambda plan: plan["measures"].update(effects=["zero", "L0H1,L1H2"]))
-    example = {"metric": "effect", "value": 0.00171, "shard": 0, "file": 0, "line": 3, "text": "w8", "query": None}
+    example = {
+        "metric": "effect",
+        "value": 0.00171,
+        "shard": 0,
+        "file": 0,
+        "line": 3,
+        "text": "w8",
+        "query": None,
+    }
     document["heads"][1]["top"] = [{**example, "key": None}]
     (tmp_path / "scan.json").write_text(json.dumps(document))
     closely = ask("scan", "show", str(tmp_path), "--head", "L0H1", "--metric", "effect").out
@@ -320,7 +429,12 @@ def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
     ("name", "ends", "width", "row"),
     [
         ("first-token sink", [0.81, 0.87], 60, "first-token sink 0.840 0.810–0.870 100% (91–100)"),
-        ("first-token sink", [0.81, 0.87], 64, "first-token sink 0.840 0.810 – 0.870 100% (91–100)"),
+        (
+            "first-token sink",
+            [0.81, 0.87],
+            64,
+            "first-token sink 0.840 0.810 – 0.870 100% (91–100)",
+        ),
         ("repeat", [-0.1, 0.9], 60, "repeat 0.840 -0.100 – 0.900 100% (91–100)"),
     ],
 )
@@ -328,7 +442,14 @@ def test_labels_are_whole_in_a_narrow_window(
     name: str, ends: list[float], width: int, row: str, scanned: Path, tmp_path: Path
 ) -> None:
     document = json.loads((scanned / "scan.json").read_text())
-    found = {"name": name, "detail": None, "score": 0.84, "threshold": 0.3, "texts": 1.0, "texts_ci95": [0.91, 1.0]}
+    found = {
+        "name": name,
+        "detail": None,
+        "score": 0.84,
+        "threshold": 0.3,
+        "texts": 1.0,
+        "texts_ci95": [0.91, 1.0],
+    }
     document["heads"][0]["labels"] = [{**found, "ci95": ends, "earned": True, "borderline": False}]
     (tmp_path / "scan.json").write_text(json.dumps(document))
     shown = ask("view", str(tmp_path / "scan.json"), "--show", "labels", "--full", width=width).out

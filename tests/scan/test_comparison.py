@@ -19,7 +19,9 @@ from attncli.scan.report import compare_document
 HEAD = (1, 2)
 
 
-def scanned(model: Path, texts: list[str], folder: Path, **wanted: object) -> list[tuple[int, float]]:
+def scanned(
+    model: Path, texts: list[str], folder: Path, **wanted: object
+) -> list[tuple[int, float]]:
     """Scan texts into a folder; (tokens, sink) of each text that counted, of one head."""
     folder.mkdir()
     (folder / "corpus.txt").write_text("\n".join(texts))
@@ -31,22 +33,30 @@ def scanned(model: Path, texts: list[str], folder: Path, **wanted: object) -> li
 
 def test_differences_are_those_of_the_texts(encoder, lines, tmp_path):
     sides = [
-        scanned(encoder, some, tmp_path / name) for name, some in (("a", lines[:30]), ("b", [*lines[30:], "w1 " * 30]))
+        scanned(encoder, some, tmp_path / name)
+        for name, some in (("a", lines[:30]), ("b", [*lines[30:], "w1 " * 30]))
     ]
     found = compare_document(tmp_path / "a", tmp_path / "b")
-    (row,) = (row for row in found.differences if (row.layer, row.head, row.metric) == (*HEAD, "sink"))
+    (row,) = (
+        row for row in found.differences if (row.layer, row.head, row.metric) == (*HEAD, "sink")
+    )
     strata = [[[value for tokens, value in side if (tokens > 16) == long and tokens <= 32] for side in sides]
               for long in (False, True)]  # fmt: skip
     assert found.strata == [16, 32]
     weights = [len(a) + len(b) for a, b in strata]
     means = [
-        sum(weight * statistics.fmean(stratum[side]) for weight, stratum in zip(weights, strata, strict=True))
+        sum(
+            weight * statistics.fmean(stratum[side])
+            for weight, stratum in zip(weights, strata, strict=True)
+        )
         / sum(weights)
         for side in (0, 1)
     ]
     assert (row.a, row.b) == (pytest.approx(means[0], abs=1e-6), pytest.approx(means[1], abs=1e-6))
     texts = [[value for stratum in strata for value in stratum[side]] for side in (0, 1)]
-    pooled = sum((len(side) - 1) * statistics.variance(side) for side in texts) / (len(texts[0]) + len(texts[1]) - 2)
+    pooled = sum((len(side) - 1) * statistics.variance(side) for side in texts) / (
+        len(texts[0]) + len(texts[1]) - 2
+    )
     assert row.cohens_d == pytest.approx((means[0] - means[1]) / pooled**0.5, rel=1e-4)
     parts = [
         ((weight / sum(weights)) ** 2 * statistics.variance(texts) / len(texts), len(texts) - 1)
@@ -56,7 +66,9 @@ def test_differences_are_those_of_the_texts(encoder, lines, tmp_path):
     error = sum(part for part, _ in parts) ** 0.5
     free = error**4 / sum(part**2 / free for part, free in parts)
     wanted = 1.96 * error / ((1 - 0.25 / free) ** 2 - 1.96**2 / (2 * free)) ** 0.5
-    assert row.ci95 == pytest.approx([row.difference - wanted, row.difference + wanted], rel=1e-3, abs=1e-6)
+    assert row.ci95 == pytest.approx(
+        [row.difference - wanted, row.difference + wanted], rel=1e-3, abs=1e-6
+    )
     t = row.difference / error
     assert row.z == pytest.approx(t * (1 - 0.25 / free) / (1 + t * t / (2 * free)) ** 0.5, rel=1e-4)
     pairs = [(x > y) - (x < y) for _, x in sides[0] for _, y in sides[1]]
@@ -65,8 +77,8 @@ def test_differences_are_those_of_the_texts(encoder, lines, tmp_path):
 
 
 def spread(sides: list[list[tuple[str, int, float]]]) -> float:
-    """The standard error of a difference within strata of texts [(document, tokens, value)]: a sum over documents of
-    the square of what each adds to it."""
+    """The standard error of a difference within strata of texts [(document, tokens, value)]: a sum
+    over documents of the square of what each adds to it."""
     of = [[(book, sum(tokens > most for most in (16, 32, 64)), value) for book, tokens, value in side]
           for side in sides]  # fmt: skip
     common = {stratum for _, stratum, _ in of[0]} & {stratum for _, stratum, _ in of[1]}
@@ -103,11 +115,16 @@ def test_documents_widen_an_interval_and_texts_in_common_narrow_it(encoder, line
 
     def widths(a: str, b: str) -> list[float]:
         rows = compare_document(tmp_path / a, tmp_path / b).differences
-        return [row.ci95[1] - row.ci95[0] for row in sorted(rows, key=lambda row: (row.layer, row.head, row.metric))]
+        return [
+            row.ci95[1] - row.ci95[0]
+            for row in sorted(rows, key=lambda row: (row.layer, row.head, row.metric))
+        ]
 
     sides: list[dict[tuple[int, int, str], list[tuple[str, int, float]]]] = [{}, {}]
     for side, name in zip(sides, ("a documents", "b documents"), strict=True):
-        for row in parquet.read_table(tmp_path / name / "shards/000/000000.rows.parquet").to_pylist():
+        for row in parquet.read_table(
+            tmp_path / name / "shards/000/000000.rows.parquet"
+        ).to_pylist():
             for metric in ("entropy", "sink"):
                 told = str(row["line"] // 4), row["tokens"], row[metric]
                 side.setdefault((row["layer"], row["head"], metric), []).append(told)
@@ -115,7 +132,9 @@ def test_documents_widen_an_interval_and_texts_in_common_narrow_it(encoder, line
     ratios = [a / b for a, b in zip(widths("a documents", "b documents"), wanted, strict=True)]
     assert 0.9 < statistics.fmean(ratios) < 1.15
     shared = zip(widths("a", "more"), widths("a documents", "b documents"), strict=True)
-    assert statistics.fmean(a / b for a, b in shared) < 0.35  # 0.5 if no text was known to be in both
+    assert (
+        statistics.fmean(a / b for a, b in shared) < 0.35
+    )  # 0.5 if no text was known to be in both
 
 
 def test_too_few_texts_have_no_interval_and_no_probability(encoder, lines, tmp_path):
@@ -144,7 +163,18 @@ def test_a_head_is_shown_beside_the_same_in_another_scan(encoder, lines, tmp_pat
     rows = [row for row in whole["differences"] if (row["layer"], row["head"]) == (1, 2)]
     for width in (60, 80, 120):
         for lang in ("en", "zh"):
-            shown = ask("scan", "show", *places, "--head", "L1H2", "--show", "changes", "--lang", lang, width=width)
+            shown = ask(
+                "scan",
+                "show",
+                *places,
+                "--head",
+                "L1H2",
+                "--show",
+                "changes",
+                "--lang",
+                lang,
+                width=width,
+            )
             assert shown.code == 0, shown.err
             assert max(map(cells, shown.out.splitlines())) <= width
             for row in rows:
@@ -152,5 +182,9 @@ def test_a_head_is_shown_beside_the_same_in_another_scan(encoder, lines, tmp_pat
                 assert f"{row['b']:.3f}" in shown.out
                 assert f"{row['cliffs_delta']:.3f}" in shown.out
     assert "which tokens L1 H2 links most" in ask("scan", "show", *places, "--head", "L1H2").out
-    for more in (("--head", "L1H2", "--plain"), ("--head", "L1H2", "-o", str(tmp_path / "told.txt")), ()):
+    for more in (
+        ("--head", "L1H2", "--plain"),
+        ("--head", "L1H2", "-o", str(tmp_path / "told.txt")),
+        (),
+    ):
         assert ask("scan", "show", *places, *more).code == 2

@@ -20,9 +20,11 @@ from attncli.scan import report
 NAMES = ("entropy", "sink_rate", "moved_norm", "massive")
 
 
-def of_loops(model: Path, line: str) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float], list[int]]:
-    """By head: the mean weight on the first token, and the size of what it writes beside the layer's mean; of each
-    layer how many numbers are above 1 and twice the median."""
+def of_loops(
+    model: Path, line: str
+) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float], list[int]]:
+    """By head: the mean weight on the first token, and the size of what it writes beside the
+    layer's mean; of each layer how many numbers are above 1 and twice the median."""
     exact = attncli.load(str(model), backend="numpy", dtype="float64")
     tokens = exact.encode(line)
     rests, moves, massive = {}, {}, []
@@ -38,10 +40,14 @@ def of_loops(model: Path, line: str) -> tuple[dict[tuple[int, int], float], dict
             for i in range(count):
                 added = np.zeros(len(w_o))
                 for j in range(count):
-                    added += weights[head, i, j] * (w_o[:, head * dim : (head + 1) * dim] @ values[j])
+                    added += weights[head, i, j] * (
+                        w_o[:, head * dim : (head + 1) * dim] @ values[j]
+                    )
                 rows.append(sum(number * number for number in added) ** 0.5)
             sizes.append(sum(rows) / count)
-            rests[trace.layer, head] = sum(weights[head, i, 0] for i in range(1, count)) / (count - 1)
+            rests[trace.layer, head] = sum(weights[head, i, 0] for i in range(1, count)) / (
+                count - 1
+            )
         for head in range(heads):
             moves[trace.layer, head] = sizes[head] / (sum(sizes) / heads)
         numbers = sorted(abs(float(number)) for number in np.asarray(trace.after).ravel())
@@ -51,7 +57,9 @@ def of_loops(model: Path, line: str) -> tuple[dict[tuple[int, int], float], dict
 
 
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
-def test_they_are_those_of_loops(which: str, request: Any, lines: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+def test_they_are_those_of_loops(
+    which: str, request: Any, lines: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(layer_metrics, "LARGE", 1.0)
     monkeypatch.setattr(layer_metrics, "TIMES", 2.0)
     model, few = request.getfixturevalue(which), lines[:12]
@@ -65,16 +73,23 @@ def test_they_are_those_of_loops(which: str, request: Any, lines: list[str], tmp
         rests = [text[0][place] > 0.3 for text in texts]
         assert head.metrics["sink_rate"].mean_texts == np.mean(rests)
         moved = head.metrics["moved_norm"]
-        assert moved.mean_texts == pytest.approx(np.mean([text[1][place] for text in texts]), abs=2e-6)
+        assert moved.mean_texts == pytest.approx(
+            np.mean([text[1][place] for text in texts]), abs=2e-6
+        )
         assert moved.baseline is None
         strongest = max(range(len(few)), key=lambda at, place=place: texts[at][1][place])
-        assert next(example.line for example in head.top if example.metric == "moved_norm") == strongest
+        assert (
+            next(example.line for example in head.top if example.metric == "moved_norm")
+            == strongest
+        )
     assert document.layers
     for layer in document.layers:
         counts = [text[2][layer.layer] for text in texts]
         assert layer.massive.mean_texts == np.mean(counts)
         assert layer.share == np.mean([count > 0 for count in counts])
-        assert [example.value for example in layer.top] == sorted(filter(None, counts), reverse=True)[:3]
+        assert [example.value for example in layer.top] == sorted(
+            filter(None, counts), reverse=True
+        )[:3]
     assert any(layer.massive.mean_texts for layer in document.layers)
 
 
@@ -92,7 +107,9 @@ def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkey
         monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(WORDY))
-    made, _, document = scanned(Path("minilm"), corpus, tmp_path / "out", metrics=tuple(layer_metrics.KIND_METRICS))
+    made, _, document = scanned(
+        Path("minilm"), corpus, tmp_path / "out", metrics=tuple(layer_metrics.KIND_METRICS)
+    )
     assert len(made.shards) == 1
     exact = attncli.load("minilm", backend="numpy", dtype="float64")
     sums: dict[tuple[int, int, str], list[tuple[float, float]]] = {}
@@ -100,8 +117,14 @@ def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkey
         tokens = exact.encode(text)
         count, word, words, starts = len(tokens), -1, [], []
         for at, token in enumerate(tokens):
-            # a piece goes on with the word before it where nothing but letters stand on both sides of the border
-            goes_on = at > 0 and not token.special and token.start == tokens[at - 1].end and not tokens[at - 1].special
+            # a piece goes on with the word before it where nothing but letters stand on both sides
+            # of the border
+            goes_on = (
+                at > 0
+                and not token.special
+                and token.start == tokens[at - 1].end
+                and not tokens[at - 1].special
+            )
             goes_on = goes_on and text[token.start - 1].isalnum() and text[token.start].isalnum()
             word += not goes_on
             words.append(word)
@@ -124,19 +147,27 @@ def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkey
                         for i in range(count)
                     ]
                     share = float((table * mask).sum()) / count
-                    sums.setdefault((trace.layer, head, name), []).append((share, float(np.mean(mask))))
+                    sums.setdefault((trace.layer, head, name), []).append(
+                        (share, float(np.mean(mask)))
+                    )
     for head in document.heads:
         total = 0.0
         for name, metric in head.metrics.items():
             told = sums[head.layer, head.head, name]
-            assert metric.mean_texts == pytest.approx(np.mean([share for share, _ in told]), abs=1e-5)
-            assert metric.baseline == pytest.approx(np.mean([chance for _, chance in told]), abs=1e-6)
+            assert metric.mean_texts == pytest.approx(
+                np.mean([share for share, _ in told]), abs=1e-5
+            )
+            assert metric.baseline == pytest.approx(
+                np.mean([chance for _, chance in told]), abs=1e-6
+            )
             total += (metric.mean_texts or 0.0) * name.startswith("distance")
         assert 0 < total < 1
     assert any((head.metrics["same_word"].mean_texts or 0) > 0.1 for head in document.heads)
 
 
-def test_long_texts_have_them_too(decoder: Path, lines: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+def test_long_texts_have_them_too(
+    decoder: Path, lines: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
     """By blocks of rows as in one piece."""
     (tmp_path / "corpus.txt").write_text("\n".join(lines[:6]))
     _, _, whole = scanned(decoder, tmp_path / "corpus.txt", tmp_path / "whole", metrics=NAMES)
@@ -144,7 +175,9 @@ def test_long_texts_have_them_too(decoder: Path, lines: list[str], tmp_path: Pat
     _, _, blocks = scanned(decoder, tmp_path / "corpus.txt", tmp_path / "blocks", metrics=NAMES)
     for first, second in zip(whole.heads, blocks.heads, strict=True):
         for name in ("sink_rate", "moved_norm"):
-            assert first.metrics[name].mean_texts == pytest.approx(second.metrics[name].mean_texts, abs=2e-6)
+            assert first.metrics[name].mean_texts == pytest.approx(
+                second.metrics[name].mean_texts, abs=2e-6
+            )
 
 
 def test_a_layer_is_told_once(decoder: Path, lines: list[str], tmp_path: Path) -> None:
@@ -153,7 +186,16 @@ def test_a_layer_is_told_once(decoder: Path, lines: list[str], tmp_path: Path) -
     report.write(document, tmp_path / "out")
     for width in (60, 80, 120):
         for lang, title in (("en", "massive activations"), ("zh", "巨量激活")):
-            shown = ask("scan", "show", str(tmp_path / "out"), "--show", "layers", "--lang", lang, width=width)
+            shown = ask(
+                "scan",
+                "show",
+                str(tmp_path / "out"),
+                "--show",
+                "layers",
+                "--lang",
+                lang,
+                width=width,
+            )
             assert (shown.code, title in shown.out) == (0, True), shown.err
             assert max(map(cells, shown.out.splitlines())) <= width
     refused = ask("scan", "show", str(tmp_path / "out"), "--metric", "massive")
@@ -162,12 +204,16 @@ def test_a_layer_is_told_once(decoder: Path, lines: list[str], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("rows", [None, 3])
-def test_heads_take_them_of_one_text(rows: int | None, decoder: Path, lines: list[str], monkeypatch: Any) -> None:
+def test_heads_take_them_of_one_text(
+    rows: int | None, decoder: Path, lines: list[str], monkeypatch: Any
+) -> None:
     """As the loops; whole, and by blocks of rows."""
     monkeypatch.setattr(layer_metrics, "LARGE", 1.0)
     monkeypatch.setattr(layer_metrics, "TIMES", 2.0)
     model = attncli.load(str(decoder), backend="numpy", dtype="float64")
-    asked = HeadsRequest(metrics=(*NAMES, "word_start", "distance_2_4"), maps=False, sort="moved_norm")
+    asked = HeadsRequest(
+        metrics=(*NAMES, "word_start", "distance_2_4"), maps=False, sort="moved_norm"
+    )
     document = heads_document(model, lines[0], model.encode(lines[0]), asked, rows=rows)
     rests, moves, massive = of_loops(decoder, lines[0])
     assert len(document.heads) == len(rests)
@@ -184,14 +230,24 @@ def test_heads_take_them_of_one_text(rows: int | None, decoder: Path, lines: lis
 
 
 def test_heads_tell_them(decoder: Path, lines: list[str]) -> None:
-    asked = ("heads", lines[0], "--model", str(decoder), "--metric", "moved_norm,sink_rate,massive", "--moved")
+    asked = (
+        "heads",
+        lines[0],
+        "--model",
+        str(decoder),
+        "--metric",
+        "moved_norm,sink_rate,massive",
+        "--moved",
+    )
     for width in (60, 80, 120):
         for lang, title in (("en", "massive activations"), ("zh", "巨量激活")):
             shown = ask(*asked, "--lang", lang, width=width)
             assert (shown.code, title in shown.out) == (0, True), shown.err
             assert max(map(cells, shown.out.splitlines())) <= width
     told = ask(*asked, "--json").json
-    assert [row["layer"] for row in told["layers"]] == sorted({head["layer"] for head in told["heads"]})
+    assert [row["layer"] for row in told["layers"]] == sorted(
+        {head["layer"] for head in told["heads"]}
+    )
     refused = ask(*asked, "--sort", "massive")
     assert (refused.code, "massive is a layer's" in refused.err) == (2, True)
     refused = ask("heads", lines[0], "--model", str(decoder), "--metric", "moved_nrm")
@@ -205,5 +261,7 @@ def test_a_scan_takes_them_by_name(encoder: Path, corpus: Path, tmp_path: Path) 
             "--no-labels", "--json", "--quiet",
         )  # fmt: skip
     assert list(counted.json["heads"][0]["metrics"]) == ["sink", "sink_rate", "moved_norm"]
-    refused = ask("scan", str(encoder), str(corpus), "-o", str(tmp_path / "other"), "--metric", "moved_nrm")
+    refused = ask(
+        "scan", str(encoder), str(corpus), "-o", str(tmp_path / "other"), "--metric", "moved_nrm"
+    )
     assert (refused.code, "--metric moved_norm" in refused.err) == (2, True), refused.err

@@ -1,4 +1,6 @@
-"""Effects over a corpus: each text's is the one that `attn ablate` finds; they add up as every other number does."""
+"""Effects over a corpus: each text's is the one that `attn ablate` finds; they add up as every
+other number does.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def scanned(model, corpus, folder, way, shards, **wanted):
     return made
 
 
-@pytest.mark.parametrize(("which", "way"), [("encoder", "zero"), ("encoder", "mean"), ("decoder", "zero")])
+@pytest.mark.parametrize(
+    ("which", "way"), [("encoder", "zero"), ("encoder", "mean"), ("decoder", "zero")]
+)
 def test_each_text_has_the_effect_that_ablate_finds(which, way, request, lines, tmp_path):
     folder = request.getfixturevalue(which)
     corpus = tmp_path / "corpus.txt"
@@ -66,12 +70,16 @@ def test_effects_add_up_in_any_order_to_one_digest(encoder, lines, tmp_path):
     scanned(encoder, corpus, tmp_path / "other", "zero", (1,), shard=8)
     digests = {total(made, tmp_path / name).digest() for name in ("one", "other")}
     assert len(digests) == 1
-    with pytest.raises(UsageError, match=r"its measures\.effects\[0\] is 'zero', and 'mean' is asked for"):
+    with pytest.raises(
+        UsageError, match=r"its measures\.effects\[0\] is 'zero', and 'mean' is asked for"
+    ):
         scanned(encoder, corpus, tmp_path / "one", "mean", ())
     assert read_plan(tmp_path / "one").measures.effects == ("zero", "L1H0", "L0H1")
 
 
-@pytest.mark.parametrize(("way", "heads", "said"), [("zero", [], "--head L5H11"), ("", ["L0H0"], "--effects zero")])
+@pytest.mark.parametrize(
+    ("way", "heads", "said"), [("zero", [], "--head L5H11"), ("", ["L0H0"], "--effects zero")]
+)
 def test_a_way_without_heads_and_heads_without_a_way(way, heads, said):
     with pytest.raises(UsageError) as caught:
         check_effects(way, heads)

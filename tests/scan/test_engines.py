@@ -1,4 +1,6 @@
-"""Engines: nothing is lost when workers or the scan itself are killed, and every engine finds the same numbers."""
+"""Engines: nothing is lost when workers or the scan itself are killed, and every engine finds the
+same numbers.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ OWN = "def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n"
 
 
 def planned_whole(model, corpus, folder, **wanted):
-    """A plan with all that a digest is over: samples, links, a metric of a file, those that only a scan has, and why
-    heads look where they look."""
+    """A plan with all that a digest is over: samples, links, a metric of a file, those that only a
+    scan has, and why heads look where they look."""
     own = corpus.parent / "own.py"
     own.write_text(OWN)
     metrics = ("entropy", "sink", "own.thirds", "sink_rate", "moved_norm", "massive")
@@ -64,16 +66,26 @@ def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, re
     beside: list[Path] = []
 
     def look(texts: int) -> None:
-        beside.extend(path for path in (tmp_path / "two").iterdir() if path.name not in ("plan.json", "shards"))
+        beside.extend(
+            path
+            for path in (tmp_path / "two").iterdir()
+            if path.name not in ("plan.json", "shards")
+        )
 
-    assert run(made, tmp_path / "two", str(encoder), LocalWorkers(2), progress=look).totals.digest() == reference
+    assert (
+        run(made, tmp_path / "two", str(encoder), LocalWorkers(2), progress=look).totals.digest()
+        == reference
+    )
     assert beside == []  # nothing that could be left behind, whatever ends it
     made = planned_whole(encoder, corpus, tmp_path / "parts")
     first = run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(2, 3))
     assert first.totals is None
     assert first.computed_count == 3
     assert run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(1, 3)).totals is None
-    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(3, 3)).totals.digest() == reference
+    assert (
+        run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(3, 3)).totals.digest()
+        == reference
+    )
     again = run(made, tmp_path / "parts", str(encoder), LocalWorkers(2))
     assert again.computed_count == 0
     assert again.totals.digest() == reference
@@ -104,7 +116,9 @@ def workers_of(folder: Path) -> list[int]:
 
 
 def gone(folder: Path) -> bool:
-    """Whether all workers of a scan end, as they do once their pipe has; a busy machine may take its time."""
+    """Whether all workers of a scan end, as they do once their pipe has; a busy machine may take
+    its time.
+    """
     end = time.monotonic() + 180
     while left := workers_of(folder):
         if time.monotonic() > end:
@@ -124,7 +138,10 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
         process = start(command, start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)
         wanted = sum(is_done(folder, shard) for shard in range(SHARDS)) + 1
         end = time.monotonic() + 180
-        while sum(is_done(folder, shard) for shard in range(SHARDS)) < wanted and process.poll() is None:
+        while (
+            sum(is_done(folder, shard) for shard in range(SHARDS)) < wanted
+            and process.poll() is None
+        ):
             assert time.monotonic() < end
             time.sleep(0.02)
         time.sleep(drawn.random() * 0.2)
@@ -149,7 +166,9 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
 
 def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus, tmp_path):
     for folder in (tmp_path / str(attempt) for attempt in range(5)):
-        process = start(attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1"))
+        process = start(
+            attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1")
+        )
         end = time.monotonic() + 180
         while not (folder / "plan.json").exists() and process.poll() is None:
             assert time.monotonic() < end
@@ -165,8 +184,8 @@ def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus,
 
 
 def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
-    """The negative control: a process that dies while it writes in place leaves an unreadable file; ours leaves
-    none."""
+    """The negative control: a process that dies while it writes in place leaves an unreadable file;
+    ours leaves none."""
     path = path_of(tmp_path, 3, "state.npz")
     died = "import os, sys; stream.write(b'PK' * 100); stream.flush(); os._exit(9)"
     plain = f"from pathlib import Path; p = Path({str(path)!r}); p.parent.mkdir(parents=True)"
@@ -186,7 +205,11 @@ def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
     assert len(list(tmp_path.rglob("*.tmp"))) == 1
     remove_leftovers(tmp_path, "1-of-1")
     assert list(tmp_path.rglob("*.tmp")) == []
-    plan, lines, copy = tmp_path / "plan.json", tmp_path / "duplicates-0f.npy", tmp_path / "corpus/000-0f.txt"
+    plan, lines, copy = (
+        tmp_path / "plan.json",
+        tmp_path / "duplicates-0f.npy",
+        tmp_path / "corpus/000-0f.txt",
+    )
     for planned_ in (plan, lines, copy):
         code = ours.replace(repr(str(path)), repr(str(planned_))).replace("'1-of-1'", "'plan'")
         assert finish([sys.executable, "-c", code]).returncode == 9
@@ -209,10 +232,14 @@ worker.Worker.compute = dies
 
 
 @pytest.mark.thorough
-def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, tmp_path, monkeypatch):
+def test_a_shard_that_kills_its_worker_is_given_up_after_three(
+    encoder, corpus, tmp_path, monkeypatch
+):
     (tmp_path / "dying").mkdir()
     (tmp_path / "dying/sitecustomize.py").write_text(DYING)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'dying'}{os.pathsep}{Path(attncli.__file__).parents[1]}")
+    monkeypatch.setenv(
+        "PYTHONPATH", f"{tmp_path / 'dying'}{os.pathsep}{Path(attncli.__file__).parents[1]}"
+    )
     made = planned_whole(encoder, corpus, tmp_path / "out")
     outcome = run(made, tmp_path / "out", str(encoder), LocalWorkers(2))
     assert [one.shard for one in outcome.failed_shards] == [4]
@@ -249,7 +276,10 @@ def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tm
     plan.write(replace(made, torch="1.0"), tmp_path / "older")
     with pytest.raises(UsageError, match=r"its torch is '1\.0', and '2"):
         plan.write(made, tmp_path / "older")
-    assert plan.write(made, tmp_path / "out").isa == plan.write(replace(made, isa="another"), tmp_path / "out").isa
+    assert (
+        plan.write(made, tmp_path / "out").isa
+        == plan.write(replace(made, isa="another"), tmp_path / "out").isa
+    )
     with pytest.raises(UsageError, match=r"its model\.digest is"):
         planned(decoder, corpus, tmp_path / "out")
     corpus.write_text(corpus.read_text() + "w1 w2 more\n")

@@ -1,5 +1,5 @@
-"""Folders of scans: what is in them is read within bounds, what they hold goes with them, and what cannot be written is
-told."""
+"""Folders of scans: what is in them is read within bounds, what they hold goes with them, and what
+cannot be written is told."""
 
 from __future__ import annotations
 
@@ -28,14 +28,23 @@ def scanned(encoder: Path, lines: list[str], tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("scanned")
     (folder / "corpus.txt").write_text("".join(f"{line}\n" for line in lines))
     with inside():
-        asked = ("scan", str(encoder), str(folder / "corpus.txt"), "-o", str(folder / "out"), "--quiet")
+        asked = (
+            "scan",
+            str(encoder),
+            str(folder / "corpus.txt"),
+            "-o",
+            str(folder / "out"),
+            "--quiet",
+        )
         assert ask(*asked).code == 0
     return folder / "out"
 
 
 @pytest.mark.thorough
 def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path):
-    """Moved, renamed so that its files go by in another order, and its folder moved with the scan's."""
+    """Moved, renamed so that its files go by in another order, and its folder moved with the
+    scan's.
+    """
     home = tmp_path / "home"
     (home / "texts").mkdir(parents=True)
     for name, some in (("a.txt", lines[:20]), ("b.txt", lines[20:45]), ("c.txt", lines[:20])):
@@ -52,7 +61,10 @@ def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path)
     assert (again.digest, plan.read_plan(away / "out")) == (made.digest, again)
     assert all(Path(file.path).parent == away / "texts" for file in again.files)
     outcome = run(again, away / "out", str(encoder), LocalWorkers(1))
-    assert (outcome.computed_count, outcome.totals.digest()) == ((len(made.shards) + 1) // 2, digest)
+    assert (outcome.computed_count, outcome.totals.digest()) == (
+        (len(made.shards) + 1) // 2,
+        digest,
+    )
     (away / "texts").rename(tmp_path / "elsewhere")
     command = ("scan", "verify", str(away / "out"))
     assert ask(*command).code == 3
@@ -90,10 +102,14 @@ def test_a_copy_is_found_under_another_name(encoder, lines, tmp_path):
 
 
 @pytest.mark.thorough
-def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpus, tmp_path, monkeypatch):
+def test_nothing_is_unexpected_where_the_folder_cannot_be_written(
+    encoder, corpus, tmp_path, monkeypatch
+):
     folder = tmp_path / "out"
     made = planned(encoder, corpus, folder)
-    whole = run(planned(encoder, corpus, tmp_path / "whole"), tmp_path / "whole", str(encoder), Inside())
+    whole = run(
+        planned(encoder, corpus, tmp_path / "whole"), tmp_path / "whole", str(encoder), Inside()
+    )
     run(made, folder, str(encoder), Inside(), part=ScanPart(1, 2))
     path_of(folder, 0, "state.npz").write_bytes(b"PK")
 
@@ -169,11 +185,18 @@ def test_no_more_workers_than_processors_are_started(encoder, corpus, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
 def test_every_type_that_the_help_names_scans(dtype, encoder, corpus, scanned, tmp_path):
-    with inside(), patch("scanning.loaded", lambda model: load_model(model, backend="torch", dtype=dtype)):
+    with (
+        inside(),
+        patch("scanning.loaded", lambda model: load_model(model, backend="torch", dtype=dtype)),
+    ):
         asked = ("scan", str(encoder), str(corpus), "-o", str(tmp_path / "out"))
         document = ask(*asked, "--dtype", dtype, "--json").json
     assert document["plan"]["dtype"] == dtype
-    for head, other in zip(document["heads"], json.loads((scanned / "scan.json").read_text())["heads"], strict=True):
+    for head, other in zip(
+        document["heads"], json.loads((scanned / "scan.json").read_text())["heads"], strict=True
+    ):
         for name, one in head["metrics"].items():
-            assert one["mean_texts"] == pytest.approx(other["metrics"][name]["mean_texts"], rel=0.03, abs=0.03), name
+            assert one["mean_texts"] == pytest.approx(
+                other["metrics"][name]["mean_texts"], rel=0.03, abs=0.03
+            ), name
     assert dtype in ask("scan", "--help").out

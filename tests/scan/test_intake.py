@@ -58,14 +58,24 @@ def test_every_kind_of_corpus_gives_the_same_scan(encoder, lines, tmp_path):
     assert len(digests) == 1
 
 
-def test_another_corpus_that_is_refused_leaves_the_copy_of_the_first_alone(encoder, lines, tmp_path):
+def test_another_corpus_that_is_refused_leaves_the_copy_of_the_first_alone(
+    encoder, lines, tmp_path
+):
     path, _ = written(tmp_path, "txt.gz", [*lines, lines[0]])
     made = planned(encoder, path, tmp_path / "out", dedupe=True)
-    before = {one.relative_to(tmp_path): one.read_bytes() for one in (tmp_path / "out").rglob("*") if one.is_file()}
+    before = {
+        one.relative_to(tmp_path): one.read_bytes()
+        for one in (tmp_path / "out").rglob("*")
+        if one.is_file()
+    }
     path, _ = written(tmp_path, "txt.gz", ["w1 w2", "w1 w2", "w3"])
     with pytest.raises(UsageError, match="another scan"):
         planned(encoder, path, tmp_path / "out", dedupe=True)
-    after = {one.relative_to(tmp_path): one.read_bytes() for one in (tmp_path / "out").rglob("*") if one.is_file()}
+    after = {
+        one.relative_to(tmp_path): one.read_bytes()
+        for one in (tmp_path / "out").rglob("*")
+        if one.is_file()
+    }
     assert after == before
     assert run(made, tmp_path / "out", str(encoder), Inside()).failed_shards == []
 
@@ -87,7 +97,9 @@ def test_a_copy_stays_whole_while_others_plan(encoder, lines, tmp_path, monkeypa
     assert [one.name for one in (tmp_path / "out/corpus").iterdir()] == [copy.name]
 
 
-@pytest.mark.parametrize(("address", "told"), [("memory://nothing.txt", "nothing.txt"), ("nope://x.txt", "nope")])
+@pytest.mark.parametrize(
+    ("address", "told"), [("memory://nothing.txt", "nothing.txt"), ("nope://x.txt", "nope")]
+)
 def test_an_address_that_cannot_be_read_is_bad_input(address, told, encoder, tmp_path):
     with inside():
         answer = ask("scan", str(encoder), address, "-o", str(tmp_path / "out"))
@@ -103,7 +115,12 @@ def test_rows_that_change_are_named_though_their_file_keeps_its_size(encoder, li
     def write(texts: list[str]) -> int:
         table = pyarrow.table({"text": texts, "other": lines})
         pyarrow.parquet.write_table(
-            table, path, row_group_size=20, compression="none", use_dictionary=False, write_statistics=False
+            table,
+            path,
+            row_group_size=20,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
         )
         return path.stat().st_size
 
@@ -124,11 +141,17 @@ def test_rows_that_change_are_named_though_their_file_keeps_its_size(encoder, li
 def test_a_column_that_is_not_there_is_bad_input_before_anything_runs(encoder, lines, tmp_path):
     path, _ = written(tmp_path, "parquet", lines)
     answer = ask("scan", str(encoder), str(path), "-o", str(tmp_path / "out"))
-    assert (answer.code, "there is no column 'text'" in answer.err, "body" in answer.err) == (3, True, True)
+    assert (answer.code, "there is no column 'text'" in answer.err, "body" in answer.err) == (
+        3,
+        True,
+        True,
+    )
 
 
 def cut_by_hand(files: list[Path], size: int) -> list[list[tuple[int, int, bytes]]]:
-    """(file, first line, bytes) of each range of each shard: whole files in pieces, and what fits together."""
+    """(file, first line, bytes) of each range of each shard: whole files in pieces, and what fits
+    together.
+    """
     pieces = []
     for number, path in enumerate(files):
         every = path.read_bytes().splitlines(keepends=True)
@@ -147,7 +170,12 @@ def cut_by_hand(files: list[Path], size: int) -> list[list[tuple[int, int, bytes
 def test_a_corpus_of_many_texts_is_cut_into_large_shards(many, chunk, tmp_path, monkeypatch):
     monkeypatch.setattr(intake, "CHUNK", chunk)
     files = []
-    for name, texts in (("a", b"one\ntwo\n\n" * 3), ("b", b""), ("c", b"w\n" * 11 + b"last"), ("d", b"x\ny\nz\n")):
+    for name, texts in (
+        ("a", b"one\ntwo\n\n" * 3),
+        ("b", b""),
+        ("c", b"w\n" * 11 + b"last"),
+        ("d", b"x\ny\nz\n"),
+    ):
         files.append(tmp_path / name)
         files[-1].write_bytes(texts)
     usual: list[tuple[int, int]] = []
@@ -159,14 +187,23 @@ def test_a_corpus_of_many_texts_is_cut_into_large_shards(many, chunk, tmp_path, 
     counted = Ranges.count
     monkeypatch.setattr(Ranges, "count", count)
     names = [str(path) for path in files]
-    _, shards = intake.take_in(names, Format("lines"), tmp_path, size=ShardSize(2, 5, many), stdin=io.BytesIO())
+    _, shards = intake.take_in(
+        names, Format("lines"), tmp_path, size=ShardSize(2, 5, many), stdin=io.BytesIO()
+    )
     found = []
     for shard in shards:
-        found.append([(one.file, one.first, files[one.file].read_bytes()[one.start : one.stop]) for one in shard])
+        found.append(
+            [
+                (one.file, one.first, files[one.file].read_bytes()[one.start : one.stop])
+                for one in shard
+            ]
+        )
         assert [sha256(raw).hexdigest() for *_, raw in found[-1]] == [one.sha256 for one in shard]
         assert [len(raw.splitlines()) for *_, raw in found[-1]] == [one.count for one in shard]
     assert found == cut_by_hand(files, 5 if many <= 24 else 2)
-    assert [kept for records, kept in usual if records >= many] == [0] * sum(records >= many for records, _ in usual)
+    assert [kept for records, kept in usual if records >= many] == [0] * sum(
+        records >= many for records, _ in usual
+    )
 
 
 def test_rows_are_cut_as_lines_are(lines, tmp_path):
@@ -174,14 +211,20 @@ def test_rows_are_cut_as_lines_are(lines, tmp_path):
         path = tmp_path / f"{name}.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": lines}), path, row_group_size=size)
         for many, wanted in ((60, [25, 25, 10]), (61, [10] * 6)):
-            _, shards = intake.take_in([str(path)], None, tmp_path, size=ShardSize(10, 25, many), stdin=io.BytesIO())
-            assert [[one.count for one in shard] for shard in shards] == [[count] for count in wanted]
+            _, shards = intake.take_in(
+                [str(path)], None, tmp_path, size=ShardSize(10, 25, many), stdin=io.BytesIO()
+            )
+            assert [[one.count for one in shard] for shard in shards] == [
+                [count] for count in wanted
+            ]
             for (one,) in shards:
                 told = intake.digest_of_groups(str(path), one, Format("parquet", "text"), "")
                 assert told == one.sha256
 
 
-def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder, lines, tmp_path, monkeypatch):
+def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(
+    encoder, lines, tmp_path, monkeypatch
+):
     path, _ = written(tmp_path, "txt", [*lines[:7], lines[0]])
     monkeypatch.setattr(plan, "SHARD", 2)
     monkeypatch.setattr(plan, "LARGE_SHARD", 5)
@@ -194,7 +237,9 @@ def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder
         monkeypatch.setattr("attncli.scan.intake.MOST", most)
         asked = plan.ScanRequest((str(path),), ("entropy",), dedupe=True)
         folder = tmp_path / str(most)
-        made = plan.make_plan(asked, loaded(str(encoder)), str(encoder), folder, stdin=io.BytesIO(), note=notes.append)
+        made = plan.make_plan(
+            asked, loaded(str(encoder)), str(encoder), folder, stdin=io.BytesIO(), note=notes.append
+        )
         assert bool(made.choice.duplicates) is wanted
     assert notes == ["repeated texts are not looked for: the corpus has more than 7 records"]
 
@@ -203,7 +248,11 @@ def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder
     ("given", "more", "told"),
     [
         (b"", (), "the corpus holds no texts"),
-        (b'{"text": "w1"}\n', ("--format", "jsonl", "--cluster", "book"), "no record has a field 'book'"),
+        (
+            b'{"text": "w1"}\n',
+            ("--format", "jsonl", "--cluster", "book"),
+            "no record has a field 'book'",
+        ),
         (b"w1 w2", ("--format", "parquet"), "this is no Parquet file"),
         (b"w1 w2", ("--cluster", "book"), "lines of text have none"),
     ],
@@ -217,9 +266,21 @@ def test_a_corpus_that_is_refused_leaves_nothing_behind(given, more, told, encod
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "corpus"]
 
 
-def test_a_corpus_without_a_text_that_counts_is_told_why_and_leaves_nothing_behind(encoder, lines, tmp_path):
+def test_a_corpus_without_a_text_that_counts_is_told_why_and_leaves_nothing_behind(
+    encoder, lines, tmp_path
+):
     given = "\n".join(["", *lines[:3]]).encode()
-    asked = ("scan", str(encoder), "-", "-o", str(tmp_path / "new/out"), "--max-tokens", "1", "--workers", "1")
+    asked = (
+        "scan",
+        str(encoder),
+        "-",
+        "-o",
+        str(tmp_path / "new/out"),
+        "--max-tokens",
+        "1",
+        "--workers",
+        "1",
+    )
     with inside():
         answer = ask(*asked, stdin=given)
         assert (answer.code, answer.out, list(tmp_path.iterdir())) == (3, "", [])
@@ -233,10 +294,14 @@ def test_a_corpus_without_a_text_that_counts_is_told_why_and_leaves_nothing_behi
 
 def test_two_columns_of_the_name_are_bad_input(encoder, lines, tmp_path):
     columns = [pyarrow.array(lines)] * 3
-    pyarrow.parquet.write_table(pyarrow.table(columns, names=["text", "other", "text"]), tmp_path / "two.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table(columns, names=["text", "other", "text"]), tmp_path / "two.parquet"
+    )
     answer = ask("scan", str(encoder), str(tmp_path / "two.parquet"), "-o", str(tmp_path / "out"))
     assert (answer.code, "there are 2 columns 'text'" in answer.err) == (3, True), answer.err
-    pyarrow.parquet.write_table(pyarrow.table(columns, names=["a", "text", "a"]), tmp_path / "one.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table(columns, names=["a", "text", "a"]), tmp_path / "one.parquet"
+    )
     assert planned(encoder, tmp_path / "one.parquet", tmp_path / "out").texts == len(lines)
 
 
@@ -244,7 +309,9 @@ def test_a_column_with_a_dot_in_its_name_is_digested(encoder, lines, tmp_path):
     found = set()
     for some in (lines, lines[::-1]):
         pyarrow.parquet.write_table(pyarrow.table({"my.text": some}), tmp_path / "x.parquet")
-        found.update(intake.groups_of(str(tmp_path / "x.parquet"), Format("parquet", "my.text"), ""))
+        found.update(
+            intake.groups_of(str(tmp_path / "x.parquet"), Format("parquet", "my.text"), "")
+        )
     assert len(found) == 2
 
 
@@ -261,7 +328,9 @@ def test_what_scans_wrote_is_no_part_of_a_corpus(encoder, lines, tmp_path):
                 made = planned(encoder, pattern, folder)
                 assert [file.name for file in made.files] == [str(tmp_path / "texts/a.txt.gz")]
                 run(made, folder, str(encoder), Inside())
-    assert find_files([str(tmp_path / "texts")], note=notes.append) == [str(tmp_path / "texts/a.txt.gz")]
+    assert find_files([str(tmp_path / "texts")], note=notes.append) == [
+        str(tmp_path / "texts/a.txt.gz")
+    ]
     assert len(notes) == 4
     inside_a_scan = tmp_path / "texts/one-t/corpus"
     assert len(find_files([str(inside_a_scan)])) == 1
@@ -279,7 +348,9 @@ def test_a_corpus_that_becomes_a_pipe_is_not_waited_for(encoder, corpus, tmp_pat
 
 @pytest.mark.parametrize("kind", ["txt", "jsonl"])
 @pytest.mark.parametrize("tail", [b"\n", b""])
-def test_records_are_read_line_by_line_and_none_that_is_too_long(kind, tail, encoder, tmp_path, monkeypatch):
+def test_records_are_read_line_by_line_and_none_that_is_too_long(
+    kind, tail, encoder, tmp_path, monkeypatch
+):
     """A range of a shard may be of any size: never more than a record's most is read at once."""
     monkeypatch.setattr(intake, "LONGEST", 40)
     monkeypatch.setattr(intake, "CHUNK", 16)
@@ -297,7 +368,11 @@ def test_records_are_read_line_by_line_and_none_that_is_too_long(kind, tail, enc
 
     made = planned(encoder, path, tmp_path / "out")
     monkeypatch.setattr(intake, "_open_source", lambda name: Measured(name))
-    every = [record for shard in made.shards for record in intake.records(made.files, shard, tmp_path, "")]
+    every = [
+        record
+        for shard in made.shards
+        for record in intake.records(made.files, shard, tmp_path, "")
+    ]
     assert [(record.line, record.text, record.reason) for record in every] == [
         (0, "w1 w2", ""), (1, None, "long"), (2, None, "empty"), (3, "w4", ""), (4, None, "long"), (5, "w6 w7", ""),
         (6, None, "long"),
@@ -313,7 +388,13 @@ def test_rows_of_a_parquet_file_are_read_a_few_at_once(encoder, lines, tmp_path,
     made = planned(encoder, path, tmp_path / "out", format=format)
     monkeypatch.setattr("attncli.scan.intake.ROWS", 3)
     monkeypatch.setattr("attncli.scan.intake.LONGEST", 50)
-    every = [record for shard in made.shards for record in intake.records(made.files, shard, tmp_path, "")]
+    every = [
+        record
+        for shard in made.shards
+        for record in intake.records(made.files, shard, tmp_path, "")
+    ]
     assert [record.line for record in every] == list(range(len(lines)))
-    assert [record.text for record in every] == [None if len(line) > 50 else line.strip() for line in lines]
+    assert [record.text for record in every] == [
+        None if len(line) > 50 else line.strip() for line in lines
+    ]
     assert {record.reason for record in every} == {"", "long"}

@@ -1,4 +1,6 @@
-"""A Ray cluster of two nodes on this machine: a worker, the driver and a node are killed, and the numbers stay."""
+"""A Ray cluster of two nodes on this machine: a worker, the driver and a node are killed, and the
+numbers stay.
+"""
 
 from __future__ import annotations
 
@@ -78,13 +80,16 @@ def alive(process: int) -> bool:
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which each computation of a shard leaves its process; workers are slow enough to be killed, and but
-    six shards, or some more that began at once, are computed before a file `on` is beside it."""
+    """A folder in which each computation of a shard leaves its process; workers are slow enough to
+    be killed, and but six shards, or some more that began at once, are computed before a file `on`
+    is beside it."""
     (tmp_path / "slow").mkdir()
     (tmp_path / "slow/sitecustomize.py").write_text(SLOW)
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'slow'}{os.pathsep}{Path(attncli.__file__).parents[1]}")
+    monkeypatch.setenv(
+        "PYTHONPATH", f"{tmp_path / 'slow'}{os.pathsep}{Path(attncli.__file__).parents[1]}"
+    )
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_DISABLE_MEMORY_MONITOR", "1")
     return tmp_path / "seen"
@@ -152,8 +157,11 @@ def test_a_killed_worker_driver_and_node_change_no_digest(encoder, corpus, tmp_p
     found = total(made, folder)
     assert sorted(found.done_shards) == list(range(SHARDS))
     assert found.digest() == total(made, reference).digest()
-    # a worker, a driver's three and a node's two at most were killed: nothing else was computed twice
-    assert SHARDS < sum(len(path.read_text().split()) for path in seen.iterdir()) <= SHARDS + 1 + 3 + 3
+    # a worker, a driver's three and a node's two at most were killed: nothing else was computed
+    # twice
+    assert (
+        SHARDS < sum(len(path.read_text().split()) for path in seen.iterdir()) <= SHARDS + 1 + 3 + 3
+    )
     assert not list(folder.rglob("*.tmp"))
 
 
@@ -162,7 +170,11 @@ def test_without_ray_the_extra_is_named(encoder, corpus, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     made = planned(encoder, corpus, tmp_path / "out")
     with pytest.raises(UnsupportedError) as caught:
-        list(RayCluster("auto", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]))
+        list(
+            RayCluster("auto", 0).run(
+                Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]
+            )
+        )
     assert caught.value.hint == install_command("ray")
 
 
@@ -170,7 +182,11 @@ def test_an_address_where_nobody_listens_is_told_at_once(encoder, corpus, tmp_pa
     pytest.importorskip("ray")
     made = planned(encoder, corpus, tmp_path / "out")
     with pytest.raises(AttnError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
-        list(RayCluster("127.0.0.1:1", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]))
+        list(
+            RayCluster("127.0.0.1:1", 0).run(
+                Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]
+            )
+        )
 
 
 def test_a_cluster_of_fewer_processors_says_so(encoder, corpus, tmp_path, monkeypatch):

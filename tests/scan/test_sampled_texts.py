@@ -1,4 +1,6 @@
-"""The heads most like a head: by divergences in loops over all texts of its sample, and by principal angles."""
+"""The heads most like a head: by divergences in loops over all texts of its sample, and by
+principal angles.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
     for first, second in zip(p.tolist(), q.tolist(), strict=True):
         for a, b in zip(first, second, strict=True):
             middle = (a + b) / 2
-            total += (a * math.log(a / middle) if a else 0.0) / 2 + (b * math.log(b / middle) if b else 0.0) / 2
+            total += (a * math.log(a / middle) if a else 0.0) / 2 + (
+                b * math.log(b / middle) if b else 0.0
+            ) / 2
     return total / len(p)
 
 
@@ -60,13 +64,19 @@ def test_they_are_those_of_loops(decoder: Path, corpus: Path, tmp_path: Path) ->
         assert row.ci95[0] < row.value < row.ci95[1]
     kernels: dict[tuple[int, int], float] = {}
     own: list[np.ndarray] = []
-    for layer in (head.layer, *(number for number in range(made.model.layers) if number != head.layer)):
+    for layer in (
+        head.layer,
+        *(number for number in range(made.model.layers) if number != head.layer),
+    ):
         weights = exact.store.layer(exact.backend, layer)
         values, w_o = (np.asarray(weights(f"attn.{role}.weight")) for role in ("v", "o"))
         heads, dim = made.model.heads[layer], w_o.shape[1] // made.model.heads[layer]
         shared = heads // (len(values) // dim)
         sides = [
-            (values[number // shared * dim : (number // shared + 1) * dim].T, w_o[:, number * dim : (number + 1) * dim])
+            (
+                values[number // shared * dim : (number // shared + 1) * dim].T,
+                w_o[:, number * dim : (number + 1) * dim],
+            )
             for number in range(heads)
         ]
         if not own:
@@ -106,7 +116,10 @@ def test_the_screen_tells_them(encoder: Path, corpus: Path, tmp_path: Path) -> N
     config.write_text(before + " ")
     try:
         refused = ask(*asked)
-        assert (refused.code, "the model of this name is another one now" in refused.err) == (3, True)
+        assert (refused.code, "the model of this name is another one now" in refused.err) == (
+            3,
+            True,
+        )
     finally:
         config.write_text(before)
 
@@ -119,4 +132,6 @@ def test_so_many_heads_that_nobody_waits_are_compared_over_fewer_texts(
     texts = sampled_texts(document, document.heads[0])
     monkeypatch.setattr("attncli.scan.sampled_texts.STEPS", 10)
     found = alike_heads(made, model, made.heads, texts)
-    assert {(alike.texts, len(alike.by_doing), len(alike.by_weights)) for alike in found.values()} == {(0, 0, 0)}
+    assert {
+        (alike.texts, len(alike.by_doing), len(alike.by_weights)) for alike in found.values()
+    } == {(0, 0, 0)}

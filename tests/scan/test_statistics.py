@@ -71,7 +71,9 @@ def test_a_bin_stands_for_its_values(kind, values, least):
     assert (np.diff(bins) >= 0).all()
     assert (np.diff(scale.centres()) > 0).all()
     # within `least` of 0 a value may be told as 0
-    bound = scale.error * (1 if kind == "share" else np.maximum(np.abs(values), least / scale.error))
+    bound = scale.error * (
+        1 if kind == "share" else np.maximum(np.abs(values), least / scale.error)
+    )
     assert (np.abs(scale.centres()[bins] - values) <= bound * (1 + 1e-9)).all()
     assert scale.error <= (0.0014 if kind == "share" else 0.01)
 
@@ -80,7 +82,11 @@ def test_another_binning_is_another_version_of_a_metric(monkeypatch):
     names = ("signed_distance", "distance", "sink")
     before = [metric_version(name) for name in names]
     monkeypatch.setattr(statistics_module, "NEAREST", 0.02)
-    assert [metric_version(name) == old for name, old in zip(names, before, strict=True)] == [False, True, True]
+    assert [metric_version(name) == old for name, old in zip(names, before, strict=True)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_quantiles_are_near_the_true_ones():
@@ -91,7 +97,10 @@ def test_quantiles_are_near_the_true_ones():
         (found,) = quantiles(histogram, scale, (at,))
         assert abs(found - np.quantile(values, at)) <= 0.0014
     assert quantiles(np.zeros(scale.count, np.int64), scale, (0.5,)) == [None]
-    assert [scale_of(metric_of(name)).kind for name in ("sink", "distance", "signed_distance", "entropy")] == [
+    assert [
+        scale_of(metric_of(name)).kind
+        for name in ("sink", "distance", "signed_distance", "entropy")
+    ] == [
         "share",
         "size",
         "signed",
@@ -103,7 +112,11 @@ def test_wilson():
     low, high = wilson(7, 20)
     # the share p for which the observed one is 1.96 standard errors away
     for bound in (low, high):
-        assert math.isclose(abs(7 / 20 - bound), 1.959963984540054 * math.sqrt(bound * (1 - bound) / 20), rel_tol=1e-9)
+        assert math.isclose(
+            abs(7 / 20 - bound),
+            1.959963984540054 * math.sqrt(bound * (1 - bound) / 20),
+            rel_tol=1e-9,
+        )
     assert wilson(0, 10)[0] == 0
     assert wilson(10, 10)[1] == 1
     assert wilson(0, 0) is None
@@ -115,7 +128,10 @@ def test_cliffs_delta_counts_pairs():
     found = cliffs_delta(np.bincount(a, minlength=16), np.bincount(b, minlength=16))
     pairs = [(x, y) for x in a for y in b]
     wanted = (sum(x > y for x, y in pairs) - sum(x < y for x, y in pairs)) / len(pairs)
-    assert found == (pytest.approx(wanted), pytest.approx(sum(x == y for x, y in pairs) / len(pairs)))
+    assert found == (
+        pytest.approx(wanted),
+        pytest.approx(sum(x == y for x, y in pairs) / len(pairs)),
+    )
     assert cliffs_delta(np.zeros(4, np.int64), np.ones(4, np.int64)) is None
 
 
@@ -130,28 +146,38 @@ def test_cohens_d():
 
 def by_strata(strata: list[list[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Texts, sum and sum of squares of each stratum."""
-    of = [lambda some: len(some), lambda some: math.fsum(some), lambda some: math.fsum(one * one for one in some)]
+    of = [
+        lambda some: len(some),
+        lambda some: math.fsum(some),
+        lambda some: math.fsum(one * one for one in some),
+    ]
     return tuple(np.array([float(told(some)) for some in strata]) for told in of)
 
 
 def test_the_variance_of_a_mean_over_strata():
     drawn = random.Random(1)
-    strata = [[drawn.gauss(middle, 1 + middle) for _ in range(count)] for middle, count in ((0, 7), (2, 11), (9, 1))]
+    strata = [
+        [drawn.gauss(middle, 1 + middle) for _ in range(count)]
+        for middle, count in ((0, 7), (2, 11), (9, 1))
+    ]
     share = np.array([0.5, 0.3, 0.2])
     spread = [statistics.variance(one) for one in strata[:2]]
     spread.append((6 * spread[0] + 10 * spread[1]) / 16)
     texts, value, square = by_strata(strata)
     parts = [w * w * s / len(one) for w, s, one in zip(share, spread, strata, strict=True)]
     doubt = sum(part**2 / free for part, free in zip(parts, (6, 10, 16), strict=True))
-    assert mean_variance(share, texts, variance(texts, value, square)) == pytest.approx((sum(parts), doubt))
+    assert mean_variance(share, texts, variance(texts, value, square)) == pytest.approx(
+        (sum(parts), doubt)
+    )
     texts, value, square = by_strata([[3.0], [5.0]])
     assert np.isnan(mean_variance(share[:2], texts, variance(texts, value, square))[0])
     assert variance(*by_strata([[0.3] * 7])) == 0
 
 
 def test_intervals_of_differences_within_strata_hold_them():
-    """Three strata of far means and other sizes on either side: 95 of 100 intervals hold the difference that all
-    share, where an interval from the spread of all texts would be several times as wide."""
+    """Three strata of far means and other sizes on either side: 95 of 100 intervals hold the
+    difference that all share, where an interval from the spread of all texts would be several times
+    as wide."""
     drawn, sizes, found = np.random.default_rng(4), ((30, 20, 10), (10, 25, 35)), []
     middles, spreads, times = (0.0, 6.0, 18.0), (1.0, 0.5, 2.0), 2000
     for counts_of_side, more in zip(sizes, (0.7, 0.0), strict=True):
@@ -159,7 +185,10 @@ def test_intervals_of_differences_within_strata_hold_them():
             drawn.normal(more + middle, spread, (count, times))
             for middle, spread, count in zip(middles, spreads, counts_of_side, strict=True)
         ]
-        parts = [np.stack([told(one) for one in values]) for told in (lambda x: x.sum(0), lambda x: (x * x).sum(0))]
+        parts = [
+            np.stack([told(one) for one in values])
+            for told in (lambda x: x.sum(0), lambda x: (x * x).sum(0))
+        ]
         texts = np.array(counts_of_side, float)[:, None] * np.ones((1, times))
         whole = np.concatenate(values).var(0, ddof=1) / sum(counts_of_side)
         found.append((texts, *parts, whole))
@@ -186,8 +215,8 @@ def test_few_degrees_of_freedom_widen_an_interval():
 
 
 def test_clusters_and_shared_texts_show_in_replicates():
-    """Each text four times in a document: a mean of 200 varies as one of 50 does. Half the texts in common: half the
-    variance of each mean is the other's."""
+    """Each text four times in a document: a mean of 200 varies as one of 50 does. Half the texts in
+    common: half the variance of each mean is the other's."""
     values = np.random.default_rng(5).normal(3, 1, 350)
     times = replicate_counts([text_hash(f"{at}") for at in range(350)]).T
     mean = (times[:, :50] * values[:50]).sum(1) / times[:, :50].sum(1)
@@ -196,7 +225,9 @@ def test_clusters_and_shared_texts_show_in_replicates():
     some, other, apart = slice(0, 100), slice(50, 150), slice(150, 350)
     drawn = {one.start: (times[:, one] @ values[one] / times[:, one].sum(1), times[:, one].sum(1)) for one in
              (some, other, apart)}  # fmt: skip
-    together = [correlation(*zip(drawn[a], drawn[b], strict=True)) for a, b in ((0, 50), (0, 150), (0, 0))]
+    together = [
+        correlation(*zip(drawn[a], drawn[b], strict=True)) for a, b in ((0, 50), (0, 150), (0, 0))
+    ]
     assert 0.3 < together[0] < 0.7
     assert together[1:] == [0.0, pytest.approx(1.0)]
 
@@ -207,11 +238,13 @@ def test_squares_of_small_and_of_large_values_add_up_exactly():
         whole = to_fixed(drawn.normal(middle, spread, (400, 1, 1)))
         parts = squares(whole).astype(float)
         exact = [int(one) for one in whole.ravel()]
-        assert float(square_sum(parts)[0, 0]) == pytest.approx(sum(one * one for one in exact) / UNIT**2, rel=1e-14)
-        wanted = statistics.variance(one / UNIT for one in exact)
-        assert variance(np.float64(400), np.float64(sum(exact) / UNIT), square_sum(parts)[0, 0]) == pytest.approx(
-            wanted
+        assert float(square_sum(parts)[0, 0]) == pytest.approx(
+            sum(one * one for one in exact) / UNIT**2, rel=1e-14
         )
+        wanted = statistics.variance(one / UNIT for one in exact)
+        assert variance(
+            np.float64(400), np.float64(sum(exact) / UNIT), square_sum(parts)[0, 0]
+        ) == pytest.approx(wanted)
 
 
 def test_sums_over_the_rows_of_long_texts_add_up_exactly():
@@ -219,10 +252,15 @@ def test_sums_over_the_rows_of_long_texts_add_up_exactly():
     one = to_fixed(np.full((1, 1, 1), 1e12 / 3))
     parts = halves(np.repeat(one, 64, 0)) * 1024
     assert (
-        sum(int(part) << shift for part, shift in zip(parts.ravel(), (32, 0), strict=True)) == int(one[0, 0, 0]) << 16
+        sum(int(part) << shift for part, shift in zip(parts.ravel(), (32, 0), strict=True))
+        == int(one[0, 0, 0]) << 16
     )
-    assert float(from_halves(parts.astype(float))[0, 0]) == pytest.approx(65536 * 1e12 / 3, rel=1e-14)
-    assert float(from_halves(halves(-one).astype(float))[0, 0]) == pytest.approx(-1e12 / 3, rel=1e-14)
+    assert float(from_halves(parts.astype(float))[0, 0]) == pytest.approx(
+        65536 * 1e12 / 3, rel=1e-14
+    )
+    assert float(from_halves(halves(-one).astype(float))[0, 0]) == pytest.approx(
+        -1e12 / 3, rel=1e-14
+    )
 
 
 def test_examples_are_the_same_in_any_pieces(monkeypatch):
@@ -237,14 +275,20 @@ def test_examples_are_the_same_in_any_pieces(monkeypatch):
         held = Examples(3, 4, 6)
         for start in range(0, 30, 7):
             some = slice(start, start + 7)
-            held.add(values[some], {name: place[some] for name, place in places.items()}, links[:, some])
+            held.add(
+                values[some], {name: place[some] for name, place in places.items()}, links[:, some]
+            )
         found.append(held.table)
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
     for column, head in np.ndindex(3, 4):
         there = [text for text in range(30) if values[text, column, head] != NONE]
         order = sorted(
-            there, key=lambda text: (-values[text, column, head], *(place[text] for place in places.values()))
+            there,
+            key=lambda text: (
+                -values[text, column, head],
+                *(place[text] for place in places.values()),
+            ),
         )
         best = order[:6]
         assert found[0][0, column, head].tolist() == values[best, column, head].tolist()
@@ -252,7 +296,9 @@ def test_examples_are_the_same_in_any_pieces(monkeypatch):
 
 
 def test_benjamini_hochberg():
-    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.5])
+    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.5]) == pytest.approx(
+        [0.04, 0.16 / 3, 0.16 / 3, 0.5]
+    )
     assert benjamini_hochberg([]) == []
     assert two_sided(1.959963984540054) == pytest.approx(0.05)
 
@@ -300,7 +346,9 @@ def test_intervals_of_few_texts_hold_the_mean(kind):
         low, high = mean_interval(mean, deviation, skew, units, share=False)
         there = ~np.isnan(low)
         assert there.mean() > 0.95
-        assert ((low <= truth) & (truth <= high)).sum() / there.sum() > least - (kind == "far right") * 0.025
+        assert ((low <= truth) & (truth <= high)).sum() / there.sum() > least - (
+            kind == "far right"
+        ) * 0.025
 
 
 def test_few_texts_have_no_interval_and_a_spread_of_one_is_none():
@@ -317,14 +365,20 @@ def test_few_texts_have_no_interval_and_a_spread_of_one_is_none():
 
 
 def test_units_that_hardly_differ_have_no_interval():
-    """Values that are nearly one number but for a rare one: of the intervals shown, enough hold the mean."""
+    """Values that are nearly one number but for a rare one: of the intervals shown, enough hold the
+    mean.
+    """
     drawn = np.random.default_rng(11)
-    values = 0.999 + drawn.normal(0, 0.0004, (2000, 100)) - 0.2 * (drawn.random((2000, 100)) < 0.005)
+    values = (
+        0.999 + drawn.normal(0, 0.0004, (2000, 100)) - 0.2 * (drawn.random((2000, 100)) < 0.005)
+    )
     mean, deviation = values.mean(1), values.std(1, ddof=1)
     skew = ((values - mean[:, None]) ** 3).mean(1) / values.std(1) ** 3
     shown = {}
     for least in (0.0, least_deviation("previous")):
-        low, high = mean_interval(mean, deviation, skew, np.full(2000, 100.0), share=True, least=least)
+        low, high = mean_interval(
+            mean, deviation, skew, np.full(2000, 100.0), share=True, least=least
+        )
         there = ~np.isnan(low)
         shown[least] = there.mean(), ((low <= 0.998) & (high >= 0.998)).sum() / there.sum()
     assert shown[0.0][1] < 0.5
@@ -344,15 +398,21 @@ def test_skewness_is_read_off_histograms():
 def test_clusters_are_counted_by_replicates():
     for size in (1, 4):
         hashes = np.repeat([text_hash(f"{at}") for at in range(240 // size)], size)
-        assert clusters(np.float64(240), replicate_counts(hashes).sum(0)) == pytest.approx(240 / size, rel=0.25)
+        assert clusters(np.float64(240), replicate_counts(hashes).sum(0)) == pytest.approx(
+            240 / size, rel=0.25
+        )
 
 
 def test_intervals_of_ratios_are_those_of_their_residuals() -> None:
-    """Against the linearised ratio: the deviation of value − ratio·total over the mean total (Cochran, 1977, 6.3)."""
+    """Against the linearised ratio: the deviation of value − ratio·total over the mean total
+    (Cochran, 1977, 6.3).
+    """
     chance = np.random.default_rng(5)
     texts = 300
     totals = chance.uniform(0.5, 3, texts)
-    values = np.stack([0.4 * totals + chance.normal(0, 0.3, texts), chance.exponential(0.2, texts)], 1)
+    values = np.stack(
+        [0.4 * totals + chance.normal(0, 0.3, texts), chance.exponential(0.2, texts)], 1
+    )
     times = replicate_counts([text_hash(str(place)) for place in range(texts)]).T
     ratios = values.sum(0) / totals.sum()
     replicates = (times @ values) / (times @ totals)[:, None]
@@ -366,8 +426,8 @@ def test_intervals_of_ratios_are_those_of_their_residuals() -> None:
 
 
 def test_a_rare_cluster_makes_no_narrow_interval():
-    """Of 100 clusters of 5 texts one is far from the others: where it is drawn, a share's interval holds what so many
-    tries may miss, and a size has none."""
+    """Of 100 clusters of 5 texts one is far from the others: where it is drawn, a share's interval
+    holds what so many tries may miss, and a size has none."""
     drawn = np.random.default_rng(6)
     values = np.repeat(drawn.normal(0.01, 0.002, 100), 5)
     values[:5] = 0.9
@@ -382,7 +442,10 @@ def test_a_rare_cluster_makes_no_narrow_interval():
         told.append(bool(rests_on_few(means[:, None])[0]))
         around = texts - texts.mean()
         skew = (around**3).mean() / (around**2).mean() ** 1.5
-        facts = (np.array([number]) for number in (texts.mean(), means.std() * 60**0.5, min(skew, 3.0), 60.0))
+        facts = (
+            np.array([number])
+            for number in (texts.mean(), means.std() * 60**0.5, min(skew, 3.0), 60.0)
+        )
         mean, deviation, bend, units = facts
         for kind, bounds in hold.items():
             low, high = mean_interval(

@@ -1,4 +1,6 @@
-"""Why heads look where they look most, over a corpus: what `attn why` says of each text's link, added up."""
+"""Why heads look where they look most, over a corpus: what `attn why` says of each text's link,
+added up.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def scanned(model: Any, corpus: Any, folder: Any, shards: Any = None, **wanted: 
 
 
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
-def test_shares_are_the_sums_of_what_why_says(which: str, request: Any, lines: Any, tmp_path: Any) -> None:
+def test_shares_are_the_sums_of_what_why_says(
+    which: str, request: Any, lines: Any, tmp_path: Any
+) -> None:
     folder, corpus = request.getfixturevalue(which), tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:12]))
     document = scan_document(total(scanned(folder, corpus, tmp_path / "out"), tmp_path / "out"))
@@ -54,10 +58,15 @@ def test_shares_are_the_sums_of_what_why_says(which: str, request: Any, lines: A
         (head,) = [head for head in document.heads if (head.layer, head.head) == (layer, number)]
         assert head.why.texts == len(advantages) > 3
         assert head.why.advantage == pytest.approx(np.mean(advantages), rel=1e-4)
-        told = {(part.kind, part.layer, part.attention, part.head, part.place): part for part in head.why.parts}
+        told = {
+            (part.kind, part.layer, part.attention, part.head, part.place): part
+            for part in head.why.parts
+        }
         assert told.keys() == {name for name, both in sums.items() if abs(both).max() > 1e-6}
         for name, part in told.items():
-            assert [part.query_share, part.key_share] == pytest.approx(sums[name] / sum(advantages), abs=2e-3)
+            assert [part.query_share, part.key_share] == pytest.approx(
+                sums[name] / sum(advantages), abs=2e-3
+            )
             assert part.query_ci95 is None  # of twelve texts
         for side in ("query_share", "key_share"):
             assert sum(getattr(part, side) for part in head.why.parts) == pytest.approx(1, abs=1e-4)
@@ -70,7 +79,10 @@ def test_they_add_up_in_any_order_to_one_digest(encoder: Any, lines: Any, tmp_pa
     corpus.write_text("\n".join(lines[:40]))
     made = scanned(encoder, corpus, tmp_path / "one", shard=8)
     scanned(encoder, corpus, tmp_path / "other", shards=reversed(range(len(made.shards))), shard=8)
-    documents = [scan_document(total(read_plan(tmp_path / name), tmp_path / name)) for name in ("one", "other")]
+    documents = [
+        scan_document(total(read_plan(tmp_path / name), tmp_path / name))
+        for name in ("one", "other")
+    ]
     assert documents[0].digest == documents[1].digest
     (head,) = [head for head in documents[0].heads if (head.layer, head.head) == (1, 0)]
     assert head.why.texts >= 30
@@ -79,7 +91,9 @@ def test_they_add_up_in_any_order_to_one_digest(encoder: Any, lines: Any, tmp_pa
         assert low <= part.query_share <= high
 
 
-def test_long_texts_are_read_by_rows(decoder: Any, lines: Any, tmp_path: Any, monkeypatch: Any) -> None:
+def test_long_texts_are_read_by_rows(
+    decoder: Any, lines: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
     """Block by block it is the same link, and no table of all pairs is kept."""
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:6]))
@@ -97,7 +111,9 @@ def test_long_texts_are_read_by_rows(decoder: Any, lines: Any, tmp_path: Any, mo
 
     monkeypatch.setattr(type(model), "trace", told)
     blocks = total(scanned(decoder, corpus, tmp_path / "blocks"), tmp_path / "blocks")
-    assert blocks.count_total("why_texts").tolist() == whole.count_total("why_texts").tolist() > [0, 0]
+    assert (
+        blocks.count_total("why_texts").tolist() == whole.count_total("why_texts").tolist() > [0, 0]
+    )
     assert blocks.float_total("why_value").tolist() == whole.float_total("why_value").tolist()
     assert largest == 0
 
@@ -105,22 +121,43 @@ def test_long_texts_are_read_by_rows(decoder: Any, lines: Any, tmp_path: Any, mo
 def test_the_screen_tells_them(encoder: Any, lines: Any, tmp_path: Any) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:8]))
-    line = ("scan", str(encoder), str(corpus), "-o", str(tmp_path / "out"), "--why", "L1H0", "--no-labels", "--quiet")
+    line = (
+        "scan",
+        str(encoder),
+        str(corpus),
+        "-o",
+        str(tmp_path / "out"),
+        "--why",
+        "L1H0",
+        "--no-labels",
+        "--quiet",
+    )
     with inside():
         answer = ask(*line)
     assert answer.code == 0, answer.err
     assert "why layer 1 head 0 looks where it looks most" in answer.out
     assert "what answers" in answer.out
-    assert "什么" in ask("scan", "show", str(tmp_path / "out"), "--head", "L1H0", "--lang", "zh").out
+    assert (
+        "什么" in ask("scan", "show", str(tmp_path / "out"), "--head", "L1H0", "--lang", "zh").out
+    )
     other = ask("scan", "show", str(tmp_path / "out"), "--head", "L0H0").out
     assert "why layer" not in other
     assert "looks most" not in other
-    close = ask("scan", "show", str(tmp_path / "out"), "--head", "L1H0", "--html", str(tmp_path / "scan.html"))
+    close = ask(
+        "scan",
+        "show",
+        str(tmp_path / "out"),
+        "--head",
+        "L1H0",
+        "--html",
+        str(tmp_path / "scan.html"),
+    )
     assert "Where layer 1 head 0 looks most, " in " ".join(close.out.split())
     document = ask("scan", "show", str(tmp_path / "out"), "--json").json
     (head,) = [head for head in document["heads"] if "why" in head]
     (data,) = re.findall(
-        '<script type="application/json" id="meta">(.*?)</script>', (tmp_path / "scan.html").read_text("utf-8")
+        '<script type="application/json" id="meta">(.*?)</script>',
+        (tmp_path / "scan.html").read_text("utf-8"),
     )
     whole = [head["y"] for head in json.loads(data)["heads"]]
     assert [why is not None for why in whole] == ["why" in head for head in document["heads"]]
@@ -144,7 +181,9 @@ def test_heads_that_cannot_be_explained(
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:2]))
     with inside():
-        answer = ask("scan", str(encoder), str(corpus), "-o", str(tmp_path / "out"), "--quiet", *options)
+        answer = ask(
+            "scan", str(encoder), str(corpus), "-o", str(tmp_path / "out"), "--quiet", *options
+        )
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
     assert "Traceback" not in answer.err

@@ -1,4 +1,6 @@
-"""Shards: the numbers are those of `attn heads`, whatever the batch; what is counted, and what is left out."""
+"""Shards: the numbers are those of `attn heads`, whatever the batch; what is counted, and what is
+left out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ SPREADS = {"entropy", "effective_keys"}
 
 def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.ScanPlan, Worker]:
     asked = plan.ScanRequest((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
-    made = plan.write(plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    made = plan.write(
+        plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder
+    )
     worker = Worker(made, folder, loaded(str(model)))
     for shard in range(len(made.shards)):
         worker.shard(shard)
@@ -42,7 +46,9 @@ def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[pla
 @pytest.mark.parametrize("how", ["batches", "words", "rows"])
 def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
     words = how == "words"
-    lines = lines[: 40 if how == "batches" else 10]  # where each text goes alone, a few show as much as many
+    lines = lines[
+        : 40 if how == "batches" else 10
+    ]  # where each text goes alone, a few show as much as many
     corpus.write_text("".join(f"{line}\n" for line in lines))
     if how == "rows":  # as texts that are too long for a batch
         monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
@@ -50,7 +56,10 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     folder = request.getfixturevalue(which)
     made, _ = scanned(folder, corpus, tmp_path / "out", rows=True, words=words)
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
-    place = {key: at for at, key in enumerate(zip(table["line"], table["layer"], table["head"], strict=True))}
+    place = {
+        key: at
+        for at, key in enumerate(zip(table["line"], table["layer"], table["head"], strict=True))
+    }
     exact = attncli.load(str(folder), backend="numpy", dtype="float64")
     labelled = np.zeros((len(METRIC_LABELS), len(made.heads)), int)
     for line in range(len(lines)):
@@ -74,7 +83,9 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
 
 
 def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
-    made, _ = scanned(encoder, corpus, tmp_path / "out", rows=True, metrics=("entropy", "sink"), labels=False)
+    made, _ = scanned(
+        encoder, corpus, tmp_path / "out", rows=True, metrics=("entropy", "sink"), labels=False
+    )
     totals = total(made, tmp_path / "out")
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
     values = np.array(table["sink"], np.float64).reshape(60, -1)
@@ -82,17 +93,27 @@ def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
     texts = totals.float_total("texts")[1]
     assert (texts == 60).all()
     np.testing.assert_allclose(totals.float_total("value")[1] / texts, values.mean(0), atol=1e-6)
-    np.testing.assert_allclose(totals.strata_square.sum(0)[1] / texts, (values**2).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(
+        totals.strata_square.sum(0)[1] / texts, (values**2).mean(0), rtol=1e-6
+    )
     by_row = totals.row_value[1] / totals.float_total("row_norm")[1]
     np.testing.assert_allclose(by_row, (values * rows).sum(0) / rows.sum(0), atol=1e-6)
-    assert totals.count_total("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [60] * len(made.heads)
+    assert totals.count_total("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [
+        60
+    ] * len(made.heads)
     assert totals.float_total("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
     assert totals.counts["texts"] == 60
 
 
 def test_strongest_examples_are_the_largest_values(decoder, corpus, lines, tmp_path):
     made, _ = scanned(
-        decoder, corpus, tmp_path / "out", rows=True, metrics=("entropy", "previous"), labels=False, top=7
+        decoder,
+        corpus,
+        tmp_path / "out",
+        rows=True,
+        metrics=("entropy", "previous"),
+        labels=False,
+        top=7,
     )
     totals = total(made, tmp_path / "out")
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
@@ -130,8 +151,12 @@ def test_shards_add_up_to_the_same_in_any_cut_and_order(encoder, corpus, tmp_pat
 def test_equal_texts_are_examples_in_one_order_whatever_comes_first(encoder, lines, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:4] * 5))
-    made, _ = scanned(encoder, corpus, tmp_path / "out", metrics=("sink",), labels=False, top=6, shard=4)
-    forwards, backwards = (total(made, tmp_path / "out", order) for order in (range(5), range(4, -1, -1)))
+    made, _ = scanned(
+        encoder, corpus, tmp_path / "out", metrics=("sink",), labels=False, top=6, shard=4
+    )
+    forwards, backwards = (
+        total(made, tmp_path / "out", order) for order in (range(5), range(4, -1, -1))
+    )
     assert (forwards.examples["line"] == backwards.examples["line"]).all()
     assert forwards.digest() == backwards.digest()
 
@@ -145,7 +170,8 @@ def test_rows_are_written_while_the_shard_is_computed(encoder, lines, tmp_path, 
     monkeypatch.setattr("attncli.scan.shard_files.GROUP", 50)
     scanned(encoder, corpus, tmp_path / "parts", **wanted)
     whole, parts = (
-        parquet.ParquetFile(tmp_path / name / "shards/000/000000.rows.parquet") for name in ("whole", "parts")
+        parquet.ParquetFile(tmp_path / name / "shards/000/000000.rows.parquet")
+        for name in ("whole", "parts")
     )
     assert whole.num_row_groups == 1
     assert parts.num_row_groups > 3
@@ -157,7 +183,9 @@ def test_rows_and_links_of_two_scans_join_by_their_texts(encoder, decoder, lines
     (tmp_path / "one.txt").write_text("\n".join(lines))
     (tmp_path / "folder").mkdir()
     for at, some in enumerate((lines[40:], lines[:40])):
-        (tmp_path / "folder" / f"{at}.txt").write_text("".join(f"  {line}\r\n" for line in reversed(some)))
+        (tmp_path / "folder" / f"{at}.txt").write_text(
+            "".join(f"  {line}\r\n" for line in reversed(some))
+        )
     wanted = {"metrics": ("sink",), "labels": False, "rows": True, "find": ("from=w1 weight>=0.1",)}
     scanned(encoder, tmp_path / "one.txt", tmp_path / "a", **wanted)
     scanned(decoder, tmp_path / "folder", tmp_path / "b", seed=5, shard=7, **wanted)
@@ -203,7 +231,10 @@ def test_links_meet_their_condition(decoder, corpus, lines, tmp_path):
                     wanted.add((0, line, trace.layer, head, query, key))
                 if tokens[key].text == "," and (trace.layer, head) == (1, 2):
                     wanted.add((1, line, trace.layer, head, query, key))
-    found = {tuple(row[name] for name in ("condition", "line", "layer", "head", "query", "key")) for row in table}
+    found = {
+        tuple(row[name] for name in ("condition", "line", "layer", "head", "query", "key"))
+        for row in table
+    }
     assert len(wanted) > 50
     assert len(found ^ wanted) <= 1  # a weight on its bound
     assert {row["query_text"] for row in table if row["condition"] == 0} == {"w1"}
@@ -227,7 +258,9 @@ def test_a_sample_does_not_depend_on_the_order(encoder, lines, tmp_path):
     for at, order in enumerate((lines, lines[::-1])):
         corpus = tmp_path / f"{at}.txt"
         corpus.write_text("\n".join(order))
-        scanned(encoder, corpus, tmp_path / f"out{at}", sample=11, seed=4, rows=True, metrics=("sink",))
+        scanned(
+            encoder, corpus, tmp_path / f"out{at}", sample=11, seed=4, rows=True, metrics=("sink",)
+        )
         table = parquet.read_table(tmp_path / f"out{at}/shards/000/000000.rows.parquet").to_pydict()
         drawn.append({order[line] for line in table["line"]})
     assert drawn[0] == drawn[1]
@@ -278,7 +311,15 @@ class Counting:
 
 
 @pytest.mark.parametrize(
-    "text", ["w1 w2 " * 400_000, "x" * 3_000_000, "w1" + " " * 3_000_000 + "w2", "w1 " * 70, "w1 " * 61, "w1 " * 60]
+    "text",
+    [
+        "w1 w2 " * 400_000,
+        "x" * 3_000_000,
+        "w1" + " " * 3_000_000 + "w2",
+        "w1 " * 70,
+        "w1 " * 61,
+        "w1 " * 60,
+    ],
 )
 def test_no_more_of_a_text_is_cut_than_can_matter(text, encoder, tmp_path):
     tokenizer, limit = Counting(loaded(str(encoder)).tokenizer), 64
@@ -302,30 +343,52 @@ def test_vast_texts_are_counted_and_not_kept_whole(encoder, tmp_path):
     counts = total(made, tmp_path / "skip").counts
     assert (counts["texts"], counts["long"]) == (1, 2)
     made, _ = scanned(
-        encoder, corpus, tmp_path / "cut", metrics=("sink",), labels=False, over="truncate", max_tokens=20
+        encoder,
+        corpus,
+        tmp_path / "cut",
+        metrics=("sink",),
+        labels=False,
+        over="truncate",
+        max_tokens=20,
     )
     totals = total(made, tmp_path / "cut")
-    assert (totals.counts["texts"], totals.counts["truncated"], totals.counts["tokens"]) == (3, 2, 5 + 3 + 20)
+    assert (totals.counts["texts"], totals.counts["truncated"], totals.counts["tokens"]) == (
+        3,
+        2,
+        5 + 3 + 20,
+    )
     assert max(map(len, totals.texts.values())) <= 20 * LONGEST
 
 
 @pytest.mark.parametrize("labels", [False, True])
-def test_a_text_that_the_tokenizer_fails_on_is_left_out_and_counted(labels, encoder, corpus, tmp_path):
-    """A vocabulary of whole words without a token for others fails on them; the texts beside such a one count."""
+def test_a_text_that_the_tokenizer_fails_on_is_left_out_and_counted(
+    labels, encoder, corpus, tmp_path
+):
+    """A vocabulary of whole words without a token for others fails on them; the texts beside such a
+    one count.
+    """
     model = shutil.copytree(encoder, tmp_path / "model")
     tokenizer = json.loads((model / "tokenizer.json").read_text())
     tokenizer["model"]["unk_token"] = "[NONE]"
     tokenizer["model"]["vocab"]["a"] = tokenizer["model"]["vocab"].pop("w49")
     (model / "tokenizer.json").write_text(json.dumps(tokenizer))
     lines = corpus.read_text().replace("w49", "w48").splitlines()
-    corpus.write_text("".join(f"{line}\n" for line in [*lines[:7], "w1 unheard", *lines[7:], "w2 strange"]))
+    corpus.write_text(
+        "".join(f"{line}\n" for line in [*lines[:7], "w1 unheard", *lines[7:], "w2 strange"])
+    )
     made, _ = scanned(model, corpus, tmp_path / "out", labels=labels)
     totals = total(made, tmp_path / "out")
     assert (totals.counts["texts"], totals.counts["untokenized"]) == (len(lines), 2)
     report.write(report.scan_document(totals), tmp_path / "out")
     answer = ask("scan", "show", str(tmp_path / "out"), "--show", "header", width=120)
     assert "2 that the tokenizer fails on" in answer.out
-    assert "2 条分词器无法处理" in ask("scan", "show", str(tmp_path / "out"), "--show", "header", "--lang", "zh").out
+    assert (
+        "2 条分词器无法处理"
+        in ask("scan", "show", str(tmp_path / "out"), "--show", "header", "--lang", "zh").out
+    )
     corpus.write_text("".join(f"{line}\n" for line in lines))
     alone, _ = scanned(encoder, corpus, tmp_path / "alone", labels=labels)
-    assert total(alone, tmp_path / "alone").float_total("value").tolist() == totals.float_total("value").tolist()
+    assert (
+        total(alone, tmp_path / "alone").float_total("value").tolist()
+        == totals.float_total("value").tolist()
+    )

@@ -37,7 +37,13 @@ from attncli.draw.page.page_words import PAGE_WORDS
 from attncli.draw.region_tables import region_order
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
-from attncli.draw.token_names import key_names, mark_unknown_words, quoted_token, quoted_word, region_name
+from attncli.draw.token_names import (
+    key_names,
+    mark_unknown_words,
+    quoted_token,
+    quoted_word,
+    region_name,
+)
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.cache.document import CacheDocument
@@ -61,7 +67,14 @@ from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RegionPart, RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, has_steps, metric_name
 from attncli.features.tensors.document import TensorsDocument
-from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
+from attncli.features.why.document import (
+    WhyDocument,
+    WhyPart,
+    earlier_heads,
+    part_title,
+    ranked_parts,
+    source_of,
+)
 from attncli.language import contextual, listing, message, plural, say
 from attncli.measure.metric import METRIC_TITLES
 from attncli.measure.run_record import check_heads
@@ -75,8 +88,9 @@ AboutHeads = RunDocument | HeadsDocument | CrossDocument | TensorsDocument
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """The weights of one head as a document holds them, with its scores if known. layer: of captured arrays the place
-    in the batch, None in a batch of one. pool: tokens pooled into one cell, along either axis."""
+    """The weights of one head as a document holds them, with its scores if known. layer: of
+    captured arrays the place in the batch, None in a batch of one. pool: tokens pooled into one
+    cell, along either axis."""
 
     name: str
     layer: int | None
@@ -87,19 +101,33 @@ class HeadWeights:
 
 
 def draw_regions(
-    drawing: Drawing, document: RunDocument | HeadsDocument, part: RegionPart, top: float, view: View
+    drawing: Drawing,
+    document: RunDocument | HeadsDocument,
+    part: RegionPart,
+    top: float,
+    view: View,
 ) -> float:
-    """Draw how much of the query's attention goes to each region (a named set of tokens), the largest first, beside
-    uniform attention; then maps of layers × regions and regions × regions.
+    """Draw how much of the query's attention goes to each region (a named set of tokens), the
+    largest first, beside uniform attention; then maps of layers × regions and regions × regions.
 
     top: where the drawing begins, in points. Returns where it ends.
     """
     names = [region_name(region.name, view) for region in document.regions or ()]
     token = quoted_token(document.tokens, part.query, view)
-    drawing.text(0, top + 10, say(view, "of what {token} looks at; line: even attention", token=token), quiet=True)
+    drawing.text(
+        0,
+        top + 10,
+        say(view, "of what {token} looks at; line: even attention", token=token),
+        quiet=True,
+    )
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     bars = [
-        Bar(names[place], float(part.share[place]), percent(float(part.share[place]), 1), float(part.even[place]))
+        Bar(
+            names[place],
+            float(part.share[place]),
+            percent(float(part.share[place]), 1),
+            float(part.even[place]),
+        )
         for place in order
     ]
     top = draw_bars(drawing, bars, top + 20, most=1.0) + 24
@@ -111,8 +139,8 @@ def draw_regions(
 
 
 def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -> None:
-    """Draw a map of the weights of every head, with one query its tinted sentence, with one head of a short text its
-    links; then the heads' metrics.
+    """Draw a map of the weights of every head, with one query its tinted sentence, with one head of
+    a short text its links; then the heads' metrics.
 
     Raises:
         InputError: the document was shortened, and holds neither weights nor metrics.
@@ -122,30 +150,47 @@ def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -
     head_metrics = document.heads if isinstance(document, HeadsDocument) else []
     check_heads(max(len(weights), len(head_metrics)))
     if not weights and not head_metrics:
-        raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
-    top = draw_title(drawing, _title(document), model_note(document, view) if weights else say(view, "metrics"))
+        raise InputError(
+            "this document holds no weights to draw",
+            expected="one that was not shortened by --show",
+        )
+    top = draw_title(
+        drawing, _title(document), model_note(document, view) if weights else say(view, "metrics")
+    )
     if isinstance(document, HeadsDocument) and document.region_shares is not UNSET:
         top = draw_regions(drawing, document, document.region_shares, top, view) + 20
     if weights:
         top = _draw_maps(drawing, document, weights, top, scale, view)
     if head_metrics:
         names = head_metrics[0].metrics
-        titles = {name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name for name in names}
+        titles = {
+            name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name
+            for name in names
+        }
         heads = [_figure_head(metrics, view) for metrics in head_metrics]
         note = say(view, "line: what uniform weights would give")
         draw_metrics(drawing, heads, titles, top + (20 if weights else 0), line_note=note)
 
 
 def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The mean weight of each key over the heads that see it; 0 where none does. weights: [head, key], NaN is hidden."""
+    """The mean weight of each key over the heads that see it; 0 where none does. weights: [head,
+    key], NaN is hidden.
+    """
     visible = np.isfinite(weights)
     return np.where(visible, weights, 0.0).sum(0) / np.maximum(visible.sum(0), 1)
 
 
 def _draw_maps(
-    drawing: Drawing, document: AboutHeads, head_weights: list[HeadWeights], top: float, scale: str, view: View
+    drawing: Drawing,
+    document: AboutHeads,
+    head_weights: list[HeadWeights],
+    top: float,
+    scale: str,
+    view: View,
 ) -> float:
-    """The maps of heads, below the sentence of a single query, above the links of a single head. Returns where they end."""
+    """The maps of heads, below the sentence of a single query, above the links of a single head.
+    Returns where they end.
+    """
     first = visible(head_weights[0].weights, head_weights[0].scores)
     rows, keys = _row_and_column_words(document)
     keys = key_names(keys, first)
@@ -168,14 +213,29 @@ def _draw_maps(
         shares = [float(weight) / high for weight in mean]
         follows_directly = _follows_directly(document, len(keys))
         top = draw_sentence(drawing, keys, follows_directly, shares, document.queries[0], top) + 14
-    if len(rows) == 1 and len(maps) > 1:  # one query: its heads are the rows of one map, under the words
-        names = [".".join(filter(None, figure_map.short)) or figure_map.caption for figure_map in maps]
-        caption = say(view, "where {query} looks, by layer and head", query=quoted_word(rows[0], view))
-        maps = [FigureMap(caption, np.concatenate([figure_map.values for figure_map in maps]), names, keys)]
+    if (
+        len(rows) == 1 and len(maps) > 1
+    ):  # one query: its heads are the rows of one map, under the words
+        names = [
+            ".".join(filter(None, figure_map.short)) or figure_map.caption for figure_map in maps
+        ]
+        caption = say(
+            view, "where {query} looks, by layer and head", query=quoted_word(rows[0], view)
+        )
+        maps = [
+            FigureMap(
+                caption, np.concatenate([figure_map.values for figure_map in maps]), names, keys
+            )
+        ]
         return draw_maps(drawing, maps, top, view, scale=scale)
     layers = [head.layer for head in head_weights if head.layer is not None]
-    across = max(Counter(layers).values(), default=3) if len(maps) > 3 else 3
-    top = draw_maps(drawing, maps, top, view, scale=scale, across=across if 4 <= across <= 16 else 8)
+    if len(maps) > 3:
+        across = max(Counter(layers).values(), default=3)
+    else:
+        across = 3
+    top = draw_maps(
+        drawing, maps, top, view, scale=scale, across=across if 4 <= across <= 16 else 8
+    )
     if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
         values = np.nan_to_num(maps[0].values)
         links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > 0.02)]
@@ -184,7 +244,9 @@ def _draw_maps(
 
 
 def _title(document: AboutHeads) -> str:
-    """What a document of heads is about: its text, or the name of the file that its tensors are from."""
+    """What a document of heads is about: its text, or the name of the file that its tensors are
+    from.
+    """
     match document:
         case CrossDocument():
             return document.query_text
@@ -209,25 +271,37 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                 for head in layer.heads:
                     if head.weights is not UNSET:
                         yield weights_of(layer.layer, head.head, head.weights, head.scores)
-            for pooled in document.maps or () if not any(layer.heads for layer in document.layers) else ():
+            for pooled in (
+                document.maps or () if not any(layer.heads for layer in document.layers) else ()
+            ):
                 yield weights_of(pooled.layer, pooled.head, pooled.weights, pool=pooled.pool)
         case CrossDocument():
             for part in document.layers:
                 for cross_head in part.heads:
-                    yield weights_of(part.layer, cross_head.head, cross_head.weights, cross_head.scores)
+                    yield weights_of(
+                        part.layer, cross_head.head, cross_head.weights, cross_head.scores
+                    )
         case HeadsDocument():
             for row in document.heads:
                 if row.weights is not UNSET:
                     yield weights_of(row.layer, row.head, row.weights, pool=row.pool or 1)
         case TensorsDocument():
             several = len(document.batch) > 1
-            template = message("batch {batch} head {head}") if several else message("head {head}")
+            if several:
+                template = message("batch {batch} head {head}")
+            else:
+                template = message("head {head}")
             for place, entry in enumerate(document.batch):
                 for tensor_head in entry.heads:
                     if tensor_head.weights is not UNSET:
-                        number, entry_place = tensor_head.head, place if several else None
-                        name = say(view, template, batch=".".join(map(str, entry.index)), head=number)
-                        yield HeadWeights(name, entry_place, number, tensor_head.weights, tensor_head.scores)
+                        number = tensor_head.head
+                        entry_place = place if several else None
+                        name = say(
+                            view, template, batch=".".join(map(str, entry.index)), head=number
+                        )
+                        yield HeadWeights(
+                            name, entry_place, number, tensor_head.weights, tensor_head.scores
+                        )
         case _:
             assert_never(document)
 
@@ -249,7 +323,10 @@ def _follows_directly(document: RunDocument, count: int) -> list[bool]:
     """Which words follow the one before without a space, of as many as are shown."""
     tokens = document.tokens[:count]
     ends = [None, *(token.end for token in tokens)]
-    follows = [token.start is not None and token.start == end for token, end in zip(tokens, ends, strict=False)]
+    follows = [
+        token.start is not None and token.start == end
+        for token, end in zip(tokens, ends, strict=False)
+    ]
     return follows + [False] * (count - len(follows))
 
 
@@ -271,49 +348,72 @@ HeadNumber = tuple[int, int, float | None, float | None]
 
 
 def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> None:
-    """Draw what removing each head changes in the first measure: a map of layers × heads, and the heads of the largest
-    change, with a line where a random change of the same size lies."""
+    """Draw what removing each head changes in the first measure: a map of layers × heads, and the
+    heads of the largest change, with a line where a random change of the same size lies."""
     name = readings_of(document.measures)[0]
     rows = [
-        (row.layer, row.head, reading_of(row, name), None if row.random is None else reading_of(row.random, name))
+        (
+            row.layer,
+            row.head,
+            reading_of(row, name),
+            None if row.random is None else reading_of(row.random, name),
+        )
         for row in document.effects
         if row.attention == "self"
     ]
-    by, measure = _words_of("by", document.by, view), _words_of("measure", name, view)
+    by = _words_of("by", document.by, view)
+    measure = _words_of("measure", name, view)
     template = contextual("figure", "what changes when one head is taken away ({by}): {measure}")
     top = draw_title(drawing, document.text, say(view, template, by=by, measure=measure))
     _draw_ranking(drawing, rows, top, view)
 
 
 def _words_of(group: str, name: str, view: View) -> str:
-    """The words in the view's language for a name that a document uses, such as a measure (group "measure"); the name
-    itself where there are none."""
+    """The words in the view's language for a name that a document uses, such as a measure (group
+    "measure"); the name itself where there are none."""
     words = PAGE_WORDS.get(f"{group}.{name}")
-    return name if words is None else say(view, words)
+    if words is None:
+        return name
+    return say(view, words)
 
 
 def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None:
-    """Draw how much of the clean text's result each head restores when it is patched into the corrupt text: a map of
-    layers × heads, and the largest."""
-    measure = _words_of("patch" if document.measure == "cosine" else "measure", document.measure, view)
-    subtitle = say(view, "clean into corrupt, one head at a time: what it brings back of {measure}", measure=measure)
+    """Draw how much of the clean text's result each head restores when it is patched into the
+    corrupt text: a map of layers × heads, and the largest."""
+    measure = _words_of(
+        "patch" if document.measure == "cosine" else "measure", document.measure, view
+    )
+    subtitle = say(
+        view,
+        "clean into corrupt, one head at a time: what it brings back of {measure}",
+        measure=measure,
+    )
     top = draw_title(drawing, f"{document.clean}  →  {document.corrupt}", subtitle)
-    rows = [(row.layer, row.head, row.recovered, None) for row in document.effects if row.attention == "self"]
+    rows = [
+        (row.layer, row.head, row.recovered, None)
+        for row in document.effects
+        if row.attention == "self"
+    ]
     _draw_ranking(drawing, rows, top, view)
 
 
 def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
-    """Draw what each head adds to the target's logit as a map of layers × heads, then all parts of the model ranked by
-    it, then the logit lens if there is one."""
+    """Draw what each head adds to the target's logit as a map of layers × heads, then all parts of
+    the model ranked by it, then the logit lens if there is one."""
     heads = [
         (part.layer, part.head, part.value, None)
         for part in document.parts
         if part.attention == "self" and part.layer is not None and part.head is not None
     ]
-    place, target = label(document.tokens[document.position].text), label(document.target.text)
+    place = label(document.tokens[document.position].text)
+    target = label(document.target.text)
     logit = f"{document.logit:.3f}"
     subtitle = say(
-        view, "what adds to the logit of {target} at {place}: {logit}", target=target, place=place, logit=logit
+        view,
+        "what adds to the logit of {target} at {place}: {logit}",
+        target=target,
+        place=place,
+        logit=logit,
     )
     top = draw_title(drawing, document.text, subtitle)
     top = _draw_grid(drawing, heads, top, view)
@@ -324,17 +424,31 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
         _draw_lens(drawing, document.lens, quoted_word(document.target.text, view), top + 22, view)
 
 
-def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: float, view: View) -> None:
-    """Draw the logit lens: the target's probability and rank after each part of each layer, and the likeliest token
-    there."""
-    title = say(view, "what each layer would say next, and how likely {target} is there", target=target)
+def _draw_lens(
+    drawing: Drawing, rows: Sequence[LensRow], target: str, top: float, view: View
+) -> None:
+    """Draw the logit lens: the target's probability and rank after each part of each layer, and the
+    likeliest token there."""
+    title = say(
+        view, "what each layer would say next, and how likely {target} is there", target=target
+    )
     drawing.text(0, top, title, size=9, bold=True)
     bars = []
     for row in rows:
         stage = say(view, LENS_STAGES[row.stage])
-        name = stage if row.layer is None else say(view, "layer {layer} {stage}", layer=row.layer, stage=stage)
-        first = label(row.top[0].token.text) if row.top else ""
-        bars.append(bar_of(name, row.probability, more=say(view, "rank {rank}", rank=row.rank) + f" · {first}"))
+        if row.layer is None:
+            name = stage
+        else:
+            name = say(view, "layer {layer} {stage}", layer=row.layer, stage=stage)
+        if row.top:
+            first = label(row.top[0].token.text)
+        else:
+            first = ""
+        bars.append(
+            bar_of(
+                name, row.probability, more=say(view, "rank {rank}", rank=row.rank) + f" · {first}"
+            )
+        )
     draw_bars(drawing, bars, top + 8)
 
 
@@ -342,29 +456,55 @@ def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: floa
 
 
 def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
-    """Draw why a head's query looks at a key: the parts of either vector as bars by what they add to the score, each
-    with the weight that would be left without it; and the earlier heads by what they add. Of a score taken apart by
-    entries of q and k, those alone."""
+    """Draw why a head's query looks at a key: the parts of either vector as bars by what they add
+    to the score, each with the weight that would be left without it; and the earlier heads by what
+    they add. Of a score taken apart by entries of q and k, those alone."""
     link = document.link
-    query, key = label(document.tokens[link.query].text), label(document.keys[link.key].text)
+    query = label(document.tokens[link.query].text)
+    key = label(document.keys[link.key].text)
     total = writer([document.total], 2)(document.total)
-    places = {"layer": link.layer, "head": link.head, "weight": f"{document.weight:.2f}", "total": total}
+    places = {
+        "layer": link.layer,
+        "head": link.head,
+        "weight": f"{document.weight:.2f}",
+        "total": total,
+    }
     if isinstance(document.centred, str):
         template = message(
-            "layer {layer} head {head}, weight {weight}: the score is {total} above what the row expects"
+            "layer {layer} head {head}, weight {weight}: the score is {total} above what the row"
+            " expects"
         )
     else:
-        template = message("layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}")
+        template = message(
+            "layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}"
+        )
         places["other"] = label(document.keys[document.centred.key].text)
     subtitle = say(view, template, **places)
     top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
     if document.dimensions:
-        pairs, entries = message("by pairs of entries that are rotated together"), message("by entries of q and k")
-        drawing.text(0, top + 9, say(view, pairs if document.by == "frequency" else entries), size=9, bold=True)
+        pairs = message("by pairs of entries that are rotated together")
+        entries = message("by entries of q and k")
+        drawing.text(
+            0,
+            top + 9,
+            say(view, pairs if document.by == "frequency" else entries),
+            size=9,
+            bold=True,
+        )
         bars = []
         for row in sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]:
-            period = "" if row.period is None else say(view, "period {period}", period=format_period(row.period))
-            bars.append(bar_of(", ".join(map(str, row.dimensions[:2])), row.contribution, signed=True, more=period))
+            if row.period is None:
+                period = ""
+            else:
+                period = say(view, "period {period}", period=format_period(row.period))
+            bars.append(
+                bar_of(
+                    ", ".join(map(str, row.dimensions[:2])),
+                    row.contribution,
+                    signed=True,
+                    more=period,
+                )
+            )
         draw_bars(drawing, bars, top + 16)
         return
     titles = {
@@ -377,45 +517,66 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
         bars = []
         for part, value in ranked_parts(document, side)[: RANKED // 2]:
             without = part.weight_without.query if side == "query" else part.weight_without.key
-            more = "" if without is None else say(view, "without: {weight}", weight=f"{without:.2f}")
+            if without is None:
+                more = ""
+            else:
+                more = say(view, "without: {weight}", weight=f"{without:.2f}")
             bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
         top = draw_bars(drawing, bars, top + 16) + 14
     heads = earlier_heads(document)
     grid_titles = {
         "self": say(view, "what earlier heads add to the advantage, both sides"),
-        "cross": say(view, "what earlier heads of {query} add to the advantage: cross-attention", query=query),
+        "cross": say(
+            view, "what earlier heads of {query} add to the advantage: cross-attention", query=query
+        ),
         "encoder": say(view, "what the encoder's heads of {key} add to the advantage", key=key),
     }
     if link.attention == "cross":
-        grid_titles["self"] = say(view, "what earlier heads of {query} add to the advantage", query=query)
+        grid_titles["self"] = say(
+            view, "what earlier heads of {query} add to the advantage", query=query
+        )
     for kind in heads:
         drawing.text(0, top + 9, grid_titles[kind], size=9, bold=True)
         top = _draw_grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14
 
 
 def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
-    """A part's name; for one that an earlier head carried from another token, with that token behind an arrow."""
-    name, source = say(view, part_title(part, document)), source_of(part, document)
-    return name if source is None else f"{name} ← {label(source[0].text)}{source[1]}"
+    """A part's name; for one that an earlier head carried from another token, with that token
+    behind an arrow.
+    """
+    name = say(view, part_title(part, document))
+    source = source_of(part, document)
+    if source is None:
+        return name
+    return f"{name} ← {label(source[0].text)}{source[1]}"
 
 
 def _draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> None:
-    """Draw a map of layers × heads, then the heads of the largest numbers by magnitude as bars. rows: layer, head,
-    number, and the number of a random change (None for none)."""
+    """Draw a map of layers × heads, then the heads of the largest numbers by magnitude as bars.
+    rows: layer, head, number, and the number of a random change (None for none)."""
     top = _draw_grid(drawing, rows, top, view)
-    ranking = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))[:RANKED]
-    bars = [bar_of(head_name(layer, head, view), value or 0.0, mark=random) for layer, head, value, random in ranking]
+    ranking = sorted(
+        (row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0)
+    )[:RANKED]
+    bars = [
+        bar_of(head_name(layer, head, view), value or 0.0, mark=random)
+        for layer, head, value, random in ranking
+    ]
     if any(bar.mark is not None for bar in bars):
-        drawing.text(0, top + 20, say(view, "line: a random change of the same size"), size=8.5, quiet=True)
+        drawing.text(
+            0, top + 20, say(view, "line: a random change of the same size"), size=8.5, quiet=True
+        )
         top += 16
     draw_bars(drawing, bars, top + 16)
 
 
 def _draw_grid(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> float:
-    """Draw a map of layers × heads of these rows (layer, head, number, and one not drawn here). Returns where it
-    ends."""
+    """Draw a map of layers × heads of these rows (layer, head, number, and one not drawn here).
+    Returns where it ends."""
     grid_map = _grid_map(say(view, "layers × heads"), (row[:3] for row in rows))
-    if not grid_map.values.size:  # it tells of heads together, or of those that look at another text
+    if (
+        not grid_map.values.size
+    ):  # it tells of heads together, or of those that look at another text
         return top
     is_signed = bool((np.nan_to_num(grid_map.values) < 0).any())
     return draw_maps(drawing, [replace(grid_map, signed=is_signed)], top, view, scale="linear")
@@ -428,12 +589,19 @@ def _grid_map(caption: str, numbers: Iterable[tuple[int, int, float | None]]) ->
 
 
 def figure(
-    document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en", room: float = math.inf
+    document: Document,
+    *,
+    scale: str = "linear",
+    theme: Theme = LIGHT,
+    lang: str = "en",
+    room: float = math.inf,
 ) -> Drawing | None:
-    """A document's figure as a drawing; None for a kind of document that is words and tables and has none. Raises
-    InputError where it holds nothing to draw. scale: of colours, as `normalise` takes it. room: points from left to
-    right that it may take (see `Style.room`)."""
-    drawing, view, document = Drawing(theme, room=room), View(lang=lang), mark_unknown_words(document)
+    """A document's figure as a drawing; None for a kind of document that is words and tables and
+    has none. Raises InputError where it holds nothing to draw. scale: of colours, as `normalise`
+    takes it. room: points from left to right that it may take (see `Style.room`)."""
+    drawing = Drawing(theme, room=room)
+    view = View(lang=lang)
+    document = mark_unknown_words(document)
     match document:
         case RunDocument() if document.region_shares is not UNSET:
             top = draw_title(drawing, _title(document), model_note(document, view))
@@ -467,12 +635,21 @@ def figure(
     return drawing
 
 
-TITLES = (("text",), ("query_text", "key_text"), ("clean", "corrupt"), ("a.text", "b.text"), ("file",), ("task",))
+TITLES = (
+    ("text",),
+    ("query_text", "key_text"),
+    ("clean", "corrupt"),
+    ("a.text", "b.text"),
+    ("file",),
+    ("task",),
+)
 """Members of documents that they are about."""
 
 
 def title_and_description(document: Document, lang: str) -> tuple[str, str]:
-    """A title (what a document is about) and a description (what it says), for those who do not see its figure."""
+    """A title (what a document is about) and a description (what it says), for those who do not see
+    its figure.
+    """
     from attncli.draw.screen_header import screen_of
 
     def member(path: str) -> str:
@@ -480,10 +657,16 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
         value: Any = document
         for name in path.split("."):
             value = getattr(value, name, "")
-        return "" if not isinstance(value, str) else PurePath(value).name if path == "file" else value
+        if not isinstance(value, str):
+            return ""
+        if path == "file":
+            return PurePath(value).name
+        return value
 
     names = [[text for path in paths if (text := member(path))] for paths in TITLES]
-    title = next((" → ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema))
+    title = next(
+        (" → ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema)
+    )
     screen = screen_of(document.schema)
     if screen.sentences is not None:
         return title, " ".join(text for text in screen.sentences(document, View(lang=lang)) if text)
@@ -492,35 +675,53 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
 
 
 def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, view: View) -> None:
-    """Draw a comparison of runs A and B: for the head that differs most the weights of either and B − A, then the
-    change of each region, then the largest change of a weight in each head."""
+    """Draw a comparison of runs A and B: for the head that differs most the weights of either and B
+    − A, then the change of each region, then the largest change of a weight in each head."""
 
     def size(head: ComparedHead) -> float:
         """The size of a head's largest change of a weight."""
-        return abs(head.change.value) if head.change else 0.0
+        if head.change:
+            return abs(head.change.value)
+        return 0.0
 
     most_changed = max(document.heads, key=size)
     names = names_of(document.a.tokens)
     words = [names[pair[0]] for pair in document.aligned]
-    subtitle = say(view, "{head}, which differs most", head=head_name(most_changed.a.layer, most_changed.a.head, view))
-    texts = [side.text if "text" in document.differs else side.name for side in (document.a, document.b)]
+    subtitle = say(
+        view,
+        "{head}, which differs most",
+        head=head_name(most_changed.a.layer, most_changed.a.head, view),
+    )
+    texts = [
+        side.text if "text" in document.differs else side.name for side in (document.a, document.b)
+    ]
     titles = [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
     top = draw_title(drawing, "  →  ".join(titles), f"{subtitle}; {model_note(document.a, view)}")
     maps = [
         FigureMap(name, as_matrix(weights), words, words)
-        for name, weights in zip("AB", (most_changed.weights_a, most_changed.weights_b), strict=True)
+        for name, weights in zip(
+            "AB", (most_changed.weights_a, most_changed.weights_b), strict=True
+        )
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
     if document.region_changes is not UNSET:
         changes = [region for region in document.region_changes if region.difference is not None]
-        bars = [bar_of(region_name(region.name, view), region.difference or 0.0, signed=True) for region in changes]
-        drawing.text(0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True)
+        bars = [
+            bar_of(region_name(region.name, view), region.difference or 0.0, signed=True)
+            for region in changes
+        ]
+        drawing.text(
+            0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True
+        )
         top = draw_bars(drawing, bars, top + 30)
     if len(document.heads) > 1:
         heads = sorted(document.heads, key=size, reverse=True)[:RANKED]
         changes_of = [(head_name(head.a.layer, head.a.head, view), head.change) for head in heads]
-        bars = [bar_of(name, change.value if change else 0.0, signed=True) for name, change in changes_of]
+        bars = [
+            bar_of(name, change.value if change else 0.0, signed=True)
+            for name, change in changes_of
+        ]
         draw_bars(drawing, bars, top + 16)
 
 
@@ -528,10 +729,15 @@ def _draw_found_heads(drawing: Drawing, document: FindDocument, view: View) -> N
     """A bar for the weight of the link in each head, the largest first."""
     regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     names = dict(enumerate(names_of(document.tokens))) | regions
-    top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view))
+    top = draw_title(
+        drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view)
+    )
     bars = []
     for row in document.heads[:RANKED]:
-        rank = "" if row.rank is None else say(view, "rank {rank}", rank=row.rank)
+        if row.rank is None:
+            rank = ""
+        else:
+            rank = say(view, "rank {rank}", rank=row.rank)
         bars.append(bar_of(head_name(row.layer, row.head, view), row.weight, more=rank))
     draw_bars(drawing, bars, top)
 
@@ -539,7 +745,10 @@ def _draw_found_heads(drawing: Drawing, document: FindDocument, view: View) -> N
 def _draw_masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
     """A map of each mask, and of all together."""
     masks = [*document.masks, *([document.combined] if document.combined else [])]
-    title = say(view, "masks") if len(masks) > 1 else masks[0].spec
+    if len(masks) > 1:
+        title = say(view, "masks")
+    else:
+        title = masks[0].spec
     note = say(view, contextual("figure", "filled: visible; rows are queries, columns keys"))
     top = draw_title(drawing, title, note)
     maps = []
@@ -553,8 +762,8 @@ def _draw_masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
 
 
 def _draw_policies(drawing: Drawing, document: CacheDocument, view: View) -> None:
-    """Draw how much of the last token's attention each cache policy keeps, as bars; then layers × heads of each
-    policy."""
+    """Draw how much of the last token's attention each cache policy keeps, as bars; then layers ×
+    heads of each policy."""
     about = say(view, "what each policy keeps of what the last token looks at")
     top = draw_title(drawing, document.text, f"{about}; {say(view, 'layers × heads')}")
     names = [safe(policy.policy) for policy in document.policies]
@@ -571,15 +780,18 @@ def _draw_policies(drawing: Drawing, document: CacheDocument, view: View) -> Non
 
 
 def _draw_learning(drawing: Drawing, document: LearnDocument, view: View) -> None:
-    """Draw a training: the loss by step beside the losses to compare it with, then for each score of heads (such as
-    induction) the head that has most of it, untrained and trained."""
+    """Draw a training: the loss by step beside the losses to compare it with, then for each score
+    of heads (such as induction) the head that has most of it, untrained and trained."""
     title = say(view, "learning {task}", task=safe(document.task))
     top = draw_title(drawing, title, say(view, curve_note(document)))
     points = [(point.step, point.loss or 0.0) for point in document.curve]
     ends = (1, max(document.curve[-1].step, 2))
     loss = say(view, "loss")
     flat = [(say(view, "chance"), document.chance)]
-    flat += [(say(view, reference_name(reference.name)), reference.loss) for reference in document.references]
+    flat += [
+        (say(view, reference_name(reference.name)), reference.loss)
+        for reference in document.references
+    ]
     series = [(loss, points), *((name, [(x, number) for x in ends]) for name, number in flat)]
     top = draw_curves(drawing, series, top, say(view, "step"), loss)
     heads = {(head.layer, head.head): head for head in document.heads}
@@ -587,45 +799,66 @@ def _draw_learning(drawing: Drawing, document: LearnDocument, view: View) -> Non
     for row in document.runs[0].best:
         score = heads[row.layer, row.head].scores[row.score]
         name = f"{safe(say(view, score_name(row.score)))} L{row.layer}H{row.head}"
-        bars.append(Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance))
+        bars.append(
+            Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance)
+        )
     end = draw_bars(drawing, bars, top + 10, most=1.0)
-    note = message("bar: weight on the keys in question, untrained → trained; line: of a head that looks at all alike")
+    note = message(
+        "bar: weight on the keys in question, untrained → trained; line: of a head that looks at"
+        " all alike"
+    )
     for index, line in enumerate(broken_to_fit(say(view, note), 8, min(460.0, drawing.room))):
         drawing.text(0, end + 12 + index * 11, line, size=8, quiet=True)
 
 
 def _draw_series(drawing: Drawing, document: SeriesDocument, view: View) -> None:
-    """Draw the heads' scores, a curve for each metric, over the training steps of a model's checkpoints."""
+    """Draw the heads' scores, a curve for each metric, over the training steps of a model's
+    checkpoints.
+    """
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
     if has_steps(document):
-        subtitle, x_name = message("scores by step; both axes logarithmic"), message("step")
+        subtitle = message("scores by step; both axes logarithmic")
+        x_name = message("step")
     else:
         subtitle = message("scores by checkpoint, in their order; both axes logarithmic")
         x_name = message("checkpoint")
     top = draw_title(drawing, say(view, title), say(view, subtitle))
-    series = [(safe(say(view, metric_name(name))), points) for name, points in curve_points(document)]
+    series = [
+        (safe(say(view, metric_name(name))), points) for name, points in curve_points(document)
+    ]
     if not series:
         raise InputError(
-            message("the metrics {names} are no shares, so there is no curve to draw", names=listing(document.metrics)),
+            message(
+                "the metrics {names} are no shares, so there is no curve to draw",
+                names=listing(document.metrics),
+            ),
             expected=message("such as --metric previous,induction"),
         )
     draw_curves(drawing, series, top, say(view, x_name), say(view, "score"))
 
 
 def _draw_cost(drawing: Drawing, document: CostDocument, view: View) -> None:
-    """Draw the multiply-adds of each kind of attention: as curves over text lengths, and as bars for the document's
-    length."""
+    """Draw the multiply-adds of each kind of attention: as curves over text lengths, and as bars
+    for the document's length."""
     title = say(view, "cost of attention, n = {n}", n=f"{document.n:,}")
-    sizes = say(view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads)
+    sizes = say(
+        view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads
+    )
     top = draw_title(drawing, title, sizes)
     series = []
     for name in (variant.name for variant in document.variants):
-        points = [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds]
+        points = [
+            (row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds
+        ]
         series.append((variant_name(name, view), points))
     y_name = say(view, contextual("figure", "multiply-adds per layer"))
     top = draw_curves(drawing, series, top, say(view, "tokens"), y_name)
     bars = [
-        Bar(variant_name(row.name, view), row.multiply_adds, f"{row.multiply_adds:.3g} · {row.grows}")
+        Bar(
+            variant_name(row.name, view),
+            row.multiply_adds,
+            f"{row.multiply_adds:.3g} · {row.grows}",
+        )
         for row in document.variants
     ]
     draw_bars(drawing, bars, top + 16)

@@ -1,4 +1,6 @@
-"""Bars, curves, links between words, a shaded sentence, heat maps and grids of heads, with the titles that they share."""
+"""Bars, curves, links between words, a shaded sentence, heat maps and grids of heads, with the
+titles that they share.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
-from attncli.draw.figures.drawing import Drawing, broken_to_fit, is_from_right, shorten_to_fit, width
+from attncli.draw.figures.drawing import (
+    Drawing,
+    broken_to_fit,
+    is_from_right,
+    shorten_to_fit,
+    width,
+)
 from attncli.draw.heatmap import pool
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label, last_part, safe
@@ -27,7 +35,9 @@ LINE = 15.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of a ranking: its name, its number, and its label (the text behind the bar). mark: another number on the same bar."""
+    """One row of a ranking: its name, its number, and its label (the text behind the bar). mark:
+    another number on the same bar.
+    """
 
     name: str
     value: float
@@ -35,16 +45,21 @@ class Bar:
     mark: float | None = None
 
 
-def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float | None = None) -> float:
+def draw_bars(
+    drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float | None = None
+) -> float:
     """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end.
 
     most: the number of a bar of full length; the largest of them where it is None.
     """
     largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
-    names, least = max((width(bar.name, 9) for bar in bars), default=0), min(180.0, 0.2 * drawing.room)
+    names = max((width(bar.name, 9) for bar in bars), default=0)
+    least = min(180.0, 0.2 * drawing.room)
     edge = min(names, 180, 0.42 * drawing.room) + 10
     texts = [bar.label for bar in bars]
-    if max(width(text, 9) for text in texts or [""]) > drawing.room - edge - least - 8:  # the number alone
+    if (
+        max(width(text, 9) for text in texts or [""]) > drawing.room - edge - least - 8
+    ):  # the number alone
         texts = [text.partition("  ")[0] for text in texts]
     labels = max((width(text, 9) for text in texts), default=0.0)
     edge = max(edge, min(names + 10, 190, drawing.room - least - labels - 8))
@@ -56,19 +71,27 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float 
         colour = drawing.theme.series[0 if bar.value >= 0 else 1]
         drawing.rectangle(edge, y + 2, long * abs(bar.value) / largest, 8, colour)
         if bar.mark is not None:
-            drawing.rectangle(edge + long * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
+            drawing.rectangle(
+                edge + long * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink
+            )
         room = drawing.room - edge - long - 7
         drawing.text(edge + long + 8, y + 9, shorten_to_fit(text, 9, room), quiet=True)
     return top + len(bars) * LINE
 
 
 def draw_curves(
-    drawing: Drawing, series: Sequence[tuple[str, Sequence[tuple[float, float]]]], top: float, x_name: str, y_name: str
+    drawing: Drawing,
+    series: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    top: float,
+    x_name: str,
+    y_name: str,
 ) -> float:
-    """Curves on logarithmic axes with their names at their ends, apart from each other. Returns where they end.
+    """Curves on logarithmic axes with their names at their ends, apart from each other. Returns
+    where they end.
 
     Args:
-        series: the name of each curve and its points (x, y); those with an x or y of 0 or less are not drawn.
+        series: the name of each curve and its points (x, y); those with an x or y of 0 or less are
+            not drawn.
         top: where the curves begin, in points from the upper edge.
         x_name, y_name: what the axes are.
     """
@@ -77,24 +100,34 @@ def draw_curves(
     if not points:
         return top
     (x0, x1), (y0, y1) = ((min(axis), max(axis)) for axis in zip(*points, strict=True))
-    tall, left, begin = 190.0, 44.0, top + 18
-    wide = max(min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0)
+    tall = 190.0
+    left = 44.0
+    begin = top + 18
+    wide = max(
+        min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0
+    )
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
         """Where a point lies on the paper."""
         x, y = (math.log10(number) for number in point)
-        return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (1 - (y - y0) / ((y1 - y0) or 1))
+        return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (
+            1 - (y - y0) / ((y1 - y0) or 1)
+        )
 
     drawing.text(left, begin - 8, y_name, quiet=True)
     for power in range(math.ceil(y0), math.floor(y1) + 1):
         y = place((10**x0, 10**power))[1]
         drawing.path([(left, y), (left + wide, y)], drawing.theme.line, thick=0.5)
         if (power - math.ceil(y0)) % max(round((y1 - y0) / 7), 1) == 0:
-            drawing.text(left - 6, y + 3, f"10{_superscript(power)}", anchor="end", quiet=True, size=8)
+            drawing.text(
+                left - 6, y + 3, f"10{_superscript(power)}", anchor="end", quiet=True, size=8
+            )
     for power in range(math.ceil(x0), math.floor(x1) + 1):
         x = place((10**power, 10**y0))[0]
         drawing.path([(x, begin), (x, begin + tall)], drawing.theme.line, thick=0.5)
-        drawing.text(x, begin + tall + 13, f"10{_superscript(power)}", anchor="middle", quiet=True, size=8)
+        drawing.text(
+            x, begin + tall + 13, f"10{_superscript(power)}", anchor="middle", quiet=True, size=8
+        )
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
     ends = []
     for index, (name, line) in enumerate(lines):
@@ -105,7 +138,13 @@ def draw_curves(
     below = -math.inf
     for y, name, index in sorted(ends):
         below = max(y, below + 11)
-        drawing.rectangle(left + wide + 6, below - 2, 8, 3, drawing.theme.series[index % len(drawing.theme.series)])
+        drawing.rectangle(
+            left + wide + 6,
+            below - 2,
+            8,
+            3,
+            drawing.theme.series[index % len(drawing.theme.series)],
+        )
         drawing.text(left + wide + 18, below + 3, name)
     return begin + tall + 30
 
@@ -116,9 +155,14 @@ def _superscript(power: int) -> str:
 
 
 def draw_links(
-    drawing: Drawing, links: Sequence[tuple[int, int, float]], queries: Sequence[str], keys: Sequence[str], top: float
+    drawing: Drawing,
+    links: Sequence[tuple[int, int, float]],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    top: float,
 ) -> float:
-    """Two columns of words, and lines between them as strong as their weights. Returns where they end.
+    """Two columns of words, and lines between them as strong as their weights. Returns where they
+    end.
 
     Args:
         links: query, key and weight, from 0 to 1, of each.
@@ -133,7 +177,13 @@ def draw_links(
             drawing.text(x, top + index * LINE + 9, shorten_to_fit(word, 9, most), anchor=anchor)
     for query, key, weight in links:
         ends = [(left + 5, top + query * LINE + 6), (right - 5, top + key * LINE + 6)]
-        drawing.path(ends, drawing.theme.series[0], thick=0.5 + 4 * weight, curved=True, faint=0.25 + 0.75 * weight)
+        drawing.path(
+            ends,
+            drawing.theme.series[0],
+            thick=0.5 + 4 * weight,
+            curved=True,
+            faint=0.25 + 0.75 * weight,
+        )
     return top + max(len(queries), len(keys)) * LINE
 
 
@@ -145,15 +195,19 @@ def draw_sentence(
     chosen_index: int,
     top: float,
 ) -> float:
-    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. follows_directly: which follow
-    the one before without a space. What is written from right to left stands so. Returns where they end."""
-    x, y = 0.0, top
+    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined.
+    follows_directly: which follow the one before without a space. What is written from right to
+    left stands so. Returns where they end.
+    """
+    x = 0.0
+    y = top
     places: list[tuple[float, float, float]] = []
     for index, word in enumerate(words):
         wide = width(word, 12)
         x -= 5 * (follows_directly[index] and x > 0)
         if x and x + wide > min(420.0, drawing.room):
-            x, y = 0.0, y + 21
+            x = 0.0
+            y = y + 21
         places.append((x, y, wide))
         x += wide + 8
     if is_from_right("".join(words)):
@@ -161,10 +215,12 @@ def draw_sentence(
         places = [(edge - x - wide, y, wide) for x, y, wide in places]
     for index, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
         drawing.pieces.append(
-            f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3" fill="{drawing.theme.series[0]}" '
-            f'fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>'
+            f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3"'
+            f' fill="{drawing.theme.series[0]}" fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>'
         )
-        drawing.text(x + wide / 2, y + 12.5, word, size=12, bold=index == chosen_index, anchor="middle")
+        drawing.text(
+            x + wide / 2, y + 12.5, word, size=12, bold=index == chosen_index, anchor="middle"
+        )
         if index == chosen_index:
             drawing.rectangle(x, y + 17, wide, 1.5, drawing.theme.series[0])
     return y + 22
@@ -182,7 +238,10 @@ def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
     """Write the title of a figure and the line below it. Returns where the figure begins."""
     title_lines = broken_to_fit(title, 12, min(400.0, drawing.room / 1.08))
     if len(title_lines) > TITLE_LINES:
-        title_lines = [*title_lines[: TITLE_LINES - 1], f"{title_lines[TITLE_LINES - 1][:-1].rstrip()}…"]
+        title_lines = [
+            *title_lines[: TITLE_LINES - 1],
+            f"{title_lines[TITLE_LINES - 1][:-1].rstrip()}…",
+        ]
     for index, line in enumerate(title_lines):
         drawing.text(0, 10 + index * 15, line, size=12, bold=True)
     below = 10 + 15 * len(title_lines)
@@ -203,28 +262,46 @@ def head_name(layer: int, head: int, view: View) -> str:
 
 
 def model_note(
-    document: Header | CrossDocument | TensorsDocument | CompareSide, view: View, *, mapped: bool = True
+    document: Header | CrossDocument | TensorsDocument | CompareSide,
+    view: View,
+    *,
+    mapped: bool = True,
 ) -> str:
-    """A line of text on which weights ran, with which mask and positions; mapped: with a note that rows of a map are
-    queries and columns keys."""
-    model, attention = document.model, document.attention
+    """A line of text on which weights ran, with which mask and positions; mapped: with a note that
+    rows of a map are queries and columns keys."""
+    model = document.model
+    attention = document.attention
     is_named = model.name and model.source != "tensors"  # what holds tensors is the title
-    parts = [last_part(model.name) if model.name and is_named else say(view, SOURCE_NAMES[model.source])]
-    parts += [say(view, "seed {seed}, not learned", seed=model.seed)] if model.source in ("seeded", "random") else []
+    parts = [
+        last_part(model.name) if model.name and is_named else say(view, SOURCE_NAMES[model.source])
+    ]
+    parts += (
+        [say(view, "seed {seed}, not learned", seed=model.seed)]
+        if model.source in ("seeded", "random")
+        else []
+    )
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
-    parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
+    parts += (
+        [say(view, "position {position}", position=attention.position)]
+        if attention.position != "none"
+        else []
+    )
     return "; ".join((*parts, *([say(view, "rows look, columns are looked at")] if mapped else ())))
 
 
 def text_note(document: Header, view: View) -> str:
     """A line of text on which text and which weights ran, for a figure whose title is another."""
     text = document.text if isinstance(document.text, str) else ""
-    return "; ".join(filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False))))
+    return "; ".join(
+        filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False)))
+    )
 
 
-def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
-    """A `Bar` whose label is its number, with a sign if `signed`, and then `more`. mark: another number on the same
-    bar."""
+def bar_of(
+    name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = ""
+) -> Bar:
+    """A `Bar` whose label is its number, with a sign if `signed`, and then `more`. mark: another
+    number on the same bar."""
     text = ("+" if signed and value >= 0 else "") + writer([value], 3)(value).replace("-", "−")
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
@@ -234,7 +311,9 @@ MOST_LABELS, MOST_NAMES = 40, 160
 CELL, LOW, SMALL, SIZE = 13.0, 8.5, 58.0, 8.5
 """Points along a cell, one of many rows, and a map among many; and the size of their type."""
 LEAST, ROOMY, GAP, SLIM = 12.0, 24.0, 7.0, 3.0
-"""Points along the smallest map among many, and along one on narrow paper; between two; between two of the smallest."""
+"""Points along the smallest map among many, and along one on narrow paper; between two; between two
+of the smallest.
+"""
 NARROW_MAP = 30.0
 """Points along a map from which on its layer and its head stand above it; below, the head alone."""
 ROOTS = "root"
@@ -245,7 +324,8 @@ LARGE = 300.0
 
 @dataclass(frozen=True, eq=False)
 class FigureMap:
-    """A matrix [query, key], NaN where hidden, with the words of its rows and columns. signed: whether its colours have
+    """A matrix [query, key], NaN where hidden, with the words of its rows and columns. signed:
+    whether its colours have
     their middle at 0. short: what it is called among many maps, (layer, head) as texts."""
 
     caption: str
@@ -266,8 +346,8 @@ def draw_maps(
     across: int = 8,
     legend: bool = True,
 ) -> float:
-    """The maps side by side, `across` in a row, each kind on one scale; returns where they end. On narrow paper the heads
-    of a layer take several rows where these are few.
+    """The maps side by side, `across` in a row, each kind on one scale; returns where they end. On
+    narrow paper the heads of a layer take several rows where these are few.
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
     """
@@ -276,7 +356,10 @@ def draw_maps(
     are_few = len(maps) <= 3
     is_narrow = not are_few and drawing.room < across * (NARROW_MAP + GAP)
     edge, gap = (14.0, SLIM) if is_narrow else (0.0, GAP)
-    across = 3 if are_few else max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
+    if are_few:
+        across = 3
+    else:
+        across = max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
     if is_narrow:
         lines = math.ceil(across / max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1))
         fewer = math.ceil(across / lines)
@@ -287,25 +370,35 @@ def draw_maps(
     block = max(_pool_size(drawing, figure_map, None if are_few else small) for figure_map in maps)
     scale = ROOTS if block > 1 and scale == "linear" else scale
     high = {
-        kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)
+        kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind])
+        for kind in (False, True)
     }
-    left, begin, bottom = edge, top, top
-    layer, in_row = "", 0
+    left = edge
+    begin = top
+    bottom = top
+    layer = ""
+    in_row = 0
     for index, figure_map in enumerate(maps):
         is_wide = are_few and left + _map_width(drawing, figure_map) > drawing.room
         is_new = is_narrow and figure_map.short[0] != layer
         if index and (is_wide or is_new or in_row == across):
             in_row = 0
-            left, begin = edge, bottom + (14 if are_few else 5)
+            left = edge
+            begin = bottom + (14 if are_few else 5)
         if is_new:
             layer = figure_map.short[0]
             if layer:
                 drawing.text(0, begin + 14 + small / 2, layer, size=SIZE - 1, quiet=True)
         room = None if are_few else small
-        right, end = _draw_map(drawing, figure_map, left, begin, scale, high[figure_map.signed], small=room)
+        right, end = _draw_map(
+            drawing, figure_map, left, begin, scale, high[figure_map.signed], small=room
+        )
         in_row += 1
-        left, bottom = right + (16 if are_few else gap), max(bottom, end)
-    kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
+        left = right + (16 if are_few else gap)
+        bottom = max(bottom, end)
+    kinds = [
+        kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)
+    ]
     for kind in kinds if legend else ():
         bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
     if block > 1:
@@ -320,34 +413,66 @@ def draw_maps(
 
 def _largest_size(maps: Sequence[FigureMap]) -> float:
     """The largest magnitude in any of the maps; 1 where there is none."""
-    sizes = [float(np.nanmax(np.abs(one_map.values))) for one_map in maps if np.isfinite(one_map.values).any()]
+    sizes = [
+        float(np.nanmax(np.abs(one_map.values)))
+        for one_map in maps
+        if np.isfinite(one_map.values).any()
+    ]
     return max(sizes, default=1.0) or 1.0
 
 
 def _draw_map(
-    drawing: Drawing, figure_map: FigureMap, left: float, top: float, scale: str, high: float, *, small: float | None
+    drawing: Drawing,
+    figure_map: FigureMap,
+    left: float,
+    top: float,
+    scale: str,
+    high: float,
+    *,
+    small: float | None,
 ) -> tuple[float, float]:
-    """Draw one map; returns its right and lower edge. small: its side in points among many maps; None for a large one
-    with words at its edges."""
+    """Draw one map; returns its right and lower edge. small: its side in points among many maps;
+    None for a large one with words at its edges."""
     rows, columns = figure_map.values.shape
     with_words = small is None
-    words, cell = with_words and _shows_words(drawing, figure_map), _cell_size(drawing, figure_map, small)
-    edge = _left_words_width(figure_map) if words else 0
+    words = with_words and _shows_words(drawing, figure_map)
+    cell = _cell_size(drawing, figure_map, small)
+    if words:
+        edge = _left_words_width(figure_map)
+    else:
+        edge = 0
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     level = widest <= CELL
-    # words that lean take more of a row than their height: where cells are narrower they stand upright
+    # words that lean take more of a row than their height: where cells are narrower they stand
+    # upright
     rotation = 50 if cell >= 1.3 * SIZE else 90
-    room = 12 if words and level else min(widest, 90) * (0.76 if rotation == 50 else 1) + 8 if words else 4
-    size = 9.0 if with_words else 7.5 if small is None or small >= NARROW_MAP else 6.5
+    room = (
+        (12)
+        if (words and level)
+        else ((min(widest, 90) * (0.76 if rotation == 50 else 1) + 8) if (words) else (4))
+    )
+    if with_words:
+        size = 9.0
+    elif small is None or small >= NARROW_MAP:
+        size = 7.5
+    else:
+        size = 6.5
     name = figure_map.caption
     if not with_words and any(figure_map.short):
-        name = ".".join(figure_map.short) if small is None or small >= NARROW_MAP else figure_map.short[1]
-    least = min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08) if with_words else 0
+        if small is None or small >= NARROW_MAP:
+            name = ".".join(figure_map.short)
+        else:
+            name = figure_map.short[1]
+    if with_words:
+        least = min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08)
+    else:
+        least = 0
     if small is not None and small < NARROW_MAP and not any(figure_map.short):  # the last of all
         least = 60.0
     caption = shorten_to_fit(name, size, max(columns * cell + edge, least))
     drawing.text(left, top + 9, caption, size=size, bold=with_words, quiet=not with_words)
-    x, y = left + edge, top + 14 + room
+    x = left + edge
+    y = top + 14 + room
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
     palette = drawing.theme.signed if figure_map.signed else drawing.theme.weights
     pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
@@ -357,10 +482,12 @@ def _draw_map(
     if words:
         small_type = min(SIZE, cell - 0.5)
         for index, word in enumerate(figure_map.rows):
-            text, middle = shorten_to_fit(word, SIZE, 86), (index + 0.5) * cell
+            text = shorten_to_fit(word, SIZE, 86)
+            middle = (index + 0.5) * cell
             drawing.text(x - 4, y + middle + 3, text, size=small_type, anchor="end", quiet=True)
         for index, word in enumerate(figure_map.columns):
-            text, middle = shorten_to_fit(word, SIZE, 86), (index + 0.5) * cell
+            text = shorten_to_fit(word, SIZE, 86)
+            middle = (index + 0.5) * cell
             if level:
                 drawing.text(x + middle, y - 4, word, size=SIZE, quiet=True, anchor="middle")
             elif rotation == 90:
@@ -373,9 +500,15 @@ def _draw_map(
 
 
 def _shows_words(drawing: Drawing, figure_map: FigureMap) -> bool:
-    """Whether a map's words are written at its edges: not of many, nor where their cells are too small for them."""
+    """Whether a map's words are written at its edges: not of many, nor where their cells are too
+    small for them.
+    """
     rows, columns = figure_map.values.shape
-    return rows <= MOST_NAMES and columns <= MOST_LABELS and _worded_cell_size(drawing, figure_map) >= LOW - 0.5
+    return (
+        rows <= MOST_NAMES
+        and columns <= MOST_LABELS
+        and _worded_cell_size(drawing, figure_map) >= LOW - 0.5
+    )
 
 
 def _left_words_width(figure_map: FigureMap) -> float:
@@ -392,7 +525,9 @@ def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points along a cell of a map whose words are written at its edges."""
     rows, columns = figure_map.values.shape
     natural = CELL if rows <= MOST_LABELS else LOW
-    return min(natural, (drawing.room - _left_words_width(figure_map) - _slant_width(figure_map)) / columns)
+    return min(
+        natural, (drawing.room - _left_words_width(figure_map) - _slant_width(figure_map)) / columns
+    )
 
 
 def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
@@ -409,19 +544,26 @@ def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points from left to right that a map by itself takes."""
     cells = figure_map.values.shape[1] * _cell_size(drawing, figure_map, None)
     return cells + (
-        _left_words_width(figure_map) + _slant_width(figure_map) if _shows_words(drawing, figure_map) else 0.0
+        _left_words_width(figure_map) + _slant_width(figure_map)
+        if _shows_words(drawing, figure_map)
+        else 0.0
     )
 
 
 def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
-    """How many cells along either axis of a map are drawn as one, so that none is smaller than a point (half a point in
-    a narrow figure, which is for paper): renderers drop smaller cells, and thin lines of a map vanish."""
+    """How many cells along either axis of a map are drawn as one, so that none is smaller than a
+    point (half a point in
+    a narrow figure, which is for paper): renderers drop smaller cells, and thin lines of a map
+    vanish.
+    """
     dots = _cell_size(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
     largest = max(figure_map.values.shape)
     return -(-largest // max(round(largest * dots), 1))
 
 
-def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
+def colour_cells(
+    values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float
+) -> np.ndarray[Any, Any]:
     """RGBA of each cell, uint8 [row, column, 4]; hidden ones are clear.
 
     Args:
@@ -430,10 +572,18 @@ def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, hig
         scale: "linear", "log", "row", "signed" (from −high) or that of square roots.
         high: the value of the last colour; with "row" each row has its own.
     """
-    low = -high if scale == "signed" else None if scale == "row" else 0.0
+    if scale == "signed":
+        low = -high
+    elif scale == "row":
+        low = None
+    else:
+        low = 0.0
     colour_scale = "linear" if scale == ROOTS else scale
     shares = normalise(values, colour_scale, low=low, high=None if scale == "row" else high)
-    shares = np.sqrt(shares) if scale == ROOTS else shares
+    if scale == ROOTS:
+        shares = np.sqrt(shares)
+    else:
+        shares = shares
     table = _colour_table(palette)
     pixels = np.zeros((*values.shape, 4), np.uint8)
     visible = np.isfinite(shares)
@@ -444,28 +594,39 @@ def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, hig
 
 @cache
 def _colour_table(palette: Palette) -> np.ndarray[Any, Any]:
-    """The colours of all levels, uint8 [level, 3]: making them for every small map took half of a figure's time."""
+    """The colours of all levels, uint8 [level, 3]: making them for every small map took half of a
+    figure's time.
+    """
     return np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
 
 
 def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
-    """Draw the bar of colours from the least number to the greatest, on the scale of the maps. Returns where it
-    ends."""
+    """Draw the bar of colours from the least number to the greatest, on the scale of the maps.
+    Returns where it ends."""
     is_signed = scale == "signed"
     palette = drawing.theme.signed if is_signed else drawing.theme.weights
     steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]
     largest = writer([high], 2)(high)
-    low = f"−{largest}" if is_signed else "0"
+    if is_signed:
+        low = f"−{largest}"
+    else:
+        low = "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
-    end = say(view, "row's largest") if scale == "row" else f"+{largest}" if is_signed else largest
+    if scale == "row":
+        end = say(view, "row's largest")
+    elif is_signed:
+        end = f"+{largest}"
+    else:
+        end = largest
     drawing.text(left + 102, top + 6, end, size=SIZE, quiet=True)
     return top + 8
 
 
-# Metrics of heads: bars beside the names of a few heads, a layers × heads grid of each metric for many.
+# Metrics of heads: bars beside the names of a few heads, a layers × heads grid of each metric for
+# many.
 
 FEW = 24
 """Heads that get a row each."""
@@ -477,7 +638,9 @@ ACROSS = 3
 
 @dataclass(frozen=True)
 class FigureHead:
-    """A head's metrics by name, None where no row could be used. uniform: the same metrics for uniform weights."""
+    """A head's metrics by name, None where no row could be used. uniform: the same metrics for
+    uniform weights.
+    """
 
     layer: int
     head: int
@@ -487,9 +650,16 @@ class FigureHead:
 
 
 def draw_metrics(
-    drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float, *, line_note: str
+    drawing: Drawing,
+    heads: Sequence[FigureHead],
+    titles: Mapping[str, str],
+    top: float,
+    *,
+    line_note: str,
 ) -> float:
-    """The metrics that `titles` names, of all heads. line_note: what the line on a bar is. Returns where they end."""
+    """The metrics that `titles` names, of all heads. line_note: what the line on a bar is. Returns
+    where they end.
+    """
     if len(heads) <= FEW or len({head.layer for head in heads}) == 1:
         bottom = _metric_rows(drawing, heads, titles, top)
         if any(head.uniform for head in heads):
@@ -498,8 +668,12 @@ def draw_metrics(
     return _metric_grids(drawing, heads, titles, top)
 
 
-def _metric_rows(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
-    """A row for each head with a bar for each metric, in bands where not all fit. Returns where they end."""
+def _metric_rows(
+    drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float
+) -> float:
+    """A row for each head with a bar for each metric, in bands where not all fit. Returns where
+    they end.
+    """
     edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
     beside = max(int(min(len(titles), (drawing.room - edge) / COLUMN)), 1)
     metrics = list(titles.items())
@@ -509,18 +683,28 @@ def _metric_rows(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[
 
 
 def _metric_band(
-    drawing: Drawing, heads: Sequence[FigureHead], titles: Sequence[tuple[str, str]], edge: float, top: float
+    drawing: Drawing,
+    heads: Sequence[FigureHead],
+    titles: Sequence[tuple[str, str]],
+    edge: float,
+    top: float,
 ) -> float:
     """As many metrics as stand side by side, of all heads. Returns where they end."""
     for index, head in enumerate(heads):
-        drawing.text(edge - 10, top + 14 + index * LINE + 9, shorten_to_fit(head.name, 9, edge - 12), anchor="end")
+        drawing.text(
+            edge - 10,
+            top + 14 + index * LINE + 9,
+            shorten_to_fit(head.name, 9, edge - 12),
+            anchor="end",
+        )
     for place, (metric, title) in enumerate(titles):
         x = edge + place * COLUMN
         drawing.text(x, top + 6, shorten_to_fit(title, SIZE, COLUMN - 6), size=SIZE, bold=True)
         sizes = [abs(value) for head in heads if (value := head.values.get(metric)) is not None]
         largest = max(sizes, default=0.0) or 1.0
         for index, head in enumerate(heads):
-            y, value = top + 14 + index * LINE, head.values.get(metric)
+            y = top + 14 + index * LINE
+            value = head.values.get(metric)
             drawing.rectangle(x, y + 2, BAR, 8, drawing.theme.ground)
             if value is None:
                 drawing.text(x + BAR + 5, y + 9, "–", size=SIZE, quiet=True)
@@ -529,20 +713,27 @@ def _metric_band(
             drawing.rectangle(x, y + 2, BAR * abs(value) / largest, 8, series)
             uniform = head.uniform.get(metric)
             if uniform is not None and abs(uniform) <= largest:
-                drawing.rectangle(x + BAR * abs(uniform) / largest - 0.5, y, 1, 12, drawing.theme.ink)
+                drawing.rectangle(
+                    x + BAR * abs(uniform) / largest - 0.5, y, 1, 12, drawing.theme.ink
+                )
             drawing.text(x + BAR + 5, y + 9, _value_text(value), size=SIZE, quiet=True)
     return top + 14 + len(heads) * LINE
 
 
-def _metric_grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
+def _metric_grids(
+    drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float
+) -> float:
     """Layers × heads of each metric, side by side as they fit. Returns where they end."""
-    layers, numbers = sorted({head.layer for head in heads}), sorted({head.head for head in heads})
+    layers = sorted({head.layer for head in heads})
+    numbers = sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
     cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers))
-    wide, tall = edge + len(numbers) * cell + 22, len(layers) * cell + 40
+    wide = edge + len(numbers) * cell + 22
+    tall = len(layers) * cell + 40
     across = max(int(min(ACROSS, (drawing.room + 22) / wide)), 1)
     for place, (metric, title) in enumerate(titles.items()):
-        x, y = place % across * wide, top + place // across * tall
+        x = place % across * wide
+        y = top + place // across * tall
         grid = head_grid((row.layer, row.head, row.values.get(metric)) for row in heads).values
         visible = grid[np.isfinite(grid)]
         low, high = (float(visible.min()), float(visible.max())) if visible.size else (0.0, 0.0)
@@ -551,12 +742,33 @@ def _metric_grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping
         drawing.text(x, y + 8, shorten_to_fit(title, SIZE, room / 1.08), size=SIZE, bold=True)
         drawing.text(x + wide - 22, y + 8, span, size=SIZE, quiet=True, anchor="end")
         for index, layer in enumerate(layers):
-            drawing.text(x + edge - 4, y + 24 + (index + 0.5) * cell + 3, str(layer), size=7, quiet=True, anchor="end")
+            drawing.text(
+                x + edge - 4,
+                y + 24 + (index + 0.5) * cell + 3,
+                str(layer),
+                size=7,
+                quiet=True,
+                anchor="end",
+            )
         for index, head in enumerate(numbers):
             if cell >= 11 or index % 4 == 0:
-                drawing.text(x + edge + (index + 0.5) * cell, y + 20, str(head), size=7, quiet=True, anchor="middle")
+                drawing.text(
+                    x + edge + (index + 0.5) * cell,
+                    y + 20,
+                    str(head),
+                    size=7,
+                    quiet=True,
+                    anchor="middle",
+                )
         shares = colour_cells(grid - low, drawing.theme.weights, "linear", high - low or 1.0)
-        drawing.rectangle(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, "none", stroke=drawing.theme.line)
+        drawing.rectangle(
+            x + edge,
+            y + 24,
+            len(numbers) * cell,
+            len(layers) * cell,
+            "none",
+            stroke=drawing.theme.line,
+        )
         drawing.cells(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, shares)
     return top + -(-len(titles) // across) * tall
 

@@ -1,4 +1,5 @@
-"""Drawing: shapes and texts in points, written as one standalone SVG; and a drawing, or any screen, as a file.
+"""Drawing: shapes and texts in points, written as one standalone SVG; and a drawing, or any screen,
+as a file.
 
 Cells of a map are one embedded image.
 """
@@ -25,7 +26,8 @@ from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.language import listing, message
 
-# Which families a text is in, and where it is cut so that its letters are found: emoji of several break off.
+# Which families a text is in, and where it is cut so that its letters are found: emoji of several
+# break off.
 
 FAMILIES = {
     "han": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', 'Noto Serif CJK SC', sans-serif",
@@ -41,9 +43,13 @@ ARROW = re.compile("( *→ *)")
 
 
 def text_runs(text: str) -> list[str]:
-    """The pieces of a text that are written one by one: emoji of several characters apart from the rest, and text with
-    right-to-left letters cut at its arrows, since "a → b" would stand as b → a."""
-    parts = [text] if not any(map(_is_leftward, text)) else ARROW.split(text)
+    """The pieces of a text that are written one by one: emoji of several characters apart from the
+    rest, and text with right-to-left letters cut at its arrows, since "a → b" would stand as b →
+    a."""
+    if not any(map(_is_leftward, text)):
+        parts = [text]
+    else:
+        parts = ARROW.split(text)
     return [piece for part in parts for piece in SEVERAL.split(part) if piece]
 
 
@@ -66,7 +72,9 @@ def family(text: str) -> str:
 
 
 def _letter_kind(letter: str) -> str | None:
-    """Which of `FAMILIES` has a letter, "" for those of the figure's own; None for a mark on the letter before."""
+    """Which of `FAMILIES` has a letter, "" for those of the figure's own; None for a mark on the
+    letter before.
+    """
     if unicodedata.category(letter) in ("Mn", "Me", "Cf", "Sk"):
         return None
     if 0x1F000 <= ord(letter) <= 0x1FBFF:
@@ -74,7 +82,10 @@ def _letter_kind(letter: str) -> str | None:
     return "han" if unicodedata.east_asian_width(letter) in "WF" else ""
 
 
-SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
+SANS = (
+    "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC',"
+    " sans-serif"
+)
 """Families that papers accept, and the ones that stand in for them."""
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', monospace"
 """Families of one width, for screens."""
@@ -89,7 +100,9 @@ NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure. ground: behind bars. weights: from low to high; signed: below 0, 0, above 0."""
+    """The colours of a figure. ground: behind bars. weights: from low to high; signed: below 0, 0,
+    above 0.
+    """
 
     paper: str
     ink: str
@@ -126,9 +139,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one width. room: points from
-    left to right that it may take; what is drawn is laid out to that, so that its type keeps its size. boxes: where
-    its level texts lie."""
+    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one
+    width. room: points from left to right that it may take; what is drawn is laid out to that, so
+    that its type keeps its size. boxes: where its level texts lie."""
 
     theme: Theme = LIGHT
     mono: bool = False
@@ -138,64 +151,105 @@ class Drawing:
     corner: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def text(
-        self, x: float, y: float, text: str, *, size: float = 9, anchor: str = "start", bold: bool = False, quiet: bool = False,
-        rotation: float = 0, ink: str | None = None,
-    ) -> None:  # fmt: skip
-        """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says. rotation: degrees
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: float = 9,
+        anchor: str = "start",
+        bold: bool = False,
+        quiet: bool = False,
+        rotation: float = 0,
+        ink: str | None = None,
+    ) -> None:
+        """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says.
+        rotation: degrees
         against the clock. ink: another colour."""
-        wide = 0.6 * size * cells(text) if self.mono else width(text, size) * (1.08 if bold else 1)
+        if self.mono:
+            wide = 0.6 * size * cells(text)
+        else:
+            wide = width(text, size) * (1.08 if bold else 1)
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         if not rotation:
             self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
             self.reach(left + wide, y + 0.3 * size)
-        place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"' if rotation else ""
+        if rotation:
+            place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"'
+        else:
+            place = ""
         weight = ' font-weight="600"' if bold else ""
         fill = ink or (self.theme.quiet if quiet else self.theme.ink)
         whole = text_runs(safe(text))
         if len(whole) > 1:
-            x, anchor = left, "start"
+            x = left
+            anchor = "start"
         for piece in whole:
-            font = f' font-family="{family(piece)}"' if family(piece) else ""
+            if family(piece):
+                font = f' font-family="{family(piece)}"'
+            else:
+                font = ""
             self.pieces.append(
-                f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{font}{place} '
-                f'style="unicode-bidi:isolate">{safe_html(piece)}</text>'
+                f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}"'
+                f' text-anchor="{anchor}"{weight}{font}{place}'
+                f' style="unicode-bidi:isolate">{safe_html(piece)}</text>'
             )
             x += width(piece, size)
 
     def rectangle(
-        self, x: float, y: float, wide: float, tall: float, fill: str, *, stroke: str = "none", crisp: bool = False
+        self,
+        x: float,
+        y: float,
+        wide: float,
+        tall: float,
+        fill: str,
+        *,
+        stroke: str = "none",
+        crisp: bool = False,
     ) -> None:
-        """Add a rectangle of this upper left corner, width and height. crisp: whether it meets its neighbours without a
-        seam."""
+        """Add a rectangle of this upper left corner, width and height. crisp: whether it meets its
+        neighbours without a seam."""
         self.reach(x + wide, y + tall)
         sharp = ' shape-rendering="crispEdges"' if crisp else ""
         self.pieces.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}" fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>'
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}"'
+            f' fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>'
         )
 
     def path(
-        self, points: list[tuple[float, float]], stroke: str, *, thick: float, curved: bool = False, faint: float = 1
+        self,
+        points: list[tuple[float, float]],
+        stroke: str,
+        *,
+        thick: float,
+        curved: bool = False,
+        faint: float = 1,
     ) -> None:
-        """Add a line through points; curved: from the first to the last, level at both ends. faint: its opacity."""
+        """Add a line through points; curved: from the first to the last, level at both ends. faint:
+        its opacity.
+        """
         for x, y in points:
             self.reach(x, y)
         (x0, y0), (x1, y1) = points[0], points[-1]
         middle = (x0 + x1) / 2
-        way = (
-            f"M{x0:.2f} {y0:.2f}C{middle:.2f} {y0:.2f} {middle:.2f} {y1:.2f} {x1:.2f} {y1:.2f}"
-            if curved
-            else "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
-        )
+        if curved:
+            way = (
+                f"M{x0:.2f} {y0:.2f}C{middle:.2f} {y0:.2f} {middle:.2f} {y1:.2f} {x1:.2f} {y1:.2f}"
+            )
+        else:
+            way = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
         self.pieces.append(
-            f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{thick:.2f}" stroke-opacity="{faint:.3f}" stroke-linecap="round"/>'
+            f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{thick:.2f}"'
+            f' stroke-opacity="{faint:.3f}" stroke-linecap="round"/>'
         )
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
         """Add a map of coloured cells as one image. colours: uint8 [row, column, 4], RGBA."""
         self.reach(x + wide, y + tall)
         self.pieces.append(
-            f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" preserveAspectRatio="none" '
-            f'style="image-rendering:pixelated" href="data:image/png;base64,{b64encode(_png_bytes(colours)).decode()}"/>'
+            f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}"'
+            ' preserveAspectRatio="none" style="image-rendering:pixelated"'
+            f' href="data:image/png;base64,{b64encode(_png_bytes(colours)).decode()}"/>'
         )
 
     def reach(self, x: float, y: float) -> None:
@@ -203,20 +257,27 @@ class Drawing:
         self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
 
     def svg(self, *, mm: float | None = None, title: str = "", description: str = "") -> str:
-        """The drawing as SVG text. mm: its width on paper, None for a point a point; nothing is drawn larger than it
+        """The drawing as SVG text. mm: its width on paper, None for a point a point; nothing is
+        drawn larger than it
         is. title, description: what it is called, and what it says, for those who do not see it."""
         wide, tall = (size + 2 * MARGIN for size in self.corner)
-        wide = wide if mm is None else max(wide, mm * MM)
-        across = wide / MM if mm is None else mm
+        if mm is None:
+            wide = wide
+        else:
+            wide = max(wide, mm * MM)
+        if mm is None:
+            across = wide / MM
+        else:
+            across = mm
         size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
         box = f'viewBox="{-MARGIN:g} {-MARGIN:g} {wide:.2f} {tall:.2f}"'
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{MONO if self.mono else SANS}" role="img" xml:space="preserve">\n'
-            f"<title>{safe_html(title)}</title>\n"
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box}'
+            f' font-family="{MONO if self.mono else SANS}" role="img"'
+            f' xml:space="preserve">\n<title>{safe_html(title)}</title>\n'
             + (f"<desc>{safe_html(description)}</desc>\n" if description else "")
-            + f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
-            + "\n".join(self.pieces)
-            + "\n</svg>\n"
+            + f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="{wide:.2f}" height="{tall:.2f}"'
+            f' fill="{self.theme.paper}"/>\n' + "\n".join(self.pieces) + "\n</svg>\n"
         )
 
 
@@ -225,11 +286,23 @@ def width(text: str, size: float) -> float:
     total = 0.0
     for letter in SEVERAL.sub("\U0001f9e9", safe(text)):  # an emoji of several is as wide as one
         if letter.isascii():
-            total += 0.32 if letter in NARROW else 0.92 if letter in WIDE else 0.7 if letter.isupper() else 0.58
+            total += (
+                0.32
+                if letter in NARROW
+                else 0.92
+                if letter in WIDE
+                else 0.7
+                if letter.isupper()
+                else 0.58
+            )
         elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
             continue
         else:
-            total += (1.25 if ord(letter) > 0x1F000 else 1.05) if unicodedata.east_asian_width(letter) in "WF" else 0.68
+            total += (
+                (1.25 if ord(letter) > 0x1F000 else 1.05)
+                if unicodedata.east_asian_width(letter) in "WF"
+                else 0.68
+            )
     return total * size * WIDER
 
 
@@ -243,9 +316,13 @@ def shorten_to_fit(text: str, size: float, room: float) -> str:
 
 
 def broken_to_fit(text: str, size: float, room: float) -> list[str]:
-    """The text in lines at most `room` points wide at this type size, broken at blanks and between ideographs."""
+    """The text in lines at most `room` points wide at this type size, broken at blanks and between
+    ideographs.
+    """
     lines = [""]
-    for word in re.findall(r"[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|[\u2e80-\u9fff\uff00-\uffef]\s*", text):
+    for word in re.findall(
+        r"[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|[\u2e80-\u9fff\uff00-\uffef]\s*", text
+    ):
         if lines[-1] and width((lines[-1] + word).rstrip(), size) > room:
             lines.append("")
         lines[-1] += word
@@ -255,7 +332,9 @@ def broken_to_fit(text: str, size: float, room: float) -> list[str]:
 def _png_bytes(colours: np.ndarray) -> bytes:
     """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
     tall, wide, _ = colours.shape
-    lines = np.concatenate([np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1).tobytes()
+    lines = np.concatenate(
+        [np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1
+    ).tobytes()
     head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
     chunks = _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + chunks
@@ -280,7 +359,9 @@ DPI = 192
 
 @dataclass(frozen=True)
 class Style:
-    """How a figure is written. mm: width on paper, None for what the drawing takes. dpi: dots per inch of a PNG."""
+    """How a figure is written. mm: width on paper, None for what the drawing takes. dpi: dots per
+    inch of a PNG.
+    """
 
     theme: Theme = LIGHT
     mm: float | None = None
@@ -289,11 +370,13 @@ class Style:
     @property
     def room(self) -> float:
         """Points from left to right that a drawing may take: without end where no width is named."""
-        return math.inf if self.mm is None else self.mm * MM - 2 * MARGIN
+        if self.mm is None:
+            return math.inf
+        return self.mm * MM - 2 * MARGIN
 
     def cells(self, most: int) -> int:
-        """How wide a screen drawn on paper of this width may be, in cells and at most `most`, so that its type is at
-        least 6 points high."""
+        """How wide a screen drawn on paper of this width may be, in cells and at most `most`, so
+        that its type is at least 6 points high."""
         if self.mm is None:
             return most
         return min(most, max(int((self.mm * MM * SIZE / SMALLEST - 2 * MARGIN) / LETTER_WIDTH), 40))
@@ -301,7 +384,9 @@ class Style:
 
 def style_of(text: str) -> Style:
     """The style of a figure that words such as "85mm,300dpi,dark" name. Raises UsageError."""
-    theme, mm, dpi = LIGHT, None, DPI
+    theme = LIGHT
+    mm = None
+    dpi = DPI
     for word in filter(None, (part.strip().lower() for part in text.split(","))):
         if word in ("light", "dark"):
             theme = DARK if word == "dark" else LIGHT
@@ -314,13 +399,17 @@ def style_of(text: str) -> Style:
             dpi = round(float(match[1]))
         else:
             raise UsageError(
-                "--figure-style {word} is out of range", expected="10mm to 2000mm, 36dpi to 1200dpi", word=repr(word)
+                "--figure-style {word} is out of range",
+                expected="10mm to 2000mm, 36dpi to 1200dpi",
+                word=repr(word),
             )
     return Style(theme, mm, dpi)
 
 
 def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
-    """The bytes of a file with this suffix. Raises UsageError for another suffix, UnsupportedError where what makes it is not installed."""
+    """The bytes of a file with this suffix. Raises UsageError for another suffix, UnsupportedError
+    where what makes it is not installed.
+    """
     match suffix.lower():
         case ".svg":
             return svg.encode()
@@ -330,18 +419,25 @@ def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
             return _pdf_of_svg(svg)
         case ending:
             raise UsageError(
-                "no figure ends in {unknown_suffix}", expected=listing(SUFFIXES), unknown_suffix=repr(ending)
+                "no figure ends in {unknown_suffix}",
+                expected=listing(SUFFIXES),
+                unknown_suffix=repr(ending),
             )
 
 
 def _png_of_svg(svg: str, style: Style) -> bytes:
     """A PNG file that says how large it is on paper. Raises UnsupportedError without resvg-py."""
     if find_spec("resvg_py") is None:
-        raise UnsupportedError("a .png figure needs resvg-py", expected="a .svg figure", hint=install_command("png"))
+        raise UnsupportedError(
+            "a .png figure needs resvg-py", expected="a .svg figure", hint=install_command("png")
+        )
     from resvg_py import svg_to_bytes
 
     size = MM_WIDE.search(svg)
-    across = round(float(size[1]) * MM / 72 * style.dpi) if size else None
+    if size:
+        across = round(float(size[1]) * MM / 72 * style.dpi)
+    else:
+        across = None
     try:
         picture = bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
     except BaseException as error:  # its panics are no Exception
@@ -354,12 +450,17 @@ def _pdf_of_svg(svg: str) -> bytes:
     """A PDF file of one page, as large as the drawing. Raises UnsupportedError without typst."""
     if find_spec("typst") is None:
         raise UnsupportedError(
-            "a .pdf figure needs typst", expected="a .svg or .png figure", hint=install_command("pdf")
+            "a .pdf figure needs typst",
+            expected="a .svg or .png figure",
+            hint=install_command("pdf"),
         )
     import typst
 
     size = MM_WIDE.search(svg)
-    image = f'bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width: {f"{size[1]}mm" if size else "auto"}'
+    image = (
+        f'bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width:'
+        f" {f'{size[1]}mm' if size else 'auto'}"
+    )
     source = f"#set page(width: auto, height: auto, margin: 0pt)\n#image({image})"
     try:
         return bytes(typst.compile(source.encode()))
@@ -368,11 +469,13 @@ def _pdf_of_svg(svg: str) -> bytes:
 
 
 def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
-    """The exception to raise, which is returned, where a library fails at a figure: the user's own interruption (or
-    lack of memory) as it is, else an UnsupportedError."""
+    """The exception to raise, which is returned, where a library fails at a figure: the user's own
+    interruption (or lack of memory) as it is, else an UnsupportedError."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
-    return UnsupportedError("{by} cannot draw this figure as {suffix}", expected="a .svg figure", by=by, suffix=suffix)
+    return UnsupportedError(
+        "{by} cannot draw this figure as {suffix}", expected="a .svg figure", by=by, suffix=suffix
+    )
 
 
 # Any screen as a figure: the same lines and colours, in a typeface of one width.
@@ -382,7 +485,9 @@ SIZE, TALL = 10.0, 13.0
 LETTER_WIDTH = 0.6 * SIZE
 """Width of a cell: that of typefaces of one width."""
 HALVES = {"▀": (0.0, 0.0, 1.0, 0.5), "▄": (0.0, 0.5, 1.0, 0.5), "▌": (0.0, 0.0, 0.5, 1.0)}
-"""Characters that are half a cell: from the left, from the top, width, height, as shares of the cell."""
+"""Characters that are half a cell: from the left, from the top, width, height, as shares of the
+cell.
+"""
 RUN = re.compile(r"\S+(?: \S+)*")
 """A run of text: words with one space between them."""
 COLOURS = {
@@ -394,7 +499,9 @@ COLOURS = {
 
 
 def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
-    """A screen's lines, drawn with colour (see `View`). Every text is escaped; same screen, same bytes."""
+    """A screen's lines, drawn with colour (see `View`). Every text is escaped; same screen, same
+    bytes.
+    """
     drawing = Drawing(theme, mono=True)
     for index, row in enumerate(block.rows):
         _draw_line(drawing, row, index * TALL)
@@ -403,14 +510,16 @@ def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
 
 
 def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
-    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin; a bar is one
-    rectangle, without the seams of its characters."""
+    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells
+    begin; a bar is one rectangle, without the seams of its characters."""
     cell_index = 0
     for text, style in row:
         size = cells(text)
         front, back = _colours(style, drawing.theme)
         if back and size:
-            drawing.rectangle(cell_index * LETTER_WIDTH, top, size * LETTER_WIDTH, TALL, back, crisp=True)
+            drawing.rectangle(
+                cell_index * LETTER_WIDTH, top, size * LETTER_WIDTH, TALL, back, crisp=True
+            )
         for match in RUN.finditer(text):
             x = (cell_index + cells(text[: match.start()])) * LETTER_WIDTH
             if match[0].strip(FULL) in EIGHTHS:
@@ -420,8 +529,16 @@ def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
             if len(set(match[0])) == 1 and match[0][0] in HALVES:
                 left, down, wide, tall = HALVES[match[0][0]]
                 for cell in range(len(match[0])) if wide < 1 else (0,):
-                    start, across = x + (cell + left) * LETTER_WIDTH, wide if wide < 1 else len(match[0])
-                    drawing.rectangle(start, top + down * TALL, across * LETTER_WIDTH, tall * TALL, front, crisp=True)
+                    start = x + (cell + left) * LETTER_WIDTH
+                    across = wide if wide < 1 else len(match[0])
+                    drawing.rectangle(
+                        start,
+                        top + down * TALL,
+                        across * LETTER_WIDTH,
+                        tall * TALL,
+                        front,
+                        crisp=True,
+                    )
                 continue
             drawing.text(x, top + 0.73 * TALL, match[0], size=SIZE, bold="bold" in style, ink=front)
             if "underline" in style:
@@ -430,11 +547,15 @@ def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
 
 
 def _colours(style: str, theme: Theme) -> tuple[str, str]:
-    """Colour in front and behind ("" for none), from a Rich style such as `bold #000000 on #fde725`."""
+    """Colour in front and behind ("" for none), from a Rich style such as `bold #000000 on
+    #fde725`.
+    """
 
     def colour(word: str) -> str:
         """The colour that one word of a Rich style stands for."""
-        return COLOURS[word][theme is DARK] if word in COLOURS else word
+        if word in COLOURS:
+            return COLOURS[word][theme is DARK]
+        return word
 
     before, _, behind = style.partition("on ")
     front = [colour(word) for word in before.split() if word in COLOURS or word.startswith("#")]

@@ -1,7 +1,9 @@
-"""One offline HTML page of a run: its heads, their weights made again in the browser, its words; kept within a budget.
+"""One offline HTML page of a run: its heads, their weights made again in the browser, its words;
+kept within a budget.
 
-The page is written as skeleton, script and style, facts of the heads, and the data last: the overview comes early. The
-page of a document begins where the document looks, and says what it says of effects.
+The page is written as skeleton, script and style, facts of the heads, and the data last: the
+overview comes early. The page of a document begins where the document looks, and says what it says
+of effects.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, wor
 from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.sentence import left_out_names
-from attncli.draw.token_names import mark_unknown_words, marked_text, region_name, split_claims, unknown_word_sentences
+from attncli.draw.token_names import (
+    mark_unknown_words,
+    marked_text,
+    region_name,
+    split_claims,
+    unknown_word_sentences,
+)
 from attncli.draw.tour import TOUR
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
@@ -53,7 +61,16 @@ from attncli.features.why.document import (
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.language import Message, languages, message, plural, say, translate
-from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
+from attncli.measure.head_record import (
+    METRICS,
+    Absent,
+    Exact,
+    FixedPoint,
+    Floats,
+    HeadRecord,
+    QueryKeyRecipe,
+    Roots,
+)
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
 from attncli.measure.run_record import RunRecord, compared_records, document_record, shown_link
 
@@ -72,31 +89,36 @@ def element(name: str, data: bytes) -> bytes:
 
 
 def plane_bytes(codes: np.ndarray[Any, Any]) -> bytes:
-    """16-bit numbers as bytes, all high bytes before all low ones: the former repeat, and deflate better by
-    themselves."""
+    """16-bit numbers as bytes, all high bytes before all low ones: the former repeat, and deflate
+    better by themselves."""
     flat = codes.reshape(-1)
     return (flat >> 8).astype(np.uint8).tobytes() + (flat & 255).astype(np.uint8).tobytes()
 
 
 def vector_bytes(numbers: FixedPoint | Floats) -> bytes:
-    """Vectors [row, dim] as bytes: of 16-bit codes the low end and the step of each dimension first; or float32 as they
-    are."""
+    """Vectors [row, dim] as bytes: of 16-bit codes the low end and the step of each dimension
+    first; or float32 as they are."""
     if isinstance(numbers, FixedPoint):
         return float_bytes(numbers.low) + float_bytes(numbers.step) + plane_bytes(numbers.codes)
     return float_bytes(numbers)
 
 
 def query_bytes(products: QueryKeyRecipe) -> bytes:
-    """The part of a head's scores that it does not share with others, as bytes: log-sum-exp by row, bias by distance,
-    query vectors."""
-    bias = b"" if products.bias is None else float_bytes(products.bias)
+    """The part of a head's scores that it does not share with others, as bytes: log-sum-exp by row,
+    bias by distance, query vectors."""
+    if products.bias is None:
+        bias = b""
+    else:
+        bias = float_bytes(products.bias)
     return float_bytes(products.lse) + bias + vector_bytes(products.q)
 
 
 def weight_bytes(recipe: Exact | Roots) -> bytes:
-    """A head's attention weights as bytes, for one whose scores are not computed in the page: float32, or codes of 16
-    bits."""
-    return float_bytes(recipe.weights) if isinstance(recipe, Exact) else plane_bytes(recipe.codes)
+    """A head's attention weights as bytes, for one whose scores are not computed in the page:
+    float32, or codes of 16 bits."""
+    if isinstance(recipe, Exact):
+        return float_bytes(recipe.weights)
+    return plane_bytes(recipe.codes)
 
 
 def float_bytes(array: np.ndarray[Any, Any]) -> bytes:
@@ -110,23 +132,28 @@ RECIPE_NAMES = {Exact: "exact", Roots: "roots", QueryKeyRecipe: "products", Abse
 
 
 Answer = Mapping[str, Sequence[Sequence[str | tuple[str, str]]]]
-"""Sentences by language, each in pieces: texts, and claims as (text, what of the page they lead to)."""
+"""Sentences by language, each in pieces: texts, and claims as (text, what of the page they lead
+to).
+"""
 
 Bands = Sequence[tuple[Mapping[str, str], int, int]]
-"""Regions of the text: the name of each by language, its first token, and the one behind its last."""
+"""Regions of the text: the name of each by language, its first token, and the one behind its last.
+"""
 
 
 HeadEffect = tuple[int, int, float | None, float | None, float | None]
-"""Layer, head, its effect, that of a random change of the same size, and the weight of the link; None where there is
-none."""
+"""Layer, head, its effect, that of a random change of the same size, and the weight of the link;
+None where there is none."""
 
 
 @dataclass(frozen=True)
 class PageEffects:
-    """What each head does to one measure under ablation, patching or logit attribution. position_text: the word or
-    words it is measured at, "" for the mean of all. by: how heads are removed, the corrupt text, or the target token.
+    """What each head does to one measure under ablation, patching or logit attribution.
+    position_text: the word or words it is measured at, "" for the mean of all. by: how heads are
+        removed, the corrupt text, or the target token.
 
-    kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
+    kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back,
+    "logits" for what it adds.
     """
 
     measure: str
@@ -138,15 +165,17 @@ class PageEffects:
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """The content of one HTML page of heads. runs: one, or two that are compared. pairs: words that correspond, A's and
-    B's positions.
+    """The content of one HTML page of heads. runs: one, or two that are compared. pairs: words that
+    correspond, A's and B's positions.
 
-    start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
-    words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
+    start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at
+    most. partial: whether words are left out, so that layers cannot be multiplied. option: what
+    raises the budget; "" where nothing does.
     why: of which links it holds the parts. lens: what tells what each layer would say next.
-    left_out: pairs of words that are no links to list of two runs; None where every pair is. answer: what the document
-    says in words, by language. texts: the tokens of either text of a comparison, and which of them the runs are of; nothing
-    where they are of all.
+    left_out: pairs of words that are no links to list of two runs; None where every pair is.
+        answer: what the document
+    says in words, by language. texts: the tokens of either text of a comparison, and which of them
+    the runs are of; nothing where they are of all.
     """
 
     title: str
@@ -167,8 +196,8 @@ class Page:
 
 
 class PageHeads:
-    """Collects the heads of a page as compressed blocks of data within a budget of bytes: beyond it, the heads with the
-    weakest links lose their weights."""
+    """Collects the heads of a page as compressed blocks of data within a budget of bytes: beyond
+    it, the heads with the weakest links lose their weights."""
 
     def __init__(self, budget: int) -> None:
         self.budget, self.blocks, self.size = budget, dict[str, bytes](), 0
@@ -177,15 +206,24 @@ class PageHeads:
         self._weakest: list[tuple[float, int, dict[str, Any], tuple[str, ...]]] = []
 
     def add(self, run_index: int, record: HeadRecord) -> dict[str, Any]:
-        """The entry of a head for the page's script (JSON), its data being added to `blocks`. run_index: of the page's
-        run that it is in."""
+        """The entry of a head for the page's script (JSON), its data being added to `blocks`.
+        run_index: of the page's run that it is in."""
         name = f"{run_index}-{record.layer}-{record.head}"
-        recipe, terms = record.recipe, record.terms
+        recipe = record.recipe
+        terms = record.terms
         entry: dict[str, Any] = {
-            "l": record.layer, "h": record.head, "t": list(record.labels), "r": RECIPE_NAMES[type(recipe)], "e": record.error,
-            "m": [record.metrics.get(metric) for metric in METRICS], "k": [list(link) for link in record.links],
-            "n": record.columns, "s": -1, "c": None, "x": 1.0,
-        }  # fmt: skip
+            "l": record.layer,
+            "h": record.head,
+            "t": list(record.labels),
+            "r": RECIPE_NAMES[type(recipe)],
+            "e": record.error,
+            "m": [record.metrics.get(metric) for metric in METRICS],
+            "k": [list(link) for link in record.links],
+            "n": record.columns,
+            "s": -1,
+            "c": None,
+            "x": 1.0,
+        }
         keys: list[str] = []
         if record.visibility_bits is not None:
             entry["s"] = self._mask_number(record.visibility_bits)
@@ -195,22 +233,42 @@ class PageHeads:
         if terms is not None:
             is_float = isinstance(terms.k, np.ndarray)
             key = f"k{run_index}-{record.layer}-{terms.group}{'f' * is_float}"
-            keys += [self._add_block(f"q{name}", query_bytes(terms)), self._share_block(key, terms.k)]
-            entry |= {"p": [keys[-2], key, int(is_float)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
+            keys += [
+                self._add_block(f"q{name}", query_bytes(terms)),
+                self._share_block(key, terms.k),
+            ]
+            entry |= {
+                "p": [keys[-2], key, int(is_float)],
+                "d": terms.width,
+                "c": terms.softcap,
+                "x": terms.scale,
+            }
             entry["a"] = int(terms.bias is not None)
         if record.values is not None:
-            keys.append(self._share_block(f"v{run_index}-{record.layer}-{record.group}", record.values))
-            step = max(float(record.values.step.max(initial=0)), 1e-3)  # digits of which none is made up
-            entry["v"] = [keys[-1], len(record.values.step), record.value_width, max(0, int(-np.log10(step)))]
-        strongest = record.links[0][2] if record.links else 0.0
+            keys.append(
+                self._share_block(f"v{run_index}-{record.layer}-{record.group}", record.values)
+            )
+            step = max(
+                float(record.values.step.max(initial=0)), 1e-3
+            )  # digits of which none is made up
+            entry["v"] = [
+                keys[-1],
+                len(record.values.step),
+                record.value_width,
+                max(0, int(-np.log10(step))),
+            ]
+        if record.links:
+            strongest = record.links[0][2]
+        else:
+            strongest = 0.0
         heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
         while self.size > self.budget and self._weakest:
             self._drop_weakest_head()
         return entry
 
     def _share_block(self, key: str, numbers: FixedPoint | Floats) -> str:
-        """Store vectors that several heads use (keys or values of a group) once under `key`, and count the users.
-        Returns `key`."""
+        """Store vectors that several heads use (keys or values of a group) once under `key`, and
+        count the users. Returns `key`."""
         if key not in self.blocks:
             self._add_block(key, vector_bytes(numbers))
         self._users[key] = self._users.get(key, 0) + 1
@@ -223,8 +281,8 @@ class PageHeads:
         return key
 
     def _drop_weakest_head(self) -> None:
-        """Leave the weights and values of the head with the weakest links out of the page; its metrics and links
-        stay."""
+        """Leave the weights and values of the head with the weakest links out of the page; its
+        metrics and links stay."""
         _, _, entry, keys = heapq.heappop(self._weakest)
         entry["r"] = "none"
         entry.pop("p", None)
@@ -251,13 +309,18 @@ MODULES = (
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 COMPARING, EFFECTS, WHY, REGIONS = ("stacked", "difference"), ("effects",), ("why",), ("regions",)
-"""Modules that only pages of comparisons, of effects, of reasons and lenses, and of regions have."""
+"""Modules that only pages of comparisons, of effects, of reasons and lenses, and of regions have.
+"""
 
 BORDER = re.compile(
-    r'^import \{ [^}]+ \} from "\./\w+\.js";\n|^export (?=(?:async )?(?:function|const) )', re.MULTILINE
+    r'^import \{ [^}]+ \} from "\./\w+\.js";\n|^export (?=(?:async )?(?:function|const) )',
+    re.MULTILINE,
 )
 """What leads from one module to another."""
-REMARK = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|/\*\* @type (?:(?!\*/).)*\*/ ?", re.MULTILINE | re.DOTALL)
+REMARK = re.compile(
+    r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|/\*\* @type (?:(?!\*/).)*\*/ ?",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @cache
@@ -288,13 +351,15 @@ def assets_of(page: Page) -> tuple[str, str]:
 def join_modules(modules: Mapping[str, str]) -> str:
     """The modules as one script without exports: one below the other, in one scope.
 
-    Only remarks that are lines or types are left out, and what leads from one module to another: a quarter of the bytes.
-    Short names and no spaces would make it half as long, beside data of up to 15 MB, and took a minifier of 240 lines.
+    Only remarks that are lines or types are left out, and what leads from one module to another: a
+    quarter of the bytes. Short names and no spaces would make it half as long, beside data of up to
+    15 MB, and took a minifier of 240 lines.
 
     Args:
-        modules: The source of each module by its name, in the order in which they run; a module imports only from those
-            before it, and declares what it exports with `const` or `function`. No two declare one name. What is
-            imported from a module that is not there may stand where it is never reached.
+        modules: The source of each module by its name, in the order in which they run; a module
+            imports only from those before it, and declares what it exports with `const` or
+            `function`. No two declare one name. What is imported from a module that is not there
+            may stand where it is never reached.
     Returns:
         The script, strict, which leaves no name behind.
     """
@@ -309,7 +374,9 @@ def read_asset(name: str) -> str:
 
 def as_json(meta: Mapping[str, Any]) -> str:
     """What a page's script is told, as JSON in which no end of an HTML element can stand."""
-    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
+        "<", "\\u003c"
+    )
 
 
 def csp_hash(text: str) -> str:
@@ -333,22 +400,28 @@ style-src {style_hash}; {policy}base-uri 'none'; form-action 'none'">
 
 
 def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "") -> str:
-    """The HTML before the body of a page, with a policy that lets it run this script and use this style, and load
-    nothing.
+    """The HTML before the body of a page, with a policy that lets it run this script and use this
+    style, and load nothing.
 
     Args:
         lang: The language of the page.
         title: As it is: made safe here, cut after 120 characters.
-        script: The one script that may run; its hash is named, the script itself stands in the body.
+        script: The one script that may run; its hash is named, the script itself stands in the
+            body.
         style: The style sheet.
         policy: What the page may do besides, such as "worker-src blob:; ".
     """
     from attncli.version import __version__
 
     return HEAD.format(
-        lang=lang, script_hash=csp_hash(script), style_hash=csp_hash(style), policy=policy, version=__version__,
-        title=safe_html(title[:120]), style=style,
-    )  # fmt: skip
+        lang=lang,
+        script_hash=csp_hash(script),
+        style_hash=csp_hash(style),
+        policy=policy,
+        version=__version__,
+        title=safe_html(title[:120]),
+        style=style,
+    )
 
 
 SKELETON = """\
@@ -391,27 +464,49 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     from attncli.version import __version__
 
     page_heads = PageHeads(page.budget)
-    runs, maps = [], []
+    runs = []
+    maps = []
     # what the answer says, too, is no note beside it
     said = [
-        "".join(piece if isinstance(piece, str) else piece[0] for piece in text) for text in page.answer.get("en", ())
+        "".join(piece if isinstance(piece, str) else piece[0] for piece in text)
+        for text in page.answer.get("en", ())
     ]
     for index, run in enumerate(page.runs):
-        heads, small = [], []
+        heads = []
+        small = []
         for record in run.heads:
             heads.append(page_heads.add(index, record))
-            small.append(np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8))
+            small.append(
+                np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8)
+            )
         maps.append(deflate(np.concatenate(small).tobytes() if small else b""))
-        shape = small[0].shape if small else (1, 1)
+        if small:
+            shape = small[0].shape
+        else:
+            shape = (1, 1)
         entry = _run_entry(run)
-        entry["notes"] = [note for note in entry["notes"] if not any(text.startswith(note["en"]) for text in said)]
+        entry["notes"] = [
+            note for note in entry["notes"] if not any(text.startswith(note["en"]) for text in said)
+        ]
         runs.append(entry | {"heads": heads, "tile": list(shape)})
     meta = {
-        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language({**PAGE_WORDS, **_captured_words(page.runs[0], runs[0])}), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
-        "effects": [_effects_entry(effects) for effects in page.effects], "why": [_why_entry(document) for document in page.why],
-        "lens": None if page.lens is None else _lens_entry(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": _band_entries(page.bands), "columns": word_columns(page), "tour": [step.name for step in TOUR],
-    }  # fmt: skip
+        "title": safe(page.title),
+        "lang": page.lang,
+        "partial": page.partial,
+        "option": page.option,
+        "words": words_by_language({**PAGE_WORDS, **_captured_words(page.runs[0], runs[0])}),
+        "runs": runs,
+        "pairs": page.pairs and [list(places) for places in page.pairs],
+        "effects": [_effects_entry(effects) for effects in page.effects],
+        "why": [_why_entry(document) for document in page.why],
+        "lens": None if page.lens is None else _lens_entry(page.lens),
+        "start": {name: safe(value) for name, value in page.start.items()},
+        "out": page.left_out and page.left_out.flags(),
+        "answer": page.answer,
+        "bands": _band_entries(page.bands),
+        "columns": word_columns(page),
+        "tour": [step.name for step in TOUR],
+    }
     first = page.runs[0]
     code, sheet = assets_of(page)
     head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")
@@ -428,51 +523,69 @@ def page_bytes(page: Page) -> Iterator[bytes]:
 
 
 def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Message]:
-    """The page's words for heads of captured arrays, by key: such heads are named by their entry of a batch, not by a
-    layer. Empty for any other run."""
+    """The page's words for heads of captured arrays, by key: such heads are named by their entry of
+    a batch, not by a layer. Empty for any other run."""
     if run.model is None or run.model.source != "tensors":
         return {}
     several = any(head["l"] for head in entry["heads"])
-    words = {"metric.layer": message("batch and head"), "head.name": message("batch {layer} head {head}")}
-    return words if several else {"head.name": message("head {head}")}
+    words = {
+        "metric.layer": message("batch and head"),
+        "head.name": message("batch {layer} head {head}"),
+    }
+    if several:
+        return words
+    return {"head.name": message("head {head}")}
 
 
 def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run, without its heads, as a dictionary for the page's script."""
     sides = run.sides
     return {
-        "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.is_one_text else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
-        "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
-    }  # fmt: skip
+        "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()},
+        "q": words(sides.queries),
+        "k": None if sides.is_one_text else words(sides.keys),
+        "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
+        "metrics": list(METRICS),
+        "notes": [in_languages(note) for note in run.warnings],
+    }
 
 
 def _band_entries(bands: Bands) -> list[list[Any]]:
-    """The bands (names by language, first token, the one behind the last) as lists for the page's script; a 1 follows
-    in one whose middle lies in a smaller band, whose name is written there."""
+    """The bands (names by language, first token, the one behind the last) as lists for the page's
+    script; a 1 follows in one whose middle lies in a smaller band, whose name is written there."""
 
     def covers(inner: tuple[Mapping[str, str], int, int], first: int, behind: int) -> bool:
         """Whether a band is smaller than this one and holds its middle."""
         return inner[2] - inner[1] < behind - first and inner[1] <= (first + behind) / 2 < inner[2]
 
-    return [[*band, *([1] if any(covers(inner, *band[1:]) for inner in bands) else [])] for band in bands]
+    return [
+        [*band, *([1] if any(covers(inner, *band[1:]) for inner in bands) else [])]
+        for band in bands
+    ]
 
 
 def words(tokens: Sequence[Token]) -> list[list[str | int]]:
-    """A row of each token for the page's script: its text, 1 if it follows the one before without a space else 0, and 1
-    if it is a special token else 0."""
+    """A row of each token for the page's script: its text, 1 if it follows the one before without a
+    space else 0, and 1 if it is a special token else 0."""
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
     for token in tokens:
         follows_directly = token.start is not None and (token.start, token.part) == end
-        rows.append([label(marked_text(token).strip(" ") or token.text), int(follows_directly), int(token.special)])
+        rows.append(
+            [
+                label(marked_text(token).strip(" ") or token.text),
+                int(follows_directly),
+                int(token.special),
+            ]
+        )
         end = token.end, token.part
     return rows
 
 
 def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
-    """The words of both texts of a comparison, aligned in columns: for A and B each the position in the run, or the
-    word itself (as of `words`) where the run does not hold it, or None. Words that took each other's place share a
-    column. Empty for a page of one run.
+    """The words of both texts of a comparison, aligned in columns: for A and B each the position in
+    the run, or the word itself (as of `words`) where the run does not hold it, or None. Words that
+    took each other's place share a column. Empty for a page of one run.
     """
     if page.pairs is None:
         return []
@@ -485,20 +598,30 @@ def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
         rows.append(row)
     (_, places_a), (_, places_b) = texts
     pairs = [(places_a[a], places_b[b]) for a, b in zip(*page.pairs, strict=True)]
-    if pairs != sorted(pairs, key=lambda pair: pair[1]):  # the same words in another order: each text as it is
+    if pairs != sorted(
+        pairs, key=lambda pair: pair[1]
+    ):  # the same words in another order: each text as it is
         pairs = []
     columns: list[list[int | list[str | int] | None]] = []
     first = (0, 0)
     for pair in [*pairs, (len(rows[0]), len(rows[1]))]:
-        columns += map(list, zip_longest(*(row[begin:end] for row, begin, end in zip(rows, first, pair, strict=True))))
-        columns.append([row[place] for row, place in zip(rows, pair, strict=True) if place < len(row)])
+        columns += map(
+            list,
+            zip_longest(
+                *(row[begin:end] for row, begin, end in zip(rows, first, pair, strict=True))
+            ),
+        )
+        columns.append(
+            [row[place] for row, place in zip(rows, pair, strict=True) if place < len(row)]
+        )
         first = (pair[0] + 1, pair[1] + 1)
     return columns[:-1]
 
 
 def _run_line(run: RunRecord, view: View) -> str:
     """Which weights ran, how many, and under which conventions."""
-    model, attention = run.model, run.attention
+    model = run.model
+    attention = run.attention
     if model is None or attention is None:
         return safe(run.name)
     parts = [last_part(model.name) if model.name else say(view, SOURCE_NAMES[model.source])]
@@ -510,14 +633,22 @@ def _run_line(run: RunRecord, view: View) -> str:
     else:
         parts += [f"{model.attending} × {model.heads}"]
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
-    parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
+    parts += (
+        [say(view, "position {position}", position=attention.position)]
+        if attention.position != "none"
+        else []
+    )
     return safe(" · ".join(parts))
 
 
 def _effects_entry(effects: PageEffects) -> dict[str, Any]:
     """What each head does to a measure, as a dictionary for the page's script."""
     heads = [dict(zip("lhvrw", numbers, strict=True)) for numbers in effects.heads]
-    words = {"measure": safe(effects.measure), "by": safe(effects.by), "at": safe(effects.position_text)}
+    words = {
+        "measure": safe(effects.measure),
+        "by": safe(effects.by),
+        "at": safe(effects.position_text),
+    }
     return words | {"kind": effects.kind, "heads": heads}
 
 
@@ -526,26 +657,44 @@ MOST_PARTS = 12
 
 
 def _why_entry(document: WhyDocument) -> dict[str, Any]:
-    """An explanation of a link's weight (as of `attn why`) for the page's script: its score, and the largest parts of
-    the query and of the key."""
+    """An explanation of a link's weight (as of `attn why`) for the page's script: its score, and
+    the largest parts of the query and of the key."""
     link = document.link
     sides = [ranked_parts(document, side) for side in ("query", "key")]
     added: dict[tuple[int, int], float] = {}
     for part in document.parts:
-        if part.kind == "head" and part.attention == "self" and part.layer is not None and part.head is not None:
+        if (
+            part.kind == "head"
+            and part.attention == "self"
+            and part.layer is not None
+            and part.head is not None
+        ):
             place = (part.layer, part.head)
             added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
     largest = [max((value for _, value in side), default=0.0) for side in sides]
     return {
-        "l": link.layer, "h": link.head, "q": link.query, "k": link.key, "w": document.weight, "s": document.score,
-        "t": document.total, "than": None if isinstance(document.centred, str) else document.centred.key,
-        "d": f"{abs(document.difference):.0e}" if document.difference else "0", "count": len(document.parts),
+        "l": link.layer,
+        "h": link.head,
+        "q": link.query,
+        "k": link.key,
+        "w": document.weight,
+        "s": document.score,
+        "t": document.total,
+        "than": None if isinstance(document.centred, str) else document.centred.key,
+        "d": f"{abs(document.difference):.0e}" if document.difference else "0",
+        "count": len(document.parts),
         "counts": list(map(len, sides)),
         "spread": document.total > 0 and max(largest) < QUARTER * document.total,
-        "asks": [_part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]],
-        "answers": [_part_entry(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]],
-        "heads": [[*place, value] for place, value in added.items()] if link.attention == "self" else [],
-    }  # fmt: skip
+        "asks": [
+            _part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]
+        ],
+        "answers": [
+            _part_entry(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]
+        ],
+        "heads": (
+            [[*place, value] for place, value in added.items()] if link.attention == "self" else []
+        ),
+    }
 
 
 def why_size(documents: Sequence[WhyDocument]) -> int:
@@ -554,10 +703,13 @@ def why_size(documents: Sequence[WhyDocument]) -> int:
 
 
 def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
-    """A part of the query's or the key's vector, as `side` says, for the page's script. value: what it adds to the
-    score."""
+    """A part of the query's or the key's vector, as `side` says, for the page's script. value: what
+    it adds to the score."""
     token = source_of(part, document)
-    source = "" if token is None else f" ← {label(token[0].text)}{token[1]}"
+    if token is None:
+        source = ""
+    else:
+        source = f" ← {label(token[0].text)}{token[1]}"
     is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
     return {
         "n": {lang: translate(part_title(part, document), lang) + source for lang in languages()},
@@ -569,14 +721,19 @@ def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -
 
 
 def _lens_entry(document: LogitsDocument) -> dict[str, Any]:
-    """The logit lens of a document (what each layer would predict as next token) for the page's script."""
+    """The logit lens of a document (what each layer would predict as next token) for the page's
+    script.
+    """
     rows = [
         {
-            "l": row.layer, "stage": row.stage.replace(" ", "_"), "rank": row.rank, "p": row.probability,
+            "l": row.layer,
+            "stage": row.stage.replace(" ", "_"),
+            "rank": row.rank,
+            "p": row.probability,
             "top": [[label(entry.token.text), entry.probability] for entry in row.top[:3]],
         }
         for row in document.lens or ()
-    ]  # fmt: skip
+    ]
     return {"target": label(document.target.text), "rows": rows}
 
 
@@ -590,18 +747,24 @@ def any_page(
     precision: int = 2,
     reasons: Sequence[WhyDocument] = (),
 ) -> Iterator[bytes]:
-    """The page of any document in pieces: of its heads, of its steps, of a scan, or of its answer, figure and table.
+    """The page of any document in pieces: of its heads, of its steps, of a scan, or of its answer,
+    figure and table.
 
-    precision: digits after the point, where the page is of numbers in a table. The others are those of `page_of`.
+    precision: digits after the point, where the page is of numbers in a table. The others are those
+    of `page_of`.
     """
-    page = page_of(document, record=record, lang=lang, budget=budget, option=option, reasons=reasons)
+    page = page_of(
+        document, record=record, lang=lang, budget=budget, option=option, reasons=reasons
+    )
     if page is not None:
         yield from page_bytes(page)
         return
     from attncli.draw.page.document_page import document_page
 
     own_page = screen_of(document.schema).page
-    yield (own_page(document, lang) if own_page is not None else None) or document_page(document, lang, precision)
+    yield (own_page(document, lang) if own_page is not None else None) or document_page(
+        document, lang, precision
+    )
 
 
 def page_of(
@@ -613,7 +776,8 @@ def page_of(
     option: str = "",
     reasons: Sequence[WhyDocument] = (),
 ) -> Page | None:
-    """The page of the heads that a document is about; None for one that says nothing of single heads.
+    """The page of the heads that a document is about; None for one that says nothing of single
+    heads.
 
     Args:
         document: of any kind.
@@ -625,22 +789,40 @@ def page_of(
     """
     if isinstance(document, CompareDocument):
         same = range(len(document.aligned))
-        return compared_page(document, compared_records(document), (same, same), lang, budget, option, partial=True)
-    effects, start = effects_of(document), start_of(document)
+        return compared_page(
+            document, compared_records(document), (same, same), lang, budget, option, partial=True
+        )
+    effects = effects_of(document)
+    start = start_of(document)
     if isinstance(document, AblateDocument | PatchDocument | LogitsDocument) and not effects:
         # of all heads at once, or of those that look at another text
         if record is None or not isinstance(document, AblateDocument):
             return None
         start = {name: value for name, value in start.items() if name != "view"}
-    run_record = document_record(document) if record is None else record
+    if record is None:
+        run_record = document_record(document)
+    else:
+        run_record = record
     if run_record is None:
         return None
     return Page(
-        run_record.text, [run_record], None, effects, start, lang, budget, option=option,
+        run_record.text,
+        [run_record],
+        None,
+        effects,
+        start,
+        lang,
+        budget,
+        option=option,
         why=[document] if isinstance(document, WhyDocument) and document.parts else reasons,
-        lens=document if isinstance(document, LogitsDocument) and document.lens is not UNSET else None,
-        answer=answer_of(document), bands=bands_of(document),
-    )  # fmt: skip
+        lens=(
+            document
+            if isinstance(document, LogitsDocument) and document.lens is not UNSET
+            else None
+        ),
+        answer=answer_of(document),
+        bands=bands_of(document),
+    )
 
 
 def bands_of(document: Document) -> Bands:
@@ -650,7 +832,9 @@ def bands_of(document: Document) -> Bands:
 
 
 def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
-    """Regions, each run of tokens by itself: its name by language, its first token, and the one behind its last."""
+    """Regions, each run of tokens by itself: its name by language, its first token, and the one
+    behind its last.
+    """
     bands: list[tuple[Mapping[str, str], int, int]] = []
     for region in regions:
         name = {lang: safe(region_name(region.name, View(lang=lang))) for lang in languages()}
@@ -663,12 +847,14 @@ def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
 LETTERS = r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
 """Letters of scripts that are written from right to left."""
 LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
-"""Words that are written from the right: without an isolation, the number behind a quoted one reads as before it."""
+"""Words that are written from the right: without an isolation, the number behind a quoted one reads
+as before it.
+"""
 
 
 def answer_of(document: Document) -> Answer:
-    """The sentences that a document's screen answers with, by language and in pieces (see `split_claims`), and those on
-    unknown words; empty for a kind that has no answer of its own."""
+    """The sentences that a document's screen answers with, by language and in pieces (see
+    `split_claims`), and those on unknown words; empty for a kind that has no answer of its own."""
     answer = screen_of(document.schema).sentences
     if answer is None:
         return {}
@@ -677,7 +863,9 @@ def answer_of(document: Document) -> Answer:
     for lang in languages():
         view = View(lang=lang, claims=True)
         texts = [*answer(marked_document, view), *unknown_word_sentences(marked_document, view)]
-        pieces[lang] = [split_claims(LEFTWARD.sub("\u2068\\g<0>\u2069", text)) for text in texts if text]
+        pieces[lang] = [
+            split_claims(LEFTWARD.sub("\u2068\\g<0>\u2069", text)) for text in texts if text
+        ]
     return pieces
 
 
@@ -691,50 +879,77 @@ def compared_page(
     *,
     partial: bool = False,
 ) -> Page:
-    """The page of a comparison. records: its two sides; pairs: the places of the words that both have, in either.
+    """The page of a comparison. records: its two sides; pairs: the places of the words that both
+    have, in either.
 
     partial: whether the records lack the other words.
     """
     start = {"view": "difference"}
     places = [pair[0] for pair in document.aligned]
-    strongest = next((link for link in document.moved if link.query in places and link.key in places), None)
+    strongest = next(
+        (link for link in document.moved if link.query in places and link.key in places), None
+    )
     if strongest is not None:
-        query, key = (str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key))
+        query, key = (
+            str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key)
+        )
         start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
     texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
     left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
     answer = answer_of(document)
     if names := left_out_names(document):
         sentence = message(
-            "The answer, the list of links and the numbers on the tiles leave out: {names}.", names=names
+            "The answer, the list of links and the numbers on the tiles leave out: {names}.",
+            names=names,
         )
-        answer = {spoken: [*texts, [sentence.translation(spoken)]] for spoken, texts in answer.items()}
+        answer = {
+            spoken: [*texts, [sentence.translation(spoken)]] for spoken, texts in answer.items()
+        }
     if partial:  # claims name words of the whole text
-        answer = {spoken: [_moved_claims(pieces, places) for pieces in texts] for spoken, texts in answer.items()}
+        answer = {
+            spoken: [_moved_claims(pieces, places) for pieces in texts]
+            for spoken, texts in answer.items()
+        }
     places_of = [list(side) for side in zip(*document.aligned, strict=True)]
-    whole = list(zip(texts, places_of, strict=True)) if partial else ()
+    whole = (list(zip(texts, places_of, strict=True))) if (partial) else (())
     return Page(
-        records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out, answer=answer, texts=whole
+        records[0].text,
+        records,
+        pairs,
+        (),
+        start,
+        lang,
+        budget,
+        partial,
+        option,
+        left_out,
+        answer=answer,
+        texts=whole,
     )
 
 
-def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]) -> list[str | tuple[str, str]]:
-    """A sentence, in pieces of `split_claims`, whose claims lead to positions in a page that has only the words at
-    `places`; a position of any other word is dropped."""
+def _moved_claims(
+    pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
+) -> list[str | tuple[str, str]]:
+    """A sentence, in pieces of `split_claims`, whose claims lead to positions in a page that has
+    only the words at `places`; a position of any other word is dropped."""
 
     def move(match: re.Match[str]) -> str:
         """The place in the page of a word of the whole text; nothing for a word that is not there."""
         place = int(match[2])
-        return f"&{match[1]}={places.index(place)}" if place in places else ""
+        if place in places:
+            return f"&{match[1]}={places.index(place)}"
+        return ""
 
     return [
-        piece if isinstance(piece, str) else (piece[0], re.sub(r"&([qk])=(\d+)", move, piece[1])) for piece in pieces
+        piece if isinstance(piece, str) else (piece[0], re.sub(r"&([qk])=(\d+)", move, piece[1]))
+        for piece in pieces
     ]
 
 
 def start_of(document: Document) -> Mapping[str, str]:
-    """What the page of a document shows first, as of `Page.start`: the view, head, query and key that it is about;
-    empty for what every page begins with."""
+    """What the page of a document shows first, as of `Page.start`: the view, head, query and key
+    that it is about; empty for what every page begins with."""
     match document:
         case FindDocument():
             return {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
@@ -742,7 +957,11 @@ def start_of(document: Document) -> Mapping[str, str]:
             view = "effects" if getattr(document, "lens", UNSET) is UNSET else "lens"
             return {"view": view} | _strongest_effect(document)
         case WhyDocument(link=link):
-            place = {"head": f"{link.layer}.{link.head}", "query": str(link.query), "key": str(link.key)}
+            place = {
+                "head": f"{link.layer}.{link.head}",
+                "query": str(link.query),
+                "key": str(link.key),
+            }
             return {"view": "why" if document.parts else "matrix"} | place
         case RunDocument() if document.queries is not UNSET and len(document.queries) == 1:
             return {"query": str(document.queries[0])}
@@ -751,48 +970,71 @@ def start_of(document: Document) -> Mapping[str, str]:
 
 
 def _strongest_effect(document: AblateDocument | PatchDocument | LogitsDocument) -> dict[str, str]:
-    """The head of the largest effect and the query and key to show of it, as of `Page.start`; without single heads the
-    query alone, or nothing."""
+    """The head of the largest effect and the query and key to show of it, as of `Page.start`;
+    without single heads the query alone, or nothing."""
     heads = next((effects.heads for effects in effects_of(document)), ())
     if not heads:
         is_mean = not isinstance(document, AblateDocument) or isinstance(document.place, str)
-        return {} if is_mean else {"query": str(shown_link(document, None)[0])}
+        if is_mean:
+            return {}
+        return {"query": str(shown_link(document, None)[0])}
     layer, head, *_ = max(heads, key=lambda row: abs(row[2] or 0))
     query, key = shown_link(document, (layer, head))
     return {"head": f"{layer}.{head}", "query": str(query), "key": str(key)}
 
 
 def effects_of(document: Document) -> list[PageEffects]:
-    """What a document of ablation, patching or logits says of its single self-attention heads, an entry for each
-    measure; empty for any other document or without such heads."""
+    """What a document of ablation, patching or logits says of its single self-attention heads, an
+    entry for each measure; empty for any other document or without such heads."""
     effects: list[PageEffects] = []
     match document:
         case AblateDocument():
-            position_text = "" if isinstance(document.place, str) else document.tokens[document.place.token].text
+            if isinstance(document.place, str):
+                position_text = ""
+            else:
+                position_text = document.tokens[document.place.token].text
             for name in (readings_of([measure])[0] for measure in document.measures):
-                effects.append(PageEffects(name, document.by, position_text, _ablated_heads(document, name)))
+                effects.append(
+                    PageEffects(name, document.by, position_text, _ablated_heads(document, name))
+                )
         case PatchDocument():
             rows = [row for row in document.effects if row.attention == "self"]
             patched_heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
             is_whole_text = len(document.query) == len(document.tokens)
-            position_text = "" if is_whole_text else ", ".join(document.tokens[place].text for place in document.query)
-            effects.append(PageEffects(document.measure, document.corrupt, position_text, patched_heads, kind="patch"))
+            if is_whole_text:
+                position_text = ""
+            else:
+                position_text = ", ".join(document.tokens[place].text for place in document.query)
+            effects.append(
+                PageEffects(
+                    document.measure, document.corrupt, position_text, patched_heads, kind="patch"
+                )
+            )
         case LogitsDocument():
             parts = [part for part in document.parts if part.attention == "self"]
-            logit_heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in parts]
+            logit_heads = [
+                (part.layer or 0, part.head or 0, part.value, None, None) for part in parts
+            ]
             position_text = document.tokens[document.position].text
-            effects.append(PageEffects("logit", document.target.text, position_text, logit_heads, kind="logits"))
+            effects.append(
+                PageEffects(
+                    "logit", document.target.text, position_text, logit_heads, kind="logits"
+                )
+            )
         case _:
             pass
     return [measured for measured in effects if measured.heads]
 
 
 def _ablated_heads(document: AblateDocument, name: Reading) -> list[HeadEffect]:
-    """Each self-attention head of an ablation: layer, head, what it changes in the measure `name`, what a random change
-    of the same size does, and the weight of the link."""
+    """Each self-attention head of an ablation: layer, head, what it changes in the measure `name`,
+    what a random change of the same size does, and the weight of the link."""
     heads: list[HeadEffect] = []
     for row in document.effects:
         if row.attention == "self":
-            random = None if row.random is None else reading_of(row.random, name)
+            if row.random is None:
+                random = None
+            else:
+                random = reading_of(row.random, name)
             heads.append((row.layer, row.head, reading_of(row, name), random, row.weight))
     return heads

@@ -1,4 +1,5 @@
-"""The page of one or several scans as bytes: a scatter of all heads, a grid, the chosen head closely; kept small.
+"""The page of one or several scans as bytes: a scatter of all heads, a grid, the chosen head
+closely; kept small.
 
 Every text of the corpus is made safe, and only ever text.
 """
@@ -84,8 +85,8 @@ SCRIPTS, SHEETS = ("numbers", "dom", "scatter", "corpus"), ("corpus",)
 
 
 def metrics_of(document: ScanDocument) -> list[str]:
-    """The names of the metrics of a scan that its page shows: all but those of single offsets, and the effect of
-    ablation if it was measured."""
+    """The names of the metrics of a scan that its page shows: all but those of single offsets, and
+    the effect of ablation if it was measured."""
     if not document.heads:
         return []
     names = [name for name in document.heads[0].metrics if not name.startswith("offset")]
@@ -93,8 +94,8 @@ def metrics_of(document: ScanDocument) -> list[str]:
 
 
 class PageExample(NamedTuple):
-    """A text that a page shows as an example of a head and a metric. stratum: why it was chosen: `STRONGEST`, the
-    decile of its value from 1 to 10, or `ANY` for any text."""
+    """A text that a page shows as an example of a head and a metric. stratum: why it was chosen:
+    `STRONGEST`, the decile of its value from 1 to 10, or `ANY` for any text."""
 
     metric: str
     stratum: int
@@ -105,8 +106,8 @@ class PageExample(NamedTuple):
 
 
 class Density(NamedTuple):
-    """How many examples a page holds of each head and metric: the strongest, one of each of these deciles, and some of
-    any value."""
+    """How many examples a page holds of each head and metric: the strongest, one of each of these
+    deciles, and some of any value."""
 
     strongest: int
     deciles: tuple[int, ...]
@@ -129,11 +130,16 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
     left = {(name, stratum): 1 for name in metrics_of(document) for stratum in density.deciles}
     left |= {(name, ANY): density.any for name in metrics_of(document)}
     left |= {(name, STRONGEST): density.strongest for name in metrics_of(document)}
-    examples = [PageExample(top.metric, STRONGEST, top.value, top.file, top.line, top.text) for top in head.top]
+    examples = [
+        PageExample(top.metric, STRONGEST, top.value, top.file, top.line, top.text)
+        for top in head.top
+    ]
     for sampled in () if head.sample is UNSET else head.sample:
         text = texts[sampled.text]
         stratum = ANY if sampled.decile is None else sampled.decile
-        examples.append(PageExample(sampled.metric, stratum, sampled.value, text.file, text.line, text.text))
+        examples.append(
+            PageExample(sampled.metric, stratum, sampled.value, text.file, text.line, text.text)
+        )
     shown = []
     for example in examples:
         kind = (example.metric, example.stratum)
@@ -144,8 +150,8 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
 
 
 def density_of(documents: Sequence[ScanDocument]) -> int:
-    """The index in `DENSITIES` of the fullest one whose page is estimated to be at most `BUDGET` bytes; the last if
-    none is."""
+    """The index in `DENSITIES` of the fullest one whose page is estimated to be at most `BUDGET`
+    bytes; the last if none is."""
     for place, density in enumerate(DENSITIES):
         if sum(map(_page_size, documents, [density] * len(documents))) <= BUDGET:
             return place
@@ -158,17 +164,21 @@ def _page_size(document: ScanDocument, density: Density) -> float:
     texts: dict[tuple[int, int], int] = {}
     for head in document.heads:
         shown = examples_of(document, head, density)
-        texts |= {(example.file, example.line): min(len(example.text), LONGEST) for example in shown}
+        texts |= {
+            (example.file, example.line): min(len(example.text), LONGEST) for example in shown
+        }
         size += 17 * len(shown)
-        size += sum(12 + texts[place] / 3.5 for place in {(example.file, example.line) for example in shown})
+        size += sum(
+            12 + texts[place] / 3.5 for place in {(example.file, example.line) for example in shown}
+        )
     return size + sum(2.0 * length + 30 for length in texts.values())
 
 
 @dataclass(frozen=True, eq=False)
 class PageScan:
-    """A scan to show on a page. tokens: of the examples' texts, by (file, line); looks: the query and its weights that
-    shade an example, by (file, line, layer, head); without them it is unshaded. alike: the heads most like each head,
-    by (layer, head)."""
+    """A scan to show on a page. tokens: of the examples' texts, by (file, line); looks: the query
+    and its weights that shade an example, by (file, line, layer, head); without them it is
+    unshaded. alike: the heads most like each head, by (layer, head)."""
 
     document: ScanDocument
     tokens: Mapping[tuple[int, int], Sequence[Token]]
@@ -177,9 +187,12 @@ class PageScan:
 
 
 def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = None) -> bytes:
-    """The HTML page of these scans with as many examples as fit `BUDGET`. density: the index in `DENSITIES` to begin
-    with; None for the one that the documents' sizes suggest."""
-    first = density_of([scan.document for scan in scans]) if density is None else density
+    """The HTML page of these scans with as many examples as fit `BUDGET`. density: the index in
+    `DENSITIES` to begin with; None for the one that the documents' sizes suggest."""
+    if density is None:
+        first = density_of([scan.document for scan in scans])
+    else:
+        first = density
     for place in range(first, len(DENSITIES)):
         page = _page_of_density(scans, lang, place)
         if len(page) <= BUDGET:
@@ -199,20 +212,34 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
     ]
     notes = [
         in_languages(warning)
-        for warning in dict.fromkeys(warning for scan in scans for warning in scan.document.warnings)
+        for warning in dict.fromkeys(
+            warning for scan in scans for warning in scan.document.warnings
+        )
     ]
     notes += [
         in_languages(text)
         for text, holds in ((SCAN_PAGE_WORDS["unshaded"], shared.is_bare), (FEWER, density > 0))
         if holds
     ]
-    start = [name for name in ("distance", "previous", "sink", "entropy") if name in metrics] or metrics or ["layer"]
+    start = (
+        [name for name in ("distance", "previous", "sink", "entropy") if name in metrics]
+        or metrics
+        or ["layer"]
+    )
     meta = {
-        "lang": lang, "words": words_by_language(PAGE_WORDS), "metrics": [safe(name) for name in metrics],
-        "scans": [_scan_entry(scan.document, name) for scan, name in zip(scans, names, strict=True)], "heads": heads,
-        "texts": shared.texts, "tokens": shared.tokens, "letters": LETTERS, "notes": notes,
+        "lang": lang,
+        "words": words_by_language(PAGE_WORDS),
+        "metrics": [safe(name) for name in metrics],
+        "scans": [
+            _scan_entry(scan.document, name) for scan, name in zip(scans, names, strict=True)
+        ],
+        "heads": heads,
+        "texts": shared.texts,
+        "tokens": shared.tokens,
+        "letters": LETTERS,
+        "notes": notes,
         "start": [safe(start[0]), safe(start[1] if len(start) > 1 else start[0])],
-    }  # fmt: skip
+    }
     title = f"attn scan · {' / '.join(names)[:80]}"
     from attncli.version import __version__
 
@@ -222,16 +249,22 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
 
 
 FEWER = message(
-    "To keep the page small it holds fewer texts of each head than the scan: attn scan show --head shows all."
+    "To keep the page small it holds fewer texts of each head than the scan: attn scan show --head"
+    " shows all."
 )
 
 
 def scan_names(documents: Sequence[ScanDocument]) -> list[str]:
-    """What the scans of a page are called: their models, and where that is not enough their corpora or numbers."""
+    """What the scans of a page are called: their models, and where that is not enough their corpora
+    or numbers.
+    """
     plans = [document.plan for document in documents]
     names = [safe(plan.model_with_adapters(last_part(plan.model))) for plan in plans]
     if len({*names}) < len(names):
-        corpora = [last_part(document.plan.corpus[0]) if document.plan.corpus else "" for document in documents]
+        corpora = [
+            last_part(document.plan.corpus[0]) if document.plan.corpus else ""
+            for document in documents
+        ]
         names = [f"{name}, {safe(corpus)}" for name, corpus in zip(names, corpora, strict=True)]
     if len({*names}) < len(names):
         names = [f"{number}: {name}" for number, name in enumerate(names, 1)]
@@ -244,20 +277,27 @@ def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
     for head in document.heads:
         by_layer[head.layer] = by_layer.get(head.layer, 0) + 1
     return {
-        "name": name, "texts": f"{document.done.texts:,}", "tokens": f"{document.done.tokens:,}",
-        "rows": f"{document.link_rows or 0:,}", "shape": "-".join(map(str, by_layer.values())),
+        "name": name,
+        "texts": f"{document.done.texts:,}",
+        "tokens": f"{document.done.tokens:,}",
+        "rows": f"{document.link_rows or 0:,}",
+        "shape": "-".join(map(str, by_layer.values())),
         "layers": [
             [
-                layer.layer, page_number(layer.massive.mean_texts), *map(page_number, layer.massive.ci95 or (None, None)),
+                layer.layer,
+                page_number(layer.massive.mean_texts),
+                *map(page_number, layer.massive.ci95 or (None, None)),
                 _share_with_interval(layer.share, layer.share_ci95),
             ]
             for layer in document.layers or ()
         ],
-    }  # fmt: skip
+    }
 
 
 def tails(paths: Sequence[str]) -> list[str]:
-    """The files' paths below the folder that holds them all, so that a page does not tell where that lies."""
+    """The files' paths below the folder that holds them all, so that a page does not tell where
+    that lies.
+    """
     parsed = [path_of(path) for path in paths]
     if len({(path.is_absolute(), type(path), path.anchor) for path in parsed}) != 1:
         return [last_part(path) for path in paths]
@@ -270,8 +310,8 @@ def tails(paths: Sequence[str]) -> list[str]:
 
 
 class _SharedTexts:
-    """The texts and token labels of a page, kept once each and referred to by their index. is_bare: whether any text
-    comes without its tokens."""
+    """The texts and token labels of a page, kept once each and referred to by their index. is_bare:
+    whether any text comes without its tokens."""
 
     def __init__(self) -> None:
         self._text_places: dict[tuple[int, int, int], int] = {}
@@ -281,14 +321,22 @@ class _SharedTexts:
         self.is_bare = False
 
     def text(self, scan: PageScan, number: int, files: Sequence[str], example: PageExample) -> int:
-        """The number of an example's text, kept once. number: the scan's; files: what its files are called."""
+        """The number of an example's text, kept once. number: the scan's; files: what its files are
+        called.
+        """
         key = (number, example.file, example.line)
         if key not in self._text_places:
             self._text_places[key] = len(self.texts)
             tokens = scan.tokens.get((example.file, example.line))
             self.is_bare = self.is_bare or tokens is None
-            bare = example.text if len(example.text) <= LONGEST else f"{example.text[:LONGEST]}…"
-            shown: list[list[Any]] = [[safe(bare), 0, 0]] if tokens is None else words(tokens)
+            if len(example.text) <= LONGEST:
+                bare = example.text
+            else:
+                bare = f"{example.text[:LONGEST]}…"
+            if tokens is None:
+                shown: list[list[Any]] = [[safe(bare), 0, 0]]
+            else:
+                shown = words(tokens)
             packed = "\n".join(f"{joined + 2 * special}{word}" for word, joined, special in shown)
             self.texts.append((packed, f"{safe(files[example.file])}:{example.line + 1}"))
         return self._text_places[key]
@@ -303,8 +351,8 @@ class _SharedTexts:
 
 
 def page_number(value: float | None) -> float | None:
-    """A number rounded to one digit more than the page shows, and moved by one in that digit where rounding it again
-    would not give what rounding the number itself gives. None stays None."""
+    """A number rounded to one digit more than the page shows, and moved by one in that digit where
+    rounding it again would not give what rounding the number itself gives. None stays None."""
     if value is None:
         return None
     digits = 4 if abs(value) >= 0.01 else 5
@@ -319,14 +367,18 @@ def page_number(value: float | None) -> float | None:
 
 def _one_digit(value: float | None) -> float | None:
     """A number with the one digit that screens and the page show of it."""
-    return None if value is None else round(value, 1)
+    if value is None:
+        return None
+    return round(value, 1)
 
 
 def _share_with_interval(share: float | None, between: Sequence[float] | None) -> str | None:
     """A share in percents, with its interval, as screens write it."""
     if share is None:
         return None
-    return percent(share) if between is None else f"{percent(share)} ({100 * between[0]:.0f} – {100 * between[1]:.0f})"
+    if between is None:
+        return percent(share)
+    return f"{percent(share)} ({100 * between[0]:.0f} – {100 * between[1]:.0f})"
 
 
 def _head_entries(
@@ -343,51 +395,86 @@ def _head_entries(
             text = shared.text(scan, number, files, example)
             if text not in looks:
                 looks[text] = len(packed_looks)
-                query, row = scan.looks.get((example.file, example.line, head.layer, head.head), (-1, np.zeros(0)))
+                query, row = scan.looks.get(
+                    (example.file, example.line, head.layer, head.head), (-1, np.zeros(0))
+                )
                 percents = np.rint(row * 100).astype(int).clip(0, 100).tolist()
-                packed_looks.append((text, query, "".join(LETTERS[percent] for percent in percents)))
-            examples.setdefault(example.metric, []).append((example.stratum, page_number(example.value), looks[text]))
+                packed_looks.append(
+                    (text, query, "".join(LETTERS[percent] for percent in percents))
+                )
+            examples.setdefault(example.metric, []).append(
+                (example.stratum, page_number(example.value), looks[text])
+            )
         yield {
-            "s": number, "l": head.layer, "h": head.head, "m": [_metric_numbers(head, name) for name in metrics],
-            "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _label_entries(head),
+            "s": number,
+            "l": head.layer,
+            "h": head.head,
+            "m": [_metric_numbers(head, name) for name in metrics],
+            "x": [examples.get(name, []) for name in metrics],
+            "w": packed_looks,
+            "t": _label_entries(head),
             "a": _alike_entry(scan.alike.get((head.layer, head.head))),
-            "k": [] if head.links is UNSET else [_link_entry(link, document, shared) for link in head.links[:PAIRS]],
+            "k": (
+                []
+                if head.links is UNSET
+                else [_link_entry(link, document, shared) for link in head.links[:PAIRS]]
+            ),
             "y": _why_entry(head),
-        }  # fmt: skip
+        }
 
 
 def _metric_numbers(head: ScanHead, name: str) -> list[float | None] | None:
-    """A metric's mean over texts, its interval, its mean over rows, deviation, median and baseline; None for a head
-    without it."""
+    """A metric's mean over texts, its interval, its mean over rows, deviation, median and baseline;
+    None for a head without it."""
     metric = head.metrics.get(name)
     if isinstance(metric, ScanMetric):
         low, high = metric.ci95 or (None, None)
-        every = [metric.mean_texts, low, high, metric.mean_rows, metric.sd, metric.quantiles.get("50"), metric.baseline]
+        every = [
+            metric.mean_texts,
+            low,
+            high,
+            metric.mean_rows,
+            metric.sd,
+            metric.quantiles.get("50"),
+            metric.baseline,
+        ]
     elif name == EFFECT and isinstance(head.effect, ScanEffect):
         low, high = head.effect.ci95 or (None, None)
-        every = [head.effect.mean, low, high, None, head.effect.sd, head.effect.quantiles.get("50"), None]
+        every = [
+            head.effect.mean,
+            low,
+            high,
+            None,
+            head.effect.sd,
+            head.effect.quantiles.get("50"),
+            None,
+        ]
     else:
         return None
     return [page_number(value) for value in every]
 
 
 def _label_entries(head: ScanHead) -> list[list[Any]]:
-    """The labels of a head that it has earned, or nearly: name, score, interval (low, high), share of texts as text, 1
-    if borderline, 1 if earned, and the threshold."""
+    """The labels of a head that it has earned, or nearly: name, score, interval (low, high), share
+    of texts as text, 1 if borderline, 1 if earned, and the threshold."""
     return [
         [
-            f"{metric.name} {metric.detail}" if metric.detail else metric.name, page_number(metric.score),
-            *map(page_number, metric.ci95 or (None, None)), _share_with_interval(metric.texts, metric.texts_ci95),
-            int(metric.borderline), int(metric.earned), metric.threshold,
+            f"{metric.name} {metric.detail}" if metric.detail else metric.name,
+            page_number(metric.score),
+            *map(page_number, metric.ci95 or (None, None)),
+            _share_with_interval(metric.texts, metric.texts_ci95),
+            int(metric.borderline),
+            int(metric.earned),
+            metric.threshold,
         ]
         for metric in head.labels
         if metric.earned or (metric.borderline and metric.ci95 is not None)
-    ]  # fmt: skip
+    ]
 
 
 def _why_entry(head: ScanHead) -> dict[str, Any] | None:
-    """The parts of queries and keys that most explain a head's strongest links, with their shares and intervals, for
-    the page's script; None where this was not measured."""
+    """The parts of queries and keys that most explain a head's strongest links, with their shares
+    and intervals, for the page's script; None where this was not measured."""
     if not isinstance(head.why, ScanWhy):
         return None
     sides = []
@@ -397,21 +484,30 @@ def _why_entry(head: ScanHead) -> dict[str, Any] | None:
             [
                 [
                     {lang: translate(part_name(part), lang) for lang in languages()},
-                    *map(page_number, (getattr(part, share), *(getattr(part, interval) or (None, None)))),
+                    *map(
+                        page_number,
+                        (getattr(part, share), *(getattr(part, interval) or (None, None))),
+                    ),
                 ]
                 for part in ranked
             ]
         )
-    return {"texts": f"{head.why.texts:,}", "advantage": page_number(head.why.advantage), "sides": sides}
+    return {
+        "texts": f"{head.why.texts:,}",
+        "advantage": page_number(head.why.advantage),
+        "sides": sides,
+    }
 
 
 def _alike_entry(alike: AlikeHeads | None) -> list[Any] | None:
-    """The heads most like a head, as texts compared, (layer, head, distance) by attention weights, (layer, head,
-    similarity) by parameters, and the similarity of random ones; None where unknown."""
+    """The heads most like a head, as texts compared, (layer, head, distance) by attention weights,
+    (layer, head, similarity) by parameters, and the similarity of random ones; None where
+    unknown."""
     if alike is None:
         return None
     sides = [
-        [[row.layer, row.head, page_number(row.value)] for row in side] for side in (alike.by_doing, alike.by_weights)
+        [[row.layer, row.head, page_number(row.value)] for row in side]
+        for side in (alike.by_doing, alike.by_weights)
     ]
     return [alike.texts, *sides, page_number(alike.chance)]
 
@@ -419,7 +515,12 @@ def _alike_entry(alike: AlikeHeads | None) -> list[Any] | None:
 def _link_entry(link: FrequentLink, document: ScanDocument, shared: _SharedTexts) -> list[Any]:
     """A pair of tokens that a head links often, with its counts."""
     return [
-        shared.token(link.query.text), shared.token(link.key.text), link.links, link.most, _one_digit(link.chance),
-        _one_digit(link.lift), *map(_one_digit, link.lift_ci95 or (None, None)),
+        shared.token(link.query.text),
+        shared.token(link.key.text),
+        link.links,
+        link.most,
+        _one_digit(link.chance),
+        _one_digit(link.lift),
+        *map(_one_digit, link.lift_ci95 or (None, None)),
         percent(link.texts / max(document.done.texts, 1)),
-    ]  # fmt: skip
+    ]

@@ -1,5 +1,5 @@
-"""The page of a document that tells of no head alone: its answer, its figure, its screen and its table, in every
-language; closed like the page of a run."""
+"""The page of a document that tells of no head alone: its answer, its figure, its screen and its
+table, in every language; closed like the page of a run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
     """
     from attncli.version import __version__
 
-    name, document = name_of(document.schema), without_places(document)
+    name = name_of(document.schema)
+    document = without_places(document)
     table, words = table_part(document)
     meta = {"lang": lang, "words": words_by_language(words), "name": name}
     line = safe(str(getattr(document, "text", "")))
@@ -88,15 +89,26 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
     code = page_script(*SCRIPTS)
     head = page_head(lang, title, code, page_style(*SHEETS), policy="img-src data:; ")
     page = SKELETON.format(
-        name=name, line=safe_html(line[:400]), version=__version__, meta=as_json(meta), script=code,
-        sections="\n".join(_language_section(document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang) for spoken in languages()),
+        name=name,
+        line=safe_html(line[:400]),
+        version=__version__,
+        meta=as_json(meta),
+        script=code,
+        sections="\n".join(
+            _language_section(
+                document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang
+            )
+            for spoken in languages()
+        ),
         table=table,
-    )  # fmt: skip
+    )
     return (head + page).encode()
 
 
 def table_part(document: Document) -> tuple[str, dict[str, Message]]:
-    """A document's table as HTML, folded and with a button that saves it, and the words of these by their names."""
+    """A document's table as HTML, folded and with a button that saves it, and the words of these by
+    their names.
+    """
     rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
     columns, body = (rows[0], rows[1:]) if rows else ((), [])
     table = TABLE.format(
@@ -108,11 +120,16 @@ def table_part(document: Document) -> tuple[str, dict[str, Message]]:
 
 
 def screen_part(document: Document, view: View) -> str:
-    """What the terminal shows of a document, without the answer at its end: the page begins with that."""
+    """What the terminal shows of a document, without the answer at its end: the page begins with
+    that.
+    """
     screen = screen_of(document.schema).screen
-    rows = _without_answer(screen(document, view), screen(document, dataclasses.replace(view, brief=True)))
+    rows = _without_answer(
+        screen(document, view), screen(document, dataclasses.replace(view, brief=True))
+    )
     return SCREEN.format(
-        label=safe_html(say(view, "what the terminal shows")), text=_preformatted_text(even_bars(rows))
+        label=safe_html(say(view, "what the terminal shows")),
+        text=_preformatted_text(even_bars(rows)),
     )
 
 
@@ -121,27 +138,43 @@ TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"
 
 
 def without_places(part: AnyPart) -> AnyPart:
-    """A document with every path cut to its last part, so that a page does not tell where files lie on this machine."""
+    """A document with every path cut to its last part, so that a page does not tell where files lie
+    on this machine.
+    """
     changes = {
-        name: _without_place(getattr(part, name), may_be_path=name not in TEXTS) for name in part.__struct_fields__
+        name: _without_place(getattr(part, name), may_be_path=name not in TEXTS)
+        for name in part.__struct_fields__
     }
     changes = {name: value for name, value in changes.items() if value is not getattr(part, name)}
-    return replace(part, **changes) if changes else part
+    if changes:
+        return replace(part, **changes)
+    return part
 
 
 def _without_place(value: Any, *, may_be_path: bool) -> Any:
-    """A document's member with its paths cut to their last parts; itself where it has none. may_be_path: whether its
-    texts may be paths."""
+    """A document's member with its paths cut to their last parts; itself where it has none.
+    may_be_path: whether its texts may be paths."""
     match value:
         case Struct():
             return without_places(value)
         case str():
-            return last_part(value) if may_be_path and PurePath(value).name else value
-        case list() if value and (isinstance(value[0], Struct | dict) or (may_be_path and isinstance(value[0], str))):
+            if may_be_path and PurePath(value).name:
+                return last_part(value)
+            return value
+        case list() if value and (
+            isinstance(value[0], Struct | dict) or (may_be_path and isinstance(value[0], str))
+        ):
             entries = [_without_place(entry, may_be_path=may_be_path) for entry in value]
-            return entries if any(new is not old for new, old in zip(entries, value, strict=True)) else value
+            return (
+                entries
+                if any(new is not old for new, old in zip(entries, value, strict=True))
+                else value
+            )
         case dict():
-            return {last_part(str(key)): _without_place(entry, may_be_path=may_be_path) for key, entry in value.items()}
+            return {
+                last_part(str(key)): _without_place(entry, may_be_path=may_be_path)
+                for key, entry in value.items()
+            }
         case _:
             return value
 
@@ -152,20 +185,25 @@ def _language_section(document: Document, view: View, *, hidden: bool) -> str:
     answer = screen(document, dataclasses.replace(view, width=WIDTH * 40, brief=True, color=True))
     sentences = [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
     return SECTION.format(
-        lang=view.lang, hidden=" hidden" if hidden else "", screen=screen_part(document, view),
+        lang=view.lang,
+        hidden=" hidden" if hidden else "",
+        screen=screen_part(document, view),
         answer="".join(f"<p>{_preformatted_text(sentence)}</p>" for sentence in sentences),
         figure=_figure(document, view.lang, " ".join(sentence.plain for sentence in sentences)),
-    )  # fmt: skip
+    )
 
 
 def _without_answer(screen: Lines, answer: Lines) -> Lines:
     """A screen without the answer that it ends with: the page begins with that."""
     rows, end = ([Lines((row,)).plain.rstrip() for row in lines.rows] for lines in (screen, answer))
-    return Lines(screen.rows[: -len(end)]) if end and rows[-len(end) :] == end else screen
+    if end and rows[-len(end) :] == end:
+        return Lines(screen.rows[: -len(end)])
+    return screen
 
 
 def _figure(document: Document, lang: str, answer: str) -> str:
-    """A document's figure as HTML, embedded in light and in dark colours; "" for a kind of document without one, or
+    """A document's figure as HTML, embedded in light and in dark colours; "" for a kind of document
+    without one, or
     with nothing to draw. answer: the text in place of the image for those who do not see it."""
     sources = []
     for theme in (LIGHT, DARK):
@@ -175,7 +213,9 @@ def _figure(document: Document, lang: str, answer: str) -> str:
             return ""
         if drawing is None:
             return ""
-        sources.append(f"data:image/svg+xml;base64,{b64encode(drawing.svg(title=answer).encode()).decode()}")
+        sources.append(
+            f"data:image/svg+xml;base64,{b64encode(drawing.svg(title=answer).encode()).decode()}"
+        )
     light, dark = sources
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
@@ -189,18 +229,26 @@ def _preformatted_text(lines: Lines) -> str:
 
 
 LEFTWARD_RUN = re.compile(rf"\[?{LETTERS}+(?:[ \[\]]{{1,2}}{LETTERS}+)*\]?")
-"""Words from the right one blank apart: isolated, so that the columns of a table stay in their order."""
+"""Words from the right one blank apart: isolated, so that the columns of a table stay in their
+order.
+"""
 
 
 def _row_of_pieces(row: Line) -> str:
     """A row with its marks; what is written from right to left is isolated, whatever marks it has."""
-    line, place, spans = "".join(text for text, _ in row), 0, list[str]()
+    line = "".join(text for text, _ in row)
+    place = 0
+    spans = list[str]()
     ends = dict[int, str]()
     for run in LEFTWARD_RUN.finditer(line):
         ends[run.start()] = ends.get(run.start(), "") + "\u2068"
         ends[run.end()] = "\u2069"
     for text, style in row:
-        cuts = [place, *(at for at in sorted(ends) if place < at < place + len(text)), place + len(text)]
+        cuts = [
+            place,
+            *(at for at in sorted(ends) if place < at < place + len(text)),
+            place + len(text),
+        ]
         parts = [ends.get(a, "") + safe_html(line[a:b]) for a, b in pairwise(cuts)]
         spans.append(_marked_span("".join(parts), text, style))
         place += len(text)
@@ -208,29 +256,41 @@ def _row_of_pieces(row: Line) -> str:
 
 
 def _marked_span(content: str, text: str, style: str) -> str:
-    """HTML of a text in its style; the HTML itself for a style that needs no mark. content: the text, escaped."""
+    """HTML of a text in its style; the HTML itself for a style that needs no mark. content: the
+    text, escaped.
+    """
     if " on " in style and text.strip():
         return f'<mark class="t{_tint_step(style)}">{content}</mark>'
     if "bold" in style.split():
         return f"<b>{content}</b>"
-    return f'<span class="quiet">{content}</span>' if style == FAINT and text.strip() else content
+    if style == FAINT and text.strip():
+        return f'<span class="quiet">{content}</span>'
+    return content
 
 
 @cache
 def _tint_step(style: str) -> int:
     """The step from 1 to 8 whose tint is nearest to this tint of the terminal."""
-    return min(range(1, 9), key=lambda step: abs(_lightness(tint((step - 0.5) / 8, View())) - _lightness(style)))
+    return min(
+        range(1, 9),
+        key=lambda step: abs(_lightness(tint((step - 0.5) / 8, View())) - _lightness(style)),
+    )
 
 
 def _lightness(style: str) -> int:
-    """The sum of the RGB bytes of the colour behind a tinted word, by which tints are ordered: it grows with the
-    share."""
+    """The sum of the RGB bytes of the colour behind a tinted word, by which tints are ordered: it
+    grows with the share."""
     ground = style.rpartition("#")[2]
     return sum(bytes.fromhex(ground))
 
 
 def _table_row(cells: Sequence[object]) -> str:
     """A row of the document's table in HTML."""
-    texts = ["" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells]
+    texts = [
+        "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+        for cell in cells
+    ]
     first, *rest = [safe_html(text) for text in texts]
-    return f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{text}</td>" for text in rest) + "</tr>"
+    return (
+        f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{text}</td>" for text in rest) + "</tr>"
+    )

@@ -1,4 +1,6 @@
-"""What the pages say: sentences by the names that their scripts ask for, put into each language when a page is written."""
+"""What the pages say: sentences by the names that their scripts ask for, put into each language
+when a page is written.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ PAGE_WORDS: Mapping[str, Message] = {
     "help-open": message("keys ?"),
     "help-close": message("close ✕"),
     "help.keys": message(
-        "← → ↑ ↓	move: heads, words, cells\nHome End	first, last\nPgUp PgDn	ten words, four layers\n[ ]	layer before, after\n, .	head before, after\n1 "
-        "… 9	views\n+ - 0	nearer, further, all\ns	next colour scale\nr	turn the "
-        "direction\nclick	choose a word or a cell and hold it; again: let "
-        "go\n/	search\nd	difference\ne	effects\np	pin the head\na	other run\nEsc	close"
+        "← → ↑ ↓	move: heads, words, cells\nHome End	first, last\nPgUp PgDn	ten words, four"
+        " layers\n[ ]	layer before, after\n, .	head before, after\n1 … 9	views\n+ - 0	nearer,"
+        " further, all\ns	next colour scale\nr	turn the direction\nclick	choose a word or a cell"
+        " and hold it; again: let go\n/	search\nd	difference\ne	effects\np	pin the head\na	other"
+        " run\nEsc	close"
     ),
     "head.name": message("layer {layer} head {head}"),
     "heads.title": message("{count} heads"),
@@ -36,7 +39,9 @@ PAGE_WORDS: Mapping[str, Message] = {
     "tour.before": message("back"),
     "tour.on": message("on"),
     "tour.close": message("end"),
-    "tour.absent": message("This page holds no effects of heads: attn ablate TEXT --html FILE writes one that does."),
+    "tour.absent": message(
+        "This page holds no effects of heads: attn ablate TEXT --html FILE writes one that does."
+    ),
     **{f"tour.{step.name}": step.words for step in TOUR},
     **{f"title.{step.name}": step.title for step in TOUR},
     **{f"lead.{step.name}": step.lead for step in TOUR if step.lead},
@@ -72,29 +77,36 @@ PAGE_WORDS: Mapping[str, Message] = {
     "zoom.out": message("further away"),
     "zoom.all": message("all"),
     "matrix.says": message(
-        "weights of {queries} queries in rows, {keys} keys in columns; arrow keys move, the rows below tell them"
+        "weights of {queries} queries in rows, {keys} keys in columns; arrow keys move, the rows"
+        " below tell them"
     ),
     "links.says": message(
-        "links between the words that look, left, and those that are looked at, right; the rows below tell them"
+        "links between the words that look, left, and those that are looked at, right; the rows"
+        " below tell them"
     ),
     "legend.row": message("row's largest"),
     "kept.exact": message("weights as computed"),
     "kept.roots": message("weights within {error}"),
     "kept.products": message("made from q and k, within {error}"),
-    "kept.none": message("Of this head the page holds its small map, its metrics and its strongest links."),
+    "kept.none": message(
+        "Of this head the page holds its small map, its metrics and its strongest links."
+    ),
     "kept.more": message("A larger {option} holds more."),
     "kept.absent": message("What this page was made from holds no weights of this head."),
     "means.grid": message(
-        "Each tile is one head's matrix in small: in rows the words that look, in columns the words that are looked at; "
-        "more weight stands out more. Layers run from top to bottom as the model computes them. Choose a tile to see its "
-        "head large."
+        "Each tile is one head's matrix in small: in rows the words that look, in columns the words"
+        " that are looked at; more weight stands out more. Layers run from top to bottom as the"
+        " model computes them. Choose a tile to see its head large."
     ),
     "means.head": message(
-        "A head is one of the model's ways to look: for each word it shares a weight of 1 among the words that it may "
-        "see. Layers and heads are counted from 0."
+        "A head is one of the model's ways to look: for each word it shares a weight of 1 among the"
+        " words that it may see. Layers and heads are counted from 0."
     ),
     "means.habit": message("It says how the head looks in this text, not what it is for."),
-    **{f"means.{name}": Message(label.meaning.template, {"least": label.threshold}) for name, label in LABELS.items()},
+    **{
+        f"means.{name}": Message(label.meaning.template, {"least": label.threshold})
+        for name, label in LABELS.items()
+    },
     "rows.label": contextual("page", "strongest links"),
     "sentence.label": message("the text; left and right choose a word"),
     "grid.label": message("heads; arrow keys choose one"),
@@ -102,8 +114,12 @@ PAGE_WORDS: Mapping[str, Message] = {
     "pair": message('"{query}" looks at "{key}" with {weight}'),
     "pair.hidden": message('"{query}" does not see "{key}"'),
     "weight.hidden": message("hidden"),
-    "derivation.none": message("Of this head no queries and keys are kept, so its scores cannot be taken apart."),
-    "derivation.note": message("Queries and keys as they enter the product: after norms and rotation."),
+    "derivation.none": message(
+        "Of this head no queries and keys are kept, so its scores cannot be taken apart."
+    ),
+    "derivation.note": message(
+        "Queries and keys as they enter the product: after norms and rotation."
+    ),
     "derivation.terms": message("the product, dimension by dimension, largest first"),
     "derivation.dim": message("dimension"),
     "derivation.q": message("q"),
@@ -113,7 +129,9 @@ PAGE_WORDS: Mapping[str, Message] = {
     "step.scale": message("scaled"),
     "step.cap": message("capped"),
     "step.bias": message("bias for this distance"),
-    "step.softmax": message("its share of the row: softmax, s the score, the other number the row's log-sum-exp"),
+    "step.softmax": message(
+        "its share of the row: softmax, s the score, the other number the row's log-sum-exp"
+    ),
     "step.hidden": message("hidden by the mask"),
     "search.lead": message("Which heads send one word to another?"),
     "search.from": contextual("page", "from"),
@@ -122,9 +140,12 @@ PAGE_WORDS: Mapping[str, Message] = {
     "search.unknown": message('There is no word "{word}" here.'),
     "search.says": message('"{query}" looks at "{key}" most in {head}: {weight}.'),
     "search.hidden": message("No head sees this pair."),
-    "search.unheld": message("Of {unknown} of {heads} heads the page holds no weight of this pair."),
+    "search.unheld": message(
+        "Of {unknown} of {heads} heads the page holds no weight of this pair."
+    ),
     "difference.alone": message(
-        "Words that only one of the texts has are underlined above; their weights have no difference."
+        "Words that only one of the texts has are underlined above; their weights have no"
+        " difference."
     ),
     "pins.pin": message("pin {head}"),
     "pins.free": message("let {head} go"),
@@ -139,7 +160,9 @@ PAGE_WORDS: Mapping[str, Message] = {
         "(Abnar and Zuidema, 2020). “Even” is the same with attention spread evenly over "
         "what is seen. What tokens mix by other means than heads is left out."
     ),
-    "rollout.none": message("The rollout needs the weights of every head, of one text of at most 640 tokens."),
+    "rollout.none": message(
+        "The rollout needs the weights of every head, of one text of at most 640 tokens."
+    ),
     "ablate.lead": message("What changes in {place} when one head is taken away ({by}): {measure}"),
     "effects.mean": message("the mean of all vectors"),
     "effects.word": message('"{word}"'),
@@ -164,27 +187,40 @@ PAGE_WORDS: Mapping[str, Message] = {
     ),
     "patch.note": message("One head at a time: these numbers do not add up."),
     "regions": message("of its weight by region:"),
-    "why.lead": message('"{query}" looks at "{key}" with {weight}: its score is {total} above what the row expects.'),
-    "why.than": message('"{query}" looks at "{key}" with {weight}: its score is {total} above that of "{other}".'),
+    "why.lead": message(
+        '"{query}" looks at "{key}" with {weight}: its score is {total} above what the row expects.'
+    ),
+    "why.than": message(
+        '"{query}" looks at "{key}" with {weight}: its score is {total} above that of "{other}".'
+    ),
     "why.asks": message('what asks: parts of "{query}"'),
     "why.answers": message('what answers: parts of "{key}"'),
     "why.without": message("without: {weight}"),
     "why.rest": message("and {count} smaller ones"),
     "why.sum": message(
-        "{count} parts add up to the score {score} (difference {difference}), with every norm as in this run."
+        "{count} parts add up to the score {score} (difference {difference}), with every norm as in"
+        " this run."
     ),
     "why.tinted": message("The heads above are tinted by what they add on both sides."),
-    "why.spread": message("No part of either word explains a quarter of that: the reason is spread."),
+    "why.spread": message(
+        "No part of either word explains a quarter of that: the reason is spread."
+    ),
     "why.other": message("The page holds the parts of these links:"),
-    "lens.lead": message('What each layer would say next if the model ended there, and how likely "{target}" is'),
+    "lens.lead": message(
+        'What each layer would say next if the model ended there, and how likely "{target}" is'
+    ),
     "lens.row": message("layer {layer} {stage}"),
     "lens.before_attention": message("before attention"),
     "lens.after_attention": message("after attention"),
     "lens.end": message("at the end"),
     "lens.rank": message("rank {rank}"),
-    "lens.note": message("Each vector goes through the model's own final norm and output head: the logit lens."),
+    "lens.note": message(
+        "Each vector goes through the model's own final norm and output head: the logit lens."
+    ),
     "logits.lead": message('What each head adds to the logit of "{by}" after {place}'),
-    "logits.note": message("With the embedding, the feed-forward parts and the biases they sum to the model's logit."),
+    "logits.note": message(
+        "With the embedding, the feed-forward parts and the biases they sum to the model's logit."
+    ),
 }
 """The words of the page of runs."""
 SCAN_PAGE_WORDS: Mapping[str, Message] = {
@@ -192,15 +228,19 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "head.name": message("layer {layer} head {head}"),
     "answer.both": message("{first} {second}"),
     "answer.all": message(
-        "{count} heads, of which {labelled} earn a label; {x} is {mean} on average, from {low} to {high}."
+        "{count} heads, of which {labelled} earn a label; {x} is {mean} on average, from {low} to"
+        " {high}."
     ),
     "answer.selected": message(
-        "Selected: {count} of {heads} heads, of which {labelled} earn a label; {x} is {mean} on average, from {low} to "
-        "{high}."
+        "Selected: {count} of {heads} heads, of which {labelled} earn a label; {x} is {mean} on"
+        " average, from {low} to {high}."
     ),
-    "answer.all.bare": message("{count} heads, of which {labelled} earn a label; none has a number of {x}."),
+    "answer.all.bare": message(
+        "{count} heads, of which {labelled} earn a label; none has a number of {x}."
+    ),
     "answer.selected.bare": message(
-        "Selected: {count} of {heads} heads, of which {labelled} earn a label; none has a number of {x}."
+        "Selected: {count} of {heads} heads, of which {labelled} earn a label; none has a number of"
+        " {x}."
     ),
     "answer.label": message("The commonest label is {label}: {most}."),
     "answer.unlabelled": message("None of them earns a label."),
@@ -208,7 +248,8 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "legend": contextual("page", "{name}:"),
     "plot.without": message("without a number and not drawn: {count}"),
     "scatter.says": message(
-        "heads by {x} and {y}; chosen: {head}, {x} {a}, {y} {b}; arrow keys move, Enter selects, Escape clears"
+        "heads by {x} and {y}; chosen: {head}, {x} {a}, {y} {b}; arrow keys move, Enter selects,"
+        " Escape clears"
     ),
     "pick.x": contextual("page", "across"),
     "pick.y": contextual("page", "up"),
@@ -229,7 +270,9 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "metric": message("metric"),
     "sorted": message("by value"),
     "examples": message("strongest examples, {metric}"),
-    "examples.note": message("underlined: the token that looks; the darker a token, the more of the look it gets"),
+    "examples.note": message(
+        "underlined: the token that looks; the darker a token, the more of the look it gets"
+    ),
     "examples.none": message("no text has this number"),
     "deciles": message("over the whole range of {metric}"),
     "deciles.note": message("texts drawn by a hash; tenth 10 holds the largest values"),
@@ -238,20 +281,24 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "links": message("which tokens it links most"),
     "why": message("why it looks where it looks most"),
     "why.note": message(
-        "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects"
+        "over the strongest link of each of {texts} texts; the score is {advantage} above what its"
+        " row expects"
     ),
-    "why.none": message("In no text is the score of its strongest link above what its row expects."),
+    "why.none": message(
+        "In no text is the score of its strongest link above what its row expects."
+    ),
     "why.asks": message("what asks"),
     "why.answers": message("what answers"),
     "column.why": message("share of the advantage"),
     "links.note": message(
-        "strongest links of {rows} query rows; lift: how many times what chance makes, with tokens as frequent as here"
+        "strongest links of {rows} query rows; lift: how many times what chance makes, with tokens"
+        " as frequent as here"
     ),
     "others": message("the same head in the other scans"),
     "alike": message("the heads most like it"),
     "alike.note": message(
-        "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel: what their values read "
-        "and they write in common, of random heads {chance}"
+        "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel:"
+        " what their values read and they write in common, of random heads {chance}"
     ),
     "metrics": message("all metrics"),
     "kinds": message("what it looks at"),
@@ -260,7 +307,8 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "column.weight": contextual("scan", "share"),
     "massive": message("massive activations"),
     "massive.note": message(
-        "numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one"
+        "numbers above 100 and 1,000 times the median among those that leave the layer; texts:"
+        " share with one"
     ),
     "labels": message("labels"),
     "repeats": message("on random repeats"),
@@ -297,14 +345,18 @@ def table_words(count: int) -> dict[str, Message]:
         "screen": message("what the terminal shows"),
         "table": message("the table, rows: {count}", count=count),
         "csv": message("save the table (.csv)"),
-        "cut": message("More rows than these are not on the page; attn view FILE --csv FILE writes them all."),
+        "cut": message(
+            "More rows than these are not on the page; attn view FILE --csv FILE writes them all."
+        ),
     }
 
 
 def run_name(name: str) -> Message:
     """The name of a run, or its number where it is one of several texts."""
     number = re.fullmatch(r"text (\d+)", name)
-    return message("text {number}", number=number[1]) if number else Message("{name}", {"name": name})
+    if number:
+        return message("text {number}", number=number[1])
+    return Message("{name}", {"name": name})
 
 
 def in_languages(text: str) -> dict[str, str]:
@@ -313,10 +365,13 @@ def in_languages(text: str) -> dict[str, str]:
 
 
 def words_by_language(words: Mapping[str, Message]) -> dict[str, dict[str, str]]:
-    """The words in every language that has a catalogue, with the names of labels; `language` is its own name.
+    """The words in every language that has a catalogue, with the names of labels; `language` is its
+    own name.
 
     The places stay open: the script fills them.
     """
     words = {"language": contextual("the name of this language", "English"), **words}
     words |= {f"label.{name}": spoken for name, spoken in LABEL_NAMES.items()}
-    return {lang: {name: text.translation(lang) for name, text in words.items()} for lang in languages()}
+    return {
+        lang: {name: text.translation(lang) for name, text in words.items()} for lang in languages()
+    }

@@ -1,4 +1,6 @@
-"""A static folder of scans that any web server serves: an index, a page for each scan, their numbers as JSON beside."""
+"""A static folder of scans that any web server serves: an index, a page for each scan, their
+numbers as JSON beside.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from attncli.language import message, plural
 from attncli.scan.document import ScanDocument
 
 INDEX, TOGETHER = "index.html", "all.html"
-DEVICES = ("con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10)))
+DEVICES = (
+    "con",
+    "prn",
+    "aux",
+    "nul",
+    *(f"{port}{number}" for port in ("com", "lpt") for number in range(10)),
+)
 """What no file may be called on Windows, whatever its ending."""
 GENERATOR = b'<meta name="generator" content="attn '
 SKELETON = """\
@@ -39,23 +47,32 @@ SKELETON = """\
 
 
 def check_site(folder: Path) -> None:
-    """Raise UsageError where the folder is a file, or holds an index.html that attn did not write, which would be
-    replaced."""
+    """Raise UsageError where the folder is a file, or holds an index.html that attn did not write,
+    which would be replaced."""
     if is_there(folder) and not folder.is_dir():
-        raise UsageError("--site is a file", where=str(folder), expected="a folder, or a new one's name")
+        raise UsageError(
+            "--site is a file", where=str(folder), expected="a folder, or a new one's name"
+        )
     index = folder / INDEX
     if not is_there(index):
         return
     with index.open("rb") as stream:
         if GENERATOR not in stream.read(1 << 16):
             what = message("this folder has an index.html that attn did not write")
-            raise UsageError(what, where=str(index), expected="an empty folder, or one that attn wrote")
+            raise UsageError(
+                what, where=str(index), expected="an empty folder, or one that attn wrote"
+            )
 
 
 def write_site(
-    scans: Sequence[ScanDocument], folder: Path, shade: Callable[[ScanDocument, int], PageScan], *, lang: str
+    scans: Sequence[ScanDocument],
+    folder: Path,
+    shade: Callable[[ScanDocument, int], PageScan],
+    *,
+    lang: str,
 ) -> list[Path]:
-    """Write a site of scans (an index, a page and a JSON file of each, a page of all) to a folder, and return its
+    """Write a site of scans (an index, a page and a JSON file of each, a page of all) to a folder,
+    and return its
     files. shade: makes of a document what its page needs, for an index in `DENSITIES`.
 
     Raises UsageError where the folder's index is not this program's.
@@ -98,13 +115,14 @@ def without_paths(document: ScanDocument) -> ScanDocument:
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """A file's name of each scan: letters, digits and hyphens, none twice, none of those that the site has itself or
-    Windows has for devices."""
+    """A file's name of each scan: letters, digits and hyphens, none twice, none of those that the
+    site has itself or Windows has for devices."""
     used = {Path(INDEX).stem, Path(TOGETHER).stem, *DEVICES}
     files = []
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scan"
-        number, file = 1, plain
+        number = 1
+        file = plain
         while file in used:
             number += 1
             file = f"{plain}-{number}"
@@ -113,11 +131,21 @@ def _file_names(names: Sequence[str]) -> list[str]:
     return files
 
 
-def _index_page(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str) -> bytes:
-    """The page that lists the scans of a site. names: what they are called; files: where their pages are."""
+def _index_page(
+    scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str
+) -> bytes:
+    """The page that lists the scans of a site. names: what they are called; files: where their
+    pages are.
+    """
     from attncli.version import __version__
 
-    columns = (message("scan"), message("texts"), message("heads"), message("with a label"), message("numbers"))
+    columns = (
+        message("scan"),
+        message("texts"),
+        message("heads"),
+        message("with a label"),
+        message("numbers"),
+    )
     rows = []
     for document, name, file in zip(scans, names, files, strict=True):
         labelled = sum(any(label.earned for label in head.labels) for head in document.heads)
@@ -136,12 +164,18 @@ def _index_page(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequ
         "{count} scans: what every head does over a corpus",
         count=len(scans),
     )
-    link = (
-        f'<a href="{TOGETHER}">{safe_html(message("all on one page").translation(lang))}</a>' if len(scans) > 1 else ""
-    )
+    if len(scans) > 1:
+        link = f'<a href="{TOGETHER}">{safe_html(message("all on one page").translation(lang))}</a>'
+    else:
+        link = ""
     sheet = page_style("site")
     body = SKELETON.format(
-        line=safe_html(line.translation(lang)), rows="\n".join(rows), together=link, version=__version__,
-        names="".join(f'<th scope="col">{safe_html(column.translation(lang))}</th>' for column in columns),
-    )  # fmt: skip
+        line=safe_html(line.translation(lang)),
+        rows="\n".join(rows),
+        together=link,
+        version=__version__,
+        names="".join(
+            f'<th scope="col">{safe_html(column.translation(lang))}</th>' for column in columns
+        ),
+    )
     return (page_head(lang, "attn scan", "", sheet) + body).encode()

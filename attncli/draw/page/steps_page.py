@@ -1,4 +1,6 @@
-"""The page of a training, step by step: a slider over its steps, where each head looks then, its scores and the loss."""
+"""The page of a training, step by step: a slider over its steps, where each head looks then, its
+scores and the loss.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +60,13 @@ SKELETON = """\
 class StepsPage:
     """A page to write: a slider over steps, such as those of a training.
 
-    title, line: what was trained. tokens: of the text that the maps are of. heads: layer and head of each. steps: of
-    the curve, ascending. lines: by name, a number at each of these steps, None where there is none; the first is what
-    is drawn largest. scores: by name, of each head a number at each step. maps: the places in `steps` at which there
-    are weights, and those, [place, head, query, key], from 0 to 1. document: what it tells of. notes: what is said below.
+    title, line: what was trained. tokens: of the text that the maps are of. heads: layer and head
+        of each. steps: of
+    the curve, ascending. lines: by name, a number at each of these steps, None where there is none;
+    the first is what
+    is drawn largest. scores: by name, of each head a number at each step. maps: the places in
+    `steps` at which there are weights, and those, [place, head, query, key], from 0 to 1. document:
+    what it tells of. notes: what is said below.
     """
 
     title: str
@@ -78,14 +83,18 @@ class StepsPage:
 
 
 def page_words(heads: int) -> dict[str, Message]:
-    """What the page says, by the names that its script has for it; numbers in braces are its script's places."""
+    """What the page says, by the names that its script has for it; numbers in braces are its
+    script's places.
+    """
     return {
         "heads": plural("{count} head", "{count} heads", count=heads),
         "play": message("play"),
         "pause": message("pause"),
         "step": message("step {step}", step="{0}"),
         "head": message("layer {layer} head {head}", layer="{0}", head="{1}"),
-        "cell": message("{query} looks at {key} with {share} of its weight", query="{0}", key="{1}", share="{2}"),
+        "cell": message(
+            "{query} looks at {key} with {share} of its weight", query="{0}", key="{1}", share="{2}"
+        ),
         "map": message("weights of step {step}", step="{0}"),
         "matrix": message("where each word looks: queries in rows, keys in columns"),
         "score": message("score"),
@@ -107,21 +116,39 @@ def steps_page(page: StepsPage) -> bytes:
     table, beside_table = table_part(page.document)
     words = words_by_language({**page_words(len(page.heads)), **beside_table})
     meta = {
-        "lang": page.lang, "words": words, "name": name_of(page.document.schema), "line": in_languages(page.line), "tokens": [label(token) for token in page.tokens],
-        "heads": [list(head) for head in page.heads], "steps": list(page.steps),
+        "lang": page.lang,
+        "words": words,
+        "name": name_of(page.document.schema),
+        "line": in_languages(page.line),
+        "tokens": [label(token) for token in page.tokens],
+        "heads": [list(head) for head in page.heads],
+        "steps": list(page.steps),
         "lines": [[in_languages(name), _round_numbers(values)] for name, values in page.lines],
-        "scores": [[in_languages(name), [_round_numbers(values) for values in rows]] for name, rows in page.scores],
-        "maps": list(places), "start": _first_head(page), "notes": [in_languages(note) for note in page.notes],
-    }  # fmt: skip
+        "scores": [
+            [in_languages(name), [_round_numbers(values) for values in rows]]
+            for name, rows in page.scores
+        ],
+        "maps": list(places),
+        "start": _first_head(page),
+        "notes": [in_languages(note) for note in page.notes],
+    }
     from attncli.version import __version__
 
     code = page_script(*SCRIPTS)
     head = page_head(page.lang, page.title, code, page_style(*SHEETS))
     views = [(lang, View(lang=lang, width=WIDTH)) for lang in languages()]
-    screens = [f'<section lang="{lang}">{screen_part(page.document, view)}</section>' for lang, view in views]
+    screens = [
+        f'<section lang="{lang}">{screen_part(page.document, view)}</section>'
+        for lang, view in views
+    ]
     maps = element("maps", deflate(codes.tobytes())).decode()
     body = SKELETON.format(
-        version=__version__, meta=as_json(meta), script=code, table=table, screens="\n".join(screens), maps=maps
+        version=__version__,
+        meta=as_json(meta),
+        script=code,
+        table=table,
+        screens="\n".join(screens),
+        maps=maps,
     )
     return (head + body).encode()
 
@@ -131,10 +158,20 @@ def _first_head(page: StepsPage) -> int:
     places = {place: index for index, place in enumerate(page.heads)}
     answers = [getattr(note, "values", {}) for note in page.notes]
     return next(
-        (places[values["layer"], values["head"]] for values in answers if {"layer", "head"} <= values.keys()), 0
+        (
+            places[values["layer"], values["head"]]
+            for values in answers
+            if {"layer", "head"} <= values.keys()
+        ),
+        0,
     )
 
 
 def _round_numbers(values: Sequence[float | None]) -> list[float | None]:
-    """Numbers to four significant digits, which is more than a page shows; None where one is None or not finite."""
-    return [None if value is None or not np.isfinite(value) else float(f"{value:.4g}") for value in values]
+    """Numbers to four significant digits, which is more than a page shows; None where one is None
+    or not finite.
+    """
+    return [
+        None if value is None or not np.isfinite(value) else float(f"{value:.4g}")
+        for value in values
+    ]

@@ -28,30 +28,40 @@ def cache(
     ctx: typer.Context,
     text: Annotated[TextOptions, without("lines")],
     regions: RegionOptions,
-    setup: Annotated[RunSetup, without("layer", "head", "attention"), meaning(num_heads=declarations.EIGHT_HEADS)],
+    setup: Annotated[
+        RunSetup, without("layer", "head", "attention"), meaning(num_heads=declarations.EIGHT_HEADS)
+    ],
     output: Annotated[PagedOutput, without("precision", "scale_colors", "max_output")],
     policy: Annotated[
         list[str] | None,
         attention_option(
-            help="h2o, snapkv, tova, sinks or random, alone or with numbers: h2o:256. Repeatable. [default: all]",
+            help=(
+                "h2o, snapkv, tova, sinks or random, alone or with numbers: h2o:256. Repeatable."
+                " [default: all]"
+            ),
             metavar="SPEC",
             complete=completion.words(*POLICIES),
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        attention_option(help="Keys to keep, each tried: 64,128. [default: a quarter of the text]", metavar="N,N"),
+        attention_option(
+            help="Keys to keep, each tried: 64,128. [default: a quarter of the text]", metavar="N,N"
+        ),
     ] = None,
     target: Annotated[
         str | None,
         redeclare(
             declarations.TARGET,
-            help="The answer that is measured: a text, or id:N. [default: the model's first choice]",
+            help=(
+                "The answer that is measured: a text, or id:N. [default: the model's first choice]"
+            ),
             metavar="TEXT|id:N",
         ),
     ] = None,
 ) -> None:
-    """What a cache of keys with a budget keeps of what is looked at, and what forgetting the rest changes.
+    """What a cache of keys with a budget keeps of what is looked at, and what forgetting the rest
+    changes.
 
     attn cache "humpty dumpty sat on a wall" --mask causal
 
@@ -61,8 +71,13 @@ def cache(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cache")
-    budgets = [] if budget is None else sorted({*request.whole_numbers(budget, "--budget")})
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
+    if budget is None:
+        budgets = []
+    else:
+        budgets = sorted({*request.whole_numbers(budget, "--budget")})
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
     from attncli.features.cache import compute as caches
     from attncli.inputs.hub import own_cache_folder
 
@@ -97,5 +112,6 @@ def cache(
 
 
 cache_app = command_app(
-    cache, essentials="--policy --budget --model --chat --region --target --mask --brief --json --html"
+    cache,
+    essentials="--policy --budget --model --chat --region --target --mask --brief --json --html",
 )

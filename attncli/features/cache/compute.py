@@ -45,8 +45,8 @@ QUARTER = 4
 
 
 class PolicyRun(Struct, frozen=True):
-    """What a run under a policy gave: the relative error of the last token's vector after each layer, and the answer's
-    log probability."""
+    """What a run under a policy gave: the relative error of the last token's vector after each
+    layer, and the answer's log probability."""
 
     errors: list[float | None]
     logprob: float | None
@@ -67,23 +67,28 @@ def cache(
     on_interruption: Callable[[CacheDocument], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> CacheDocument:
-    """Measure what caches of keys that forget keep of what the last token looks at, and what forgetting changes.
+    """Measure what caches of keys that forget keep of what the last token looks at, and what
+    forgetting changes.
 
-    The text runs once as it is: the queries and keys of each layer decide what each policy would have forgotten there,
-    and the last token's weights how much of what it looks at is left. Then it runs once for each policy and budget, all
-    layers forgetting.
+    The text runs once as it is: the queries and keys of each layer decide what each policy would
+    have forgotten there, and the last token's weights how much of what it looks at is left. Then it
+    runs once for each policy and budget, all layers forgetting.
 
     Args:
         model: As `attncli.load` returns it; one that reads from left to right.
         text: What runs.
-        policies: "h2o", "snapkv", "tova", "sinks" or "random", alone or with numbers, such as "h2o:256".
-        budgets: Keys to keep, at each of which every policy is tried; without them a policy's own, or a quarter of the
-            text.
-        target: The answer: one entry, "id:N", or several tokens, whose log probabilities are summed; None is the
-            model's own first choice. What of it comes before its last token is added to the cache.
-        regions: As `attncli.inputs.regions.find_regions` returns them: what is left of each is told too.
+        policies: "h2o", "snapkv", "tova", "sinks" or "random", alone or with numbers, such as
+            "h2o:256".
+        budgets: Keys to keep, at each of which every policy is tried; without them a policy's own,
+            or a quarter of the text.
+        target: The answer: one entry, "id:N", or several tokens, whose log probabilities are
+            summed; None is the model's own first choice. What of it comes before its last token is
+            added to the cache.
+        regions: As `attncli.inputs.regions.find_regions` returns them: what is left of each is told
+            too.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        kept: A folder where results are kept until all are known, so that the same call goes on after an interruption.
+        kept: A folder where results are kept until all are known, so that the same call goes on
+            after an interruption.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         on_result: Is told how many of how many runs are done.
         on_interruption: Is handed what is known where Ctrl-C ends the work after a policy or more.
@@ -94,41 +99,58 @@ def cache(
 
     Raises:
         UsageError: For what is no policy, and for weights that are not masked from left to right.
-        InputError: For a budget above the length of the text, and a target that is no text of the vocabulary.
+        InputError: For a budget above the length of the text, and a target that is no text of the
+            vocabulary.
         KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
         UnsupportedError: For a model that reads in both directions.
 
-    Source: Budgets, sinks and windows as in NVIDIA/kvpress; the policies name their papers (`attn mask`).
+    Source: Budgets, sinks and windows as in NVIDIA/kvpress; the policies name their papers (`attn
+    mask`).
     """
-    tokens = model.encode(text) if tokens is None else tokens
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
     _refuse_two_sided(model)
-    count, spec = len(tokens), model.spec
+    count = len(tokens)
+    spec = model.spec
     chosen = parse_policies(policies, budgets, max(count // QUARTER, 1))
     for policy in chosen:
         check_policy(policy, count)
     has_head = spec.head is not None
-    answer = target_ids(model, target) if target is not None else []
+    if target is not None:
+        answer = target_ids(model, target)
+    else:
+        answer = []
     rows = rows_for(spec, count)
     runs = len(chosen) + 1
     estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
     on_cost(replace(estimate, seconds=estimate.seconds * runs), count)
-    path = None if kept is None else kept / f"{fingerprint(model, tokens, target)}.json"
+    if kept is None:
+        path = None
+    else:
+        path = kept / f"{fingerprint(model, tokens, target)}.json"
     results = KeptResults[dict[str, PolicyRun]](path, dict[str, PolicyRun])
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
     whole = _WholeRun(model, chosen, regions, count, answer)
 
     def progress_of_run(done: int) -> Callable[[float], None]:
-        """A function that takes the share done of one run, after `done` whole ones, and tells the share of all runs."""
+        """A function that takes the share done of one run, after `done` whole ones, and tells the
+        share of all runs.
+        """
         return lambda share: progress((done + share) / runs)
 
     known: dict[str, PolicyRun] = {}
 
     def document_so_far(more: Sequence[str] = ()) -> CacheDocument:
-        """The document of the policies that are measured by now. more: warnings beside the text's own."""
+        """The document of the policies that are measured by now. more: warnings beside the text's
+        own.
+        """
         full = whole.bytes_of(None)
         return CacheDocument(
             **header(model, text, tokens),
-            regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions] or UNSET,
+            regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions]
+            or UNSET,
             shares=whole.shares(),
             cached_layers=whole.layers,
             target=[target_token(model, number) for number in whole.answer] if has_head else [],
@@ -143,13 +165,19 @@ def cache(
         )
 
     whole.run(following, rows, progress_of_run(0))
-    known |= {spec: run for spec, run in (results.read() or {}).items() if spec in {policy.spec() for policy in chosen}}
+    known |= {
+        spec: run
+        for spec, run in (results.read() or {}).items()
+        if spec in {policy.spec() for policy in chosen}
+    }
     try:
         if known:
             on_result(1 + len(known), runs)
         for place, policy in enumerate(chosen):
             if policy.spec() not in known:
-                known[policy.spec()] = _policy_run(model, policy, whole, following, rows, progress_of_run(place + 1))
+                known[policy.spec()] = _policy_run(
+                    model, policy, whole, following, rows, progress_of_run(place + 1)
+                )
                 results.keep(known)
             on_result(1 + len(known), runs)
     except KeyboardInterrupt:
@@ -162,10 +190,17 @@ def cache(
     return document_so_far()
 
 
-def _policy_part(whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int) -> CachePolicy:
-    """A policy's row. place: its number among those that ran; full: bytes of the cache that keeps all."""
+def _policy_part(
+    whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int
+) -> CachePolicy:
+    """A policy's row. place: its number among those that ran; full: bytes of the cache that keeps
+    all.
+    """
     size = whole.bytes_of(place)
-    change = None if result.logprob is None or whole.logprob is None else result.logprob - whole.logprob
+    if result.logprob is None or whole.logprob is None:
+        change = None
+    else:
+        change = result.logprob - whole.logprob
     return CachePolicy(
         policy=policy.spec(),
         budget=budget_of(policy),
@@ -181,16 +216,26 @@ def _policy_part(whole: _WholeRun, place: int, policy: Policy, result: PolicyRun
 
 
 class _WholeRun:
-    """The run with every key: what the last token looks at, layer by layer, and what the policies would keep of it."""
+    """The run with every key: what the last token looks at, layer by layer, and what the policies
+    would keep of it.
+    """
 
     def __init__(
-        self, model: Model, policies: Sequence[Policy], regions: Sequence[Region], count: int, answer: list[int]
+        self,
+        model: Model,
+        policies: Sequence[Policy],
+        regions: Sequence[Region],
+        count: int,
+        answer: list[int],
     ) -> None:
         self.layers = model.spec.attending()
         self.answer = answer
         self.logprob: float | None = None
         self.vectors: list[Floats] = []
-        self._model, self._policies, self._regions, self._count = model, policies, regions, count
+        self._model = model
+        self._policies = policies
+        self._regions = regions
+        self._count = count
         self._row: Floats = np.empty(0)
         self._sees: np.ndarray[Any, np.dtype[np.bool_]] = np.empty(0, bool)
         self._kept: list[list[Floats]] = [[] for _ in policies]
@@ -212,48 +257,74 @@ class _WholeRun:
             if trace.layer in self.layers:
                 vectors = (trace.stages["q"], trace.stages["k"])
                 self._measure(trace.layer, *(array[..., : self._count, :] for array in vectors))
-            self.vectors.append(np.asarray(model.backend.numpy(trace.after[self._count - 1]), np.float64))
+            self.vectors.append(
+                np.asarray(model.backend.numpy(trace.after[self._count - 1]), np.float64)
+            )
             if trace.layer == len(model.spec.blocks) - 1:
-                self.answer, self.logprob = _answer_logprob(model, trace.after[self._count - 1 :], self.answer)
+                self.answer, self.logprob = _answer_logprob(
+                    model, trace.after[self._count - 1 :], self.answer
+                )
 
     def _take(self, layer: int, block: RowBlock) -> None:
         """Keep the last token's row of a block."""
-        heads, row = self._model.spec.blocks[layer].attention.heads, self._count - 1
+        heads = self._model.spec.blocks[layer].attention.heads
+        row = self._count - 1
         if not block.start <= row < block.stop:
             return
         if block.first_head == 0:
-            self._row, self._sees = np.zeros((heads, self._count)), np.zeros((heads, self._count), bool)
-        high = min(block.high, self._count)  # learned keys, and those of the answer, stand after the text's
+            self._row, self._sees = (
+                np.zeros((heads, self._count)),
+                np.zeros((heads, self._count), bool),
+            )
+        high = min(
+            block.high, self._count
+        )  # learned keys, and those of the answer, stand after the text's
         backend = self._model.backend
         weights = backend.numpy(block.stages["weights"][:, row - block.start, : high - block.low])
-        of_heads, keys = slice(block.first_head, block.first_head + len(weights)), slice(block.low, high)
+        of_heads = slice(block.first_head, block.first_head + len(weights))
+        keys = slice(block.low, high)
         self._row[of_heads, keys] = weights
         self._sees[of_heads, keys] = True
         if block.visibility is not None:
             visibility = backend.numpy(block.visibility)
             visibility = visibility[..., min(row - block.start, visibility.shape[-2] - 1), :]
-            self._sees[of_heads, keys] = visibility[..., : high - block.low] if visibility.shape[-1] > 1 else visibility
+            self._sees[of_heads, keys] = (
+                visibility[..., : high - block.low] if visibility.shape[-1] > 1 else visibility
+            )
 
     def _measure(self, layer: int, q: Any, k: Any) -> None:
-        """Add to the totals what each policy keeps of the last token's row. q: [head, query, dim]; k: [kv, key,
-        dim]."""
+        """Add to the totals what each policy keeps of the last token's row. q: [head, query, dim];
+        k: [kv, key, dim]."""
         attention = self._model.spec.blocks[layer].attention
-        row, heads = self._row, attention.heads
-        item = ITEM[self._model.backend.dtype] * (attention.head_dim + attention.v_dim) * attention.kv_heads / heads
+        row = self._row
+        heads = attention.heads
+        item = (
+            ITEM[self._model.backend.dtype]
+            * (attention.head_dim + attention.v_dim)
+            * attention.kv_heads
+            / heads
+        )
         self._bytes[None] += float(self._sees.sum()) * item
         total = row.sum(-1)
         members = [list(region.tokens) for region in self._regions]
         of_regions = np.array([row[:, keys].sum(-1) for keys in members])  # [region, head]
         self._shares.append(of_regions)
         for place, policy in enumerate(self._policies):
-            last = last_queries(policy, self._model.backend, q, k, attention.scale, attention.softcap)
+            last = last_queries(
+                policy, self._model.backend, q, k, attention.scale, attention.softcap
+            )
             cached = (last == self._count - 1) & self._sees
             left = row * cached
             self._kept[place].append(left.sum(-1) / np.where(total > 0, total, np.nan))
             self._bytes[place] += float(cached.sum()) * item
             self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
             self._region_keys[place].append(
-                np.array([cached[:, keys].sum(-1) / np.maximum(self._sees[:, keys].sum(-1), 1) for keys in members])
+                np.array(
+                    [
+                        cached[:, keys].sum(-1) / np.maximum(self._sees[:, keys].sum(-1), 1)
+                        for keys in members
+                    ]
+                )
             )
 
     def shares(self) -> list[float | None] | UnsetType:
@@ -267,9 +338,13 @@ class _WholeRun:
         return round(self._bytes[place])
 
     def share_kept(self, place: int) -> float | None:
-        """The share that a policy keeps of what the last token looks at, the mean over heads; None without any."""
+        """The share that a policy keeps of what the last token looks at, the mean over heads; None
+        without any.
+        """
         values = np.concatenate(self._kept[place])
-        return _finite_or_none(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
+        if np.isfinite(values).any():
+            return _finite_or_none(float(np.mean(values[np.isfinite(values)])))
+        return None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
         """The share that a policy keeps of what the last token looks at, head by head."""
@@ -303,7 +378,9 @@ def _policy_run(
     """Run the text with every layer forgetting as a policy says."""
     count = len(tokens) - max(len(whole.answer) - 1, 0)
     forgetting = replace(model, spec=_with_cache(model.spec, policy, count))
-    errors: dict[int, float | None] = {}  # by the layer that attends; those after it that do not count with it
+    errors: dict[
+        int, float | None
+    ] = {}  # by the layer that attends; those after it that do not count with it
     logprob = None
     attends = 0
     for trace in forgetting.trace(
@@ -313,29 +390,39 @@ def _policy_run(
         own = whole.vectors[trace.layer]
         length = float(np.linalg.norm(own))
         attends = trace.layer if trace.layer in whole.layers else attends
-        errors[attends] = _finite_or_none(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
+        errors[attends] = (
+            _finite_or_none(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
+        )
         if trace.layer == len(model.spec.blocks) - 1:
             _, logprob = _answer_logprob(model, trace.after[count - 1 :], whole.answer)
     return PolicyRun([errors[layer] for layer in whole.layers], logprob)
 
 
 def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:
-    """The Spec with a policy's mask beside each layer's own. count: tokens that are read while it forgets."""
+    """The Spec with a policy's mask beside each layer's own. count: tokens that are read while it
+    forgets.
+    """
     forgetting = WhileReading(policy, count)
     return replace(
         spec,
         blocks=tuple(
-            replace(block, attention=replace(block.attention, mask=intersection(block.attention.mask, forgetting)))
+            replace(
+                block,
+                attention=replace(
+                    block.attention, mask=intersection(block.attention.mask, forgetting)
+                ),
+            )
             for block in spec.blocks
         ),
     )
 
 
 def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[int], float | None]:
-    """The ids of the answer, or of the model's first choice if it is empty, and their log probability; no ids and None
-    without an output head.
+    """The ids of the answer, or of the model's first choice if it is empty, and their log
+    probability; no ids and None without an output head.
 
-    after: what leaves the last layer at the text's last token and those of the answer but the last, [token, width].
+    after: what leaves the last layer at the text's last token and those of the answer but the last,
+    [token, width].
     """
     if model.spec.head is None:
         return [], None
@@ -350,26 +437,31 @@ def _block_handler(
     progress: Callable[[float], None],
     take: Callable[[int, RowBlock], None] = lambda layer, block: None,
 ) -> Callable[[int, str, RowBlock], None]:
-    """A function for `on_block` of a run that hands blocks of self-attention to `take` and tells the share done. count:
-    tokens in all."""
+    """A function for `on_block` of a run that hands blocks of self-attention to `take` and tells
+    the share done. count: tokens in all."""
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Take a block of rows of self-attention, and tell how far the run is."""
         if kind == "self":
             take(layer, block)
-            progress((layer + share(block, model.spec.blocks[layer].attention.heads, count)) / layers)
+            progress(
+                (layer + share(block, model.spec.blocks[layer].attention.heads, count)) / layers
+            )
 
     return on_block
 
 
 def _refuse_two_sided(model: Model) -> None:
-    """Raise UsageError for seeded weights without a mask, UnsupportedError for a model that reads both ways."""
+    """Raise UsageError for seeded weights without a mask, UnsupportedError for a model that reads
+    both ways.
+    """
     if reads_on(model.spec):
         return
     if model.identity.source != "checkpoint":
         raise UsageError(
-            "a cache of keys is about a text that is read from left to right", expected="--mask causal as well"
+            "a cache of keys is about a text that is read from left to right",
+            expected="--mask causal as well",
         )
     raise UnsupportedError(
         "this {family} model reads in both directions: it keeps no keys from token to token",
@@ -380,4 +472,6 @@ def _refuse_two_sided(model: Model) -> None:
 
 def _finite_or_none(value: float) -> float | None:
     """The number; None where it is not finite."""
-    return float(value) if np.isfinite(value) else None
+    if np.isfinite(value):
+        return float(value)
+    return None

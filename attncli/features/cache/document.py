@@ -25,10 +25,16 @@ class RegionKept(Part, frozen=True, kw_only=True):
 
     kept: Annotated[
         Share | None,
-        describe("Share of what the last token gives the region that is still there, all heads together, 0 to 1."),
+        describe(
+            "Share of what the last token gives the region that is still there, all heads together,"
+            " 0 to 1."
+        ),
     ]
     keys: Annotated[
-        Share, describe("Share of the region's keys that are in the cache at the end, the mean over heads.")
+        Share,
+        describe(
+            "Share of the region's keys that are in the cache at the end, the mean over heads."
+        ),
     ]
 
 
@@ -40,7 +46,8 @@ class CachePolicy(Part, frozen=True, kw_only=True):
     kept: Annotated[
         Share | None,
         describe(
-            "Share of what the last token looks at that is in the cache when the text is read, the mean over heads."
+            "Share of what the last token looks at that is in the cache when the text is read, the"
+            " mean over heads."
         ),
     ]
     bytes: Annotated[Count, describe("Of keys and values in the cache at the end.")]
@@ -49,11 +56,15 @@ class CachePolicy(Part, frozen=True, kw_only=True):
         list[float | None],
         axes(
             "layer",
-            meaning="‖Δ‖ / ‖x‖ of the last token's vector after each layer, and those after it that do not attend, "
-            "when all layers forget.",
+            meaning=(
+                "‖Δ‖ / ‖x‖ of the last token's vector after each layer, and those after it that do"
+                " not attend, when all layers forget."
+            ),
         ),
     ]
-    logprob: Annotated[float | None, describe("Log probability of the target then, in nats; null without a head.")]
+    logprob: Annotated[
+        float | None, describe("Log probability of the target then, in nats; null without a head.")
+    ]
     change: Annotated[float | None, describe("That less the log probability with every key.")]
     regions: Annotated[list[RegionKept] | UnsetType, axes("region")] = UNSET
     heads: Annotated[list[HeadKept], describe("Every head, by layer and number.")]
@@ -68,20 +79,34 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
     regions: Regions | UnsetType = UNSET
     shares: Annotated[
         list[float | None] | UnsetType,
-        axes("region", meaning="What the last token gives each region with every key, the mean over heads."),
+        axes(
+            "region",
+            meaning="What the last token gives each region with every key, the mean over heads.",
+        ),
     ] = UNSET
-    cached_layers: Annotated[list[Count], axes("layer", meaning="Layers that attend, each with a cache.")]
-    target: Annotated[
-        list[TargetToken], describe("The tokens that follow, whose log probability is summed; none without a head.")
+    cached_layers: Annotated[
+        list[Count], axes("layer", meaning="Layers that attend, each with a cache.")
     ]
-    logprob: Annotated[float | None, describe("Log probability of the target with every key, in nats.")]
-    bytes: Annotated[Count, describe("Of the keys and values of every token that the model's own masks still show.")]
+    target: Annotated[
+        list[TargetToken],
+        describe("The tokens that follow, whose log probability is summed; none without a head."),
+    ]
+    logprob: Annotated[
+        float | None, describe("Log probability of the target with every key, in nats.")
+    ]
+    bytes: Annotated[
+        Count,
+        describe("Of the keys and values of every token that the model's own masks still show."),
+    ]
     policies: Annotated[list[CachePolicy], describe("In the order asked for, budgets rising.")]
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
         """How long axes are: of regions, and of layers."""
-        regions = 0 if self.regions is UNSET else len(self.regions)
+        if self.regions is UNSET:
+            regions = 0
+        else:
+            regions = len(self.regions)
         return {**super().lengths(), "region": regions, "layer": len(self.cached_layers)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""The screen of `attn.cache/1`: the policies, what the layers, regions and heads lose, and the answer."""
+"""The screen of `attn.cache/1`: the policies, what the layers, regions and heads lose, and the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,16 @@ def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
     for policy in document.policies:
         least = _least_kept_head(policy)
         yield (
-            policy.policy, policy.budget, policy.kept, None if least is None else least.kept, _last_error(policy),
-            policy.logprob, policy.change, policy.bytes, policy.saved,
-        )  # fmt: skip
+            policy.policy,
+            policy.budget,
+            policy.kept,
+            None if least is None else least.kept,
+            _last_error(policy),
+            policy.logprob,
+            policy.change,
+            policy.bytes,
+            policy.saved,
+        )
 
 
 def _policy_table(document: CacheDocument, view: View) -> Lines:
@@ -44,10 +53,13 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
         message("policy"): [policy.policy for policy in policies],
         message("kept"): [_percent_or_dash(policy.kept) for policy in policies],
         message("least in"): [
-            "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.kept)}" for head in least
+            "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.kept)}"
+            for head in least
         ],
         message("error"): [_fixed_or_dash(_last_error(policy)) for policy in policies],
-        message("log probability"): [_fixed_or_dash(policy.change, signed=True) for policy in policies],
+        message("log probability"): [
+            _fixed_or_dash(policy.change, signed=True) for policy in policies
+        ],
         message("cache"): [size_words(policy.bytes) for policy in policies],
         message("saved"): [percent(policy.saved) for policy in policies],
     }
@@ -57,10 +69,13 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
         if _table_width(columns) > view.width:
             del columns[name]
     note = message(
-        "kept: of what the last token looks at, the mean over heads; error: of its vector after the last layer; "
-        "log probability: what that of the answer changes by, in nats"
+        "kept: of what the last token looks at, the mean over heads; error: of its vector after the"
+        " last layer; log probability: what that of the answer changes by, in nats"
         if document.logprob is not None
-        else "kept: of what the last token looks at, the mean over heads; error: of its vector after the last layer"
+        else (
+            "kept: of what the last token looks at, the mean over heads; error: of its vector after"
+            " the last layer"
+        )
     )
     return table(
         list(columns),
@@ -78,13 +93,24 @@ def _table_width(columns: dict[str, list[str]]) -> int:
 
 
 def _table_by_policy(
-    document: CacheDocument, view: View, names: dict[str, list[str]], values: Sequence[list[str]], title: str, note: str
+    document: CacheDocument,
+    view: View,
+    names: dict[str, list[str]],
+    values: Sequence[list[str]],
+    title: str,
+    note: str,
 ) -> Lines:
-    """A table with a column for each policy, as many as fit. names: the columns before them. values: by policy."""
+    """A table with a column for each policy, as many as fit. names: the columns before them.
+    values: by policy.
+    """
     columns = dict(names)
     shown = 0
     for policy, column in zip(document.policies, values, strict=True):
-        if shown and not view.full and _table_width({**columns, policy.policy: column}) > view.width:
+        if (
+            shown
+            and not view.full
+            and _table_width({**columns, policy.policy: column}) > view.width
+        ):
             break
         columns[policy.policy] = column
         shown += 1
@@ -125,39 +151,62 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
             "tokens": [f"{len(region.tokens):,}" for region in document.regions],
             message("share"): [_percent_or_dash(share) for share in document.shares],
         },
-        [[_percent_or_dash(region.kept) for region in policy.regions or ()] for policy in document.policies],
+        [
+            [_percent_or_dash(region.kept) for region in policy.regions or ()]
+            for policy in document.policies
+        ],
         message("what is left of each region"),
-        message("share: of what the last token looks at; then how much of that is still in the cache"),
+        message(
+            "share: of what the last token looks at; then how much of that is still in the cache"
+        ),
     )
 
 
 def _losing_heads(document: CacheDocument, view: View) -> Lines:
     """The heads that lose most, on average over the policies."""
     values = np.array(
-        [[np.nan if head.kept is None else head.kept for head in policy.heads] for policy in document.policies]
+        [
+            [np.nan if head.kept is None else head.kept for head in policy.heads]
+            for policy in document.policies
+        ]
     )
     order = sorted(
         (place for place in range(values.shape[1]) if np.isfinite(values[:, place]).any()),
         key=lambda place: float(np.nanmean(values[:, place])),
     )
-    shown = order if view.full else order[: view.top]
+    if view.full:
+        shown = order
+    else:
+        shown = order[: view.top]
     heads = document.policies[0].heads
     return _table_by_policy(
         document,
         view,
         {message("head"): [f"L{heads[place].layer}H{heads[place].head}" for place in shown]},
-        [[_percent_or_dash(policy.heads[place].kept) for place in shown] for policy in document.policies],
+        [
+            [_percent_or_dash(policy.heads[place].kept) for place in shown]
+            for policy in document.policies
+        ],
         message("heads that lose most"),
         message("how much of what the last token looks at is still in the cache"),
     )
 
 
 def cache_sentences(document: CacheDocument, view: View) -> list[str]:
-    """Which policy keeps most, which one changes the answer least, what loses most, and what is saved."""
+    """Which policy keeps most, which one changes the answer least, what loses most, and what is
+    saved.
+    """
     answer_sentences: list[str] = []
     budgets = sorted({policy.budget for policy in document.policies})
-    budget = budgets[len(budgets) // 2] if len(budgets) > 1 else budgets[0]
-    rivals = [policy for policy in document.policies if policy.budget == budget and policy.kept is not None]
+    if len(budgets) > 1:
+        budget = budgets[len(budgets) // 2]
+    else:
+        budget = budgets[0]
+    rivals = [
+        policy
+        for policy in document.policies
+        if policy.budget == budget and policy.kept is not None
+    ]
     if rivals:
         answer_sentences.append(say(view, _kept_sentence(budget, rivals)))
     answer_sentences += _answer_change_sentences(document, rivals, view)
@@ -170,11 +219,14 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
 
 
 def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
-    """Which policies of one budget keep most and least; those that are told with the same number are named together."""
+    """Which policies of one budget keep most and least; those that are told with the same number
+    are named together.
+    """
     shares = {policy.policy: _percent_or_dash(policy.kept) for policy in rivals}
     most, least = (shares[pick(rivals, key=_kept_share).policy] for pick in (max, min))
     best, worst = (
-        _joined_names([policy for policy in rivals if shares[policy.policy] == end], rivals) for end in (most, least)
+        _joined_names([policy for policy in rivals if shares[policy.policy] == end], rivals)
+        for end in (most, least)
     )
     if most == least:
         return plural(
@@ -185,10 +237,10 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
             policy=best,
         )
     return plural(
-        "Of what the last token looks at, a cache of {count} key keeps most with {policy}, {kept}, least "
-        "with {other_policy}, {other_kept}.",
-        "Of what the last token looks at, a cache of {count} keys keeps most with {policy}, {kept}, least "
-        "with {other_policy}, {other_kept}.",
+        "Of what the last token looks at, a cache of {count} key keeps most with {policy}, {kept},"
+        " least with {other_policy}, {other_kept}.",
+        "Of what the last token looks at, a cache of {count} keys keeps most with {policy}, {kept},"
+        " least with {other_policy}, {other_kept}.",
         count=budget,
         policy=best,
         kept=most,
@@ -197,16 +249,26 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     )
 
 
-def _answer_change_sentences(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+def _answer_change_sentences(
+    document: CacheDocument, rivals: Sequence[CachePolicy], view: View
+) -> list[str]:
     """How far the answer's log probability changes under the policies of one budget."""
     changed = [policy for policy in rivals if policy.change is not None]
     if not changed or document.logprob is None:
         return []
     text = quote_text("".join(token.text for token in document.target), view)
-    least, most = (choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max))
+    least, most = (
+        choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max)
+    )
     changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
     if abs(most.change or 0.0) <= LITTLE:
-        return [say(view, "The log probability of {answer} changes by less than 0.01 with each of them.", answer=text)]
+        return [
+            say(
+                view,
+                "The log probability of {answer} changes by less than 0.01 with each of them.",
+                answer=text,
+            )
+        ]
     if len(changed) == 1:
         return [
             say(
@@ -231,28 +293,36 @@ def _answer_change_sentences(document: CacheDocument, rivals: Sequence[CachePoli
     return [
         say(
             view,
-            "The log probability of {answer} changes least with {least}, by {least_change}, and most with {most}, by "
-            "{most_change}.",
+            "The log probability of {answer} changes least with {least}, by {least_change}, and"
+            " most with {most}, by {most_change}.",
             answer=text,
             least=_joined_names(
-                [policy for policy in changed if changes[policy.policy] == changes[least.policy]], rivals
+                [policy for policy in changed if changes[policy.policy] == changes[least.policy]],
+                rivals,
             ),
             least_change=changes[least.policy],
             most=_joined_names(
-                [policy for policy in changed if changes[policy.policy] == changes[most.policy]], rivals
+                [policy for policy in changed if changes[policy.policy] == changes[most.policy]],
+                rivals,
             ),
             most_change=changes[most.policy],
         )
     ]
 
 
-def _region_sentences(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+def _region_sentences(
+    document: CacheDocument, rivals: Sequence[CachePolicy], view: View
+) -> list[str]:
     """Which region each policy keeps least of."""
     if document.regions is UNSET:
         return []
     parts = []
     for policy in rivals:
-        left = {place: region.kept for place, region in enumerate(policy.regions or ()) if region.kept is not None}
+        left = {
+            place: region.kept
+            for place, region in enumerate(policy.regions or ())
+            if region.kept is not None
+        }
         if left and min(left.values()) < 1 - LITTLE:
             place = min(left, key=lambda at: left[at])
             parts.append(
@@ -263,7 +333,9 @@ def _region_sentences(document: CacheDocument, rivals: Sequence[CachePolicy], vi
                     kept=_percent_or_dash(left[place]),
                 )
             )
-    return [say(view, "Of the regions least is kept: {parts}.", parts=listing(parts))] if parts else []
+    if parts:
+        return [say(view, "Of the regions least is kept: {parts}.", parts=listing(parts))]
+    return []
 
 
 def _joined_names(policies: Sequence[CachePolicy], rivals: Sequence[CachePolicy]) -> Message:
@@ -296,7 +368,9 @@ def _least_kept_head(policy: CachePolicy) -> HeadKept | None:
 
 def _last_error(policy: CachePolicy) -> float | None:
     """The error of the last token's vector after the last layer; None without layers."""
-    return policy.errors[-1] if policy.errors else None
+    if policy.errors:
+        return policy.errors[-1]
+    return None
 
 
 def _kept_share(policy: CachePolicy) -> float:
@@ -306,12 +380,18 @@ def _kept_share(policy: CachePolicy) -> float:
 
 def _percent_or_dash(value: float | None) -> str:
     """A share in percents with a digit after the point; "-" for None."""
-    return "-" if value is None else percent(value, 1)
+    if value is None:
+        return "-"
+    return percent(value, 1)
 
 
 def _fixed_or_dash(value: float | None, *, signed: bool = False) -> str:
     """A number with three digits after the point; "-" for None."""
-    return "-" if value is None else f"{value:+z.3f}" if signed else f"{value:z.3f}"
+    if value is None:
+        return "-"
+    if signed:
+        return f"{value:+z.3f}"
+    return f"{value:z.3f}"
 
 
 CACHE_PARTS: Parts[CacheDocument] = (

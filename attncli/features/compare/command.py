@@ -67,14 +67,31 @@ if TYPE_CHECKING:
 SideModel = Annotated[
     Repeated[ModelOptions],
     only(
-        *("model", "weights", "seed", "layer", "head", "d_model", "num_heads", "d_k", "d_v", "bias", "embeddings"),
+        *(
+            "model",
+            "weights",
+            "seed",
+            "layer",
+            "head",
+            "d_model",
+            "num_heads",
+            "d_k",
+            "d_v",
+            "bias",
+            "embeddings",
+        ),
         "adapter",
     ),
     repeat("model", "weights", "seed", "layer", "head"),
 ]
-"""Sizes of seeded weights are the same on all sides; repeat another option to compare its values."""
-SideAttention = Annotated[Repeated[AttentionOptions], repeat("mask", "scale", "softcap", "position", "attention")]
-SideCompute = Annotated[Repeated[ComputeOptions], only("backend", "dtype", "max_memory"), repeat("backend", "dtype")]
+"""Sizes of seeded weights are the same on all sides; repeat another option to compare its values.
+"""
+SideAttention = Annotated[
+    Repeated[AttentionOptions], repeat("mask", "scale", "softcap", "position", "attention")
+]
+SideCompute = Annotated[
+    Repeated[ComputeOptions], only("backend", "dtype", "max_memory"), repeat("backend", "dtype")
+]
 
 
 @dataclass(frozen=True)
@@ -92,9 +109,11 @@ WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 def split_texts_and_files(
     arguments: Sequence[str], model: Repeated[ModelOptions]
 ) -> tuple[list[str], Repeated[ModelOptions]]:
-    """The texts among the arguments, and the options with those that are weight files or checkpoint folders.
+    """The texts among the arguments, and the options with those that are weight files or checkpoint
+    folders.
 
-    Raises InputError for what is written like a file but cannot be one side: it is no text that anyone means.
+    Raises InputError for what is written like a file but cannot be one side: it is no text that
+    anyone means.
     """
     files = [text for text in arguments if text.endswith(WEIGHT_FILES) and is_there(text)]
     folders = [text for text in arguments if is_there(f"{text}/config.json")]
@@ -102,12 +121,18 @@ def split_texts_and_files(
     for text in texts:
         if text.endswith((*WEIGHT_FILES, ".json")) and not any(map(str.isspace, text)):
             reason = message(
-                "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
+                "a saved run is compared with saved runs only"
+                if is_there(text)
+                else "there is no such file"
             )
             raise InputError(
-                reason, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
+                reason,
+                where=text,
+                expected="texts, weight files, checkpoint folders, or only saved runs (.json)",
             )
-    return texts, model.with_values("weights", [Path(file) for file in files]).with_values("model", folders)
+    return texts, model.with_values("weights", [Path(file) for file in files]).with_values(
+        "model", folders
+    )
 
 
 def is_there(name: str) -> bool:
@@ -134,9 +159,11 @@ def sides(
     compute: Repeated[ComputeOptions],
     with_adapter: str | None = None,
 ) -> list[Side]:
-    """The sides that texts and repeated options make: at least two, the first to be compared with each other one.
+    """The sides that texts and repeated options make: at least two, the first to be compared with
+    each other one.
 
-    with_adapter: what the second side has merged into it besides; then it and the first are alike otherwise.
+    with_adapter: what the second side has merged into it besides; then it and the first are alike
+        otherwise.
 
     Raises UsageError where there is only one, or where options are repeated unequally often.
     """
@@ -151,7 +178,9 @@ def sides(
                 expected="one text, one --model, and nothing given twice",
             )
         plain_setup = RunSetup(model.side(0), _intersect_masks(attention.side(0)), compute.side(0))
-        both = with_fields(plain_setup.model, adapter=[*(plain_setup.model.adapter or []), with_adapter])
+        both = with_fields(
+            plain_setup.model, adapter=[*(plain_setup.model.adapter or []), with_adapter]
+        )
         return [
             Side(texts[0], message("without the adapter"), plain_setup),
             Side(
@@ -174,22 +203,34 @@ def sides(
     compared_sides = []
     for side_index in range(next(iter(counts.values()))):
         words = [
-            Message(SETTINGS[name].template, {"value": values[side_index]})
-            if name in SETTINGS
-            else f"{name} {values[side_index]}"
+            (
+                Message(SETTINGS[name].template, {"value": values[side_index]})
+                if name in SETTINGS
+                else f"{name} {values[side_index]}"
+            )
             for name, values in repeats.items()
         ]
-        label = listing(words, " · ") if words else message("text {number}", number=side_index + 1)
-        text = texts[side_index] if len(texts) > 1 else texts[0]
+        if words:
+            label = listing(words, " · ")
+        else:
+            label = message("text {number}", number=side_index + 1)
+        if len(texts) > 1:
+            text = texts[side_index]
+        else:
+            text = texts[0]
         masked = _intersect_masks(attention.side(side_index))
-        compared_sides.append(Side(text, label, RunSetup(model.side(side_index), masked, compute.side(side_index))))
+        compared_sides.append(
+            Side(text, label, RunSetup(model.side(side_index), masked, compute.side(side_index)))
+        )
     return compared_sides
 
 
 def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
-    """The options with a mask `A&B` split into A and B, which both hold: a repeated `--mask` is another side here, not
-    one mask more."""
-    return with_fields(options, mask=[part.strip() for part in options.mask[0].split("&")]) if options.mask else options
+    """The options with a mask `A&B` split into A and B, which both hold: a repeated `--mask` is
+    another side here, not one mask more."""
+    if options.mask:
+        return with_fields(options, mask=[part.strip() for part in options.mask[0].split("&")])
+    return options
 
 
 def compare(
@@ -203,13 +244,19 @@ def compare(
     page: PageOptions,
     texts: Annotated[
         list[str] | None,
-        argument("One text or two; weight files; checkpoint folders; saved runs (.json).", "[TEXT|FILE]..."),
+        argument(
+            "One text or two; weight files; checkpoint folders; saved runs (.json).",
+            "[TEXT|FILE]...",
+        ),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
     with_adapter: Annotated[
         str | None,
         model_option(
-            help="The other side: the same model with this PEFT adapter, a folder, perhaps with a weight.",
+            help=(
+                "The other side: the same model with this PEFT adapter, a folder, perhaps with a"
+                " weight."
+            ),
             metavar="DIR[:W]",
         ),
     ] = None,
@@ -217,10 +264,13 @@ def compare(
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
     fail_above: Annotated[
         float | None,
-        delivery_number(help="Exit 1 when a weight differs by more than this.", metavar="X", least=0, most=1e30),
+        delivery_number(
+            help="Exit 1 when a weight differs by more than this.", metavar="X", least=0, most=1e30
+        ),
     ] = None,
 ) -> None:
-    """What differs between two texts, heads, layers, masks, scales, positions, models or files: B minus A.
+    """What differs between two texts, heads, layers, masks, scales, positions, models or files: B
+    minus A.
 
     attn compare "she ate apples" "he ate apples"
 
@@ -235,7 +285,8 @@ def compare(
 
     environment: Environment = ctx.obj
     validate_page(page)
-    effects, saved_runs = _saved_effects(texts), _saved_runs(texts)
+    effects = _saved_effects(texts)
+    saved_runs = _saved_runs(texts)
     if effects is not None or saved_runs is not None:
         _refuse_weights(environment, page if effects is not None else None)
     if effects is not None:
@@ -246,13 +297,25 @@ def compare(
                 value="--all-links" if query is None else "--query",
             )
         if regions.region or regions.regions:
-            raise UsageError("--region names tokens, and saved effects have none", expected="saved runs, or texts")
+            raise UsageError(
+                "--region names tokens, and saved effects have none",
+                expected="saved runs, or texts",
+            )
         _compare_effects(effects, output, environment, fail_above)
         return
     view = validate_options(output, environment, "compare", files={"--html": page.html})
     records: list[RunRecord] | None = None if page.html is None else []
     runs = saved_runs or _run_sides(
-        environment, texts, chats, model, attention, compute, tokenizer, output, records, with_adapter
+        environment,
+        texts,
+        chats,
+        model,
+        attention,
+        compute,
+        tokenizer,
+        output,
+        records,
+        with_adapter,
     )
     worst: list[float] = []
 
@@ -282,27 +345,38 @@ def compare(
             if page.html is not None:
                 if len(worst) > 1:
                     raise UsageError(
-                        "a page compares two sides, and there are more", expected="two sides, or no --html"
+                        "a page compares two sides, and there are more",
+                        expected="two sides, or no --html",
                     )
-                run_records = records or [_saved_record(name, first), _saved_record(second_name, second)]
+                run_records = records or [
+                    _saved_record(name, first),
+                    _saved_record(second_name, second),
+                ]
                 _write_compared_page(run_records, document, page, view.lang)
             yield document
             if output.json and next(runs, None) is not None:
                 raise UsageError(
-                    "--json is one document, and more than two sides make several", expected="--ndjson, or two sides"
+                    "--json is one document, and more than two sides make several",
+                    expected="--ndjson, or two sides",
                 )
 
     write_with_figure(list(documents()), output, environment, view)
-    _refuse_above(message("a weight differs by {largest:.6g}", largest=max(worst)), max(worst), fail_above)
+    _refuse_above(
+        message("a weight differs by {largest:.6g}", largest=max(worst)), max(worst), fail_above
+    )
 
 
 def _refuse_above(reason: Message, largest: float, fail_above: float | None) -> None:
     """Raise VerdictError for `reason` where a difference is larger than `--fail-above` lets it be."""
     if fail_above is not None and largest > fail_above:
-        raise VerdictError(reason, expected="at most {fail_above:g} (--fail-above)", fail_above=fail_above)
+        raise VerdictError(
+            reason, expected="at most {fail_above:g} (--fail-above)", fail_above=fail_above
+        )
 
 
-def _write_compared_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
+def _write_compared_page(
+    records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str
+) -> None:
     """Write the page of two runs and of what differs between them."""
     from attncli.draw.page import compared_page, page_bytes
 
@@ -321,8 +395,8 @@ def _saved_record(name: str, document: RunDocument) -> RunRecord:
 
 
 def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Text]] | None:
-    """The saved runs that the texts name, each with its name and its text, if all texts name .json files; None
-    otherwise."""
+    """The saved runs that the texts name, each with its name and its text, if all texts name .json
+    files; None otherwise."""
     if (
         not texts
         or len(texts) < 2
@@ -337,21 +411,28 @@ def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Tex
 
 
 def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
-    """The `attn.effects` documents with their file names, if there are two texts and both name such files; None
-    otherwise."""
-    if not texts or len(texts) != 2 or not all(text.endswith(".json") and is_there(text) for text in texts):
+    """The `attn.effects` documents with their file names, if there are two texts and both name such
+    files; None otherwise."""
+    if (
+        not texts
+        or len(texts) != 2
+        or not all(text.endswith(".json") and is_there(text) for text in texts)
+    ):
         return None
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.view.command import open_document
 
     documents = [(text, open_document(Path(text))) for text in texts]
-    effects = [(name, document) for name, document in documents if isinstance(document, EffectsDocument)]
+    effects = [
+        (name, document) for name, document in documents if isinstance(document, EffectsDocument)
+    ]
     return effects if len(effects) == len(documents) else None
 
 
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
-    """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: refused
-    too if it has a file, for documents that no page shows; None where it is allowed."""
+    """Raise UsageError for options about weights and texts beside saved documents, which hold what
+    ran. page: refused too if it has a file, for documents that no page shows; None where it is
+    allowed."""
     groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
     about = {item.name for group in groups for item in fields(group)} | {"tokenizer"}
     if ignored_options := sorted(environment.explicit_options & about):
@@ -361,13 +442,21 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
             ignored_option=ignored_options[0].replace("_", "-"),
         )
     if page is not None and page.html is not None:
-        raise UsageError("--html is a page about heads that look at tokens", expected="runs, not effects, or no --html")
+        raise UsageError(
+            "--html is a page about heads that look at tokens",
+            expected="runs, not effects, or no --html",
+        )
 
 
 def _compare_effects(
-    sides: list[tuple[str, EffectsDocument]], output: OutputOptions, environment: Environment, fail_above: float | None
+    sides: list[tuple[str, EffectsDocument]],
+    output: OutputOptions,
+    environment: Environment,
+    fail_above: float | None,
 ) -> None:
-    """Write how two saved effects differ. Raises VerdictError where that is more than `--fail-above`."""
+    """Write how two saved effects differ. Raises VerdictError where that is more than
+    `--fail-above`.
+    """
     from attncli.features.effects.ablation import difference_document
 
     environment.subjects = subjects_of(OutputOptions)
@@ -403,16 +492,25 @@ def _run_sides(
     records: list[RunRecord] | None,
     with_adapter: str | None,
 ) -> Iterator[tuple[str, RunDocument, Text]]:
-    """Run each side as it is reached, and yield its name, run and text. records: gets what a page shows of each; None
-    for no page. Raises UsageError."""
+    """Run each side as it is reached, and yield its name, run and text. records: gets what a page
+    shows of each; None for no page. Raises UsageError."""
     text_arguments, model = split_texts_and_files(texts or (), model)
     count = len(text_arguments) + len(chats.chat or ())
     if count > 2:
-        raise UsageError("{text_arguments} texts are given", expected="one or two", text_arguments=count)
+        raise UsageError(
+            "{text_arguments} texts are given", expected="one or two", text_arguments=count
+        )
     side_texts = request.texts_and_chats(environment, text_arguments, chats)
     side_texts = side_texts or [request.one_text(environment, TextOptions())]
-    if with_adapter is not None and not model.values["model"] and "model" not in environment.settings:
-        raise UsageError("--with-adapter changes a checkpoint, and none is named", expected="--model NAME as well")
+    if (
+        with_adapter is not None
+        and not model.values["model"]
+        and "model" not in environment.settings
+    ):
+        raise UsageError(
+            "--with-adapter changes a checkpoint, and none is named",
+            expected="--model NAME as well",
+        )
     for side in sides(side_texts, model, attention, compute, with_adapter):
         loaded_model = request.model(environment, side.setup, tokenizer=tokenizer)
         text = request.text_of(environment, chats, side.text, loaded_model)
@@ -422,7 +520,11 @@ def _run_sides(
 
 
 def _run_side(
-    loaded_model: Model, side: Side, text: Text, output: OutputOptions, records: list[RunRecord] | None
+    loaded_model: Model,
+    side: Side,
+    text: Text,
+    output: OutputOptions,
+    records: list[RunRecord] | None,
 ) -> RunDocument:
     """The run of one side; where a page is written, its record is added to `records`."""
     from attncli.features.run.compute import run as compute_run
@@ -433,11 +535,16 @@ def _run_side(
     if records is not None:
         from attncli.measure.run_record import Recording, recordable
 
-        recording = Recording(loaded_model, tokens, heads) if recordable(loaded_model, words=False) else None
+        if recordable(loaded_model, words=False):
+            recording = Recording(loaded_model, tokens, heads)
+        else:
+            recording = None
 
     def refuse(expected: CostEstimate, count: int) -> None:
         """Refuse a run that needs too much memory, or whose JSON is too long. Raises LimitError."""
-        request.refuse_memory(expected.peak, side.setup.compute, "a shorter text, --layer or --head")
+        request.refuse_memory(
+            expected.peak, side.setup.compute, "a shorter text, --layer or --head"
+        )
         if output.json or output.ndjson:
             refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
 
@@ -465,5 +572,6 @@ def _run_side(
 
 
 compare_app = command_app(
-    compare, essentials="--model --layer --head --mask --weights --query --top --brief --json --figure"
+    compare,
+    essentials="--model --layer --head --mask --weights --query --top --brief --json --figure",
 )

@@ -1,4 +1,5 @@
-"""What differs between two runs: the document of `attn compare`, made from two `attn.run/1` documents.
+"""What differs between two runs: the document of `attn compare`, made from two `attn.run/1`
+documents.
 
 Every difference is B − A, over the queries and keys that both texts have. Weight that goes to
 keys without a partner is kept in one further bin, so that a row remains a distribution.
@@ -45,8 +46,8 @@ from attncli.version import __version__
 
 
 class Alignment(Struct, frozen=True):
-    """Which tokens of texts A and B correspond: position a[k] with b[k], a rising, b too unless the texts hold the same
-    tokens in another order.
+    """Which tokens of texts A and B correspond: position a[k] with b[k], a rising, b too unless the
+    texts hold the same tokens in another order.
 
     only_a, only_b: positions without a partner.
     """
@@ -74,7 +75,8 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
         return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
     blocks = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
     pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
-    indices_a, indices_b = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    indices_a = tuple(pair[0] for pair in pairs)
+    indices_b = tuple(pair[1] for pair in pairs)
     return Alignment(
         indices_a,
         indices_b,
@@ -84,25 +86,31 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
 
 
 class MeasuredRows(Struct, frozen=True, eq=False):
-    """The aligned queries that are measured: all, or those of `--query`. rows: their indices in `pairs`, [row]. counts:
-    which of their links may be the one that changed most, booleans [row, aligned key]."""
+    """The aligned queries that are measured: all, or those of `--query`. rows: their indices in
+    `pairs`, [row]. counts: which of their links may be the one that changed most, booleans [row,
+    aligned key]."""
 
     pairs: Alignment
     rows: Ints
     counts: Bools
 
     def signed_difference(self, difference: Floats, place: tuple[Any, ...]) -> SignedDifference:
-        """The difference at `place`, (row, aligned key), with query and key as positions in A. difference: [aligned
-        query, aligned key]."""
-        row, key = int(self.rows[place[0]]), int(place[1])
-        return SignedDifference(value=float(difference[row, key]), query=self.pairs.a[row], key=self.pairs.a[key])
+        """The difference at `place`, (row, aligned key), with query and key as positions in A.
+        difference: [aligned query, aligned key]."""
+        row = int(self.rows[place[0]])
+        key = int(place[1])
+        return SignedDifference(
+            value=float(difference[row, key]), query=self.pairs.a[row], key=self.pairs.a[key]
+        )
 
     def largest_counted(self, difference: Floats) -> SignedDifference | None:
-        """The largest difference of links that count; None where none does. difference: [aligned query, aligned
-        key]."""
+        """The largest difference of links that count; None where none does. difference: [aligned
+        query, aligned key]."""
         sizes = np.where(self.counts, np.nan_to_num(np.abs(difference[self.rows])), -1.0)
         place = np.unravel_index(int(sizes.argmax()), sizes.shape)
-        return self.signed_difference(difference, place) if sizes[place] >= 0 else None
+        if sizes[place] >= 0:
+            return self.signed_difference(difference, place)
+        return None
 
 
 LayerHead = tuple[int, RunHead]
@@ -120,27 +128,33 @@ def compare(
     regions: tuple[Sequence[Region], Sequence[Region]] = ((), ()),
     note: Callable[[str], None] = ignore,
 ) -> CompareDocument:
-    """What differs between two runs, B minus A: of two texts, heads, layers, masks, scales, positions or models.
+    """What differs between two runs, B minus A: of two texts, heads, layers, masks, scales,
+    positions or models.
 
     Args:
         a: One side, as `attncli.run` returns it, with the weights of every head.
         b: The other side, with as many heads.
         names: What the sides are called.
-        query: The one query whose rows are compared, named as A has it: "it", "the:2", "#7" or several in a row; None
-            for all that both texts have.
+        query: The one query whose rows are compared, named as A has it: "it", "the:2", "#7" or
+            several in a row; None for all that both texts have.
         top: How many of the weights that moved most are listed.
         all_links: Whether they may be those that say little: of special tokens, to oneself.
-        regions: Of either side, as `attncli.inputs.regions.find_regions` returns them; those of one name are compared.
+        regions: Of either side, as `attncli.inputs.regions.find_regions` returns them; those of one
+            name are compared.
         note: Is told what becomes of ambiguous names.
 
     Returns:
-        What `attn compare --json` writes. Heads are paired in the order in which the documents hold them.
+        What `attn compare --json` writes. Heads are paired in the order in which the documents hold
+        them.
 
     Raises:
-        InputError: For texts without a token in common, runs without weights or with other numbers of heads, and a
-            query that one of the texts lacks.
+        InputError: For texts without a token in common, runs without weights or with other numbers
+            of heads, and a query that one of the texts lacks.
     """
-    rows = None if query is None else _query_positions(a, b, query, note)
+    if query is None:
+        rows = None
+    else:
+        rows = _query_positions(a, b, query, note)
     document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
     if not all(regions):  # a chat beside a text has nothing to share
         return document
@@ -148,12 +162,16 @@ def compare(
 
 
 def compared_regions(
-    a: RunDocument, b: RunDocument, regions: tuple[Sequence[Region], Sequence[Region]], document: CompareDocument
+    a: RunDocument,
+    b: RunDocument,
+    regions: tuple[Sequence[Region], Sequence[Region]],
+    document: CompareDocument,
 ) -> list[ComparedRegion]:
-    """The share of weight that goes to each region (a named set of tokens) that both sides have, the largest difference
-    first.
+    """The share of weight that goes to each region (a named set of tokens) that both sides have,
+    the largest difference first.
 
-    The tokens that look are those of the document's `queries` and their partners, else the last of either side.
+    The tokens that look are those of the document's `queries` and their partners, else the last of
+    either side.
     """
     queries = ([len(a.tokens) - 1], [len(b.tokens) - 1])
     if document.queries is not UNSET:
@@ -161,7 +179,9 @@ def compared_regions(
         queries = ([first for first, _ in pairs], [second for _, second in pairs])
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     sides = list(zip((a, b), queries, strict=True))
-    rows = [[_rows_that_see(head, places) for _, head in _layer_heads(side)] for side, places in sides]
+    rows = [
+        [_rows_that_see(head, places) for _, head in _layer_heads(side)] for side, places in sides
+    ]
     compared = []
     for name in members[0].keys() & members[1].keys():
         shares = [
@@ -186,13 +206,17 @@ def compared_regions(
                 most=most,
             )
         )
-    return sorted(compared, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name))
+    return sorted(
+        compared, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name)
+    )
 
 
 def _mean(values: Floats) -> float:
     """The mean of the finite numbers among these; NaN without any."""
     finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else float("nan")
+    if finite.size:
+        return float(finite.mean())
+    return float("nan")
 
 
 def _finite(value: float) -> float | None:
@@ -200,12 +224,16 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _query_positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]) -> list[int]:
-    """The positions in A of the tokens that `query` names; tells `note` where a word is several tokens.
+def _query_positions(
+    a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]
+) -> list[int]:
+    """The positions in A of the tokens that `query` names; tells `note` where a word is several
+    tokens.
 
     Raises InputError for a token that A lacks.
     """
-    tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
+    tokens = tokens_of(a.tokens)
+    others = tokens_of(b.tokens)
     try:
         span = find_span(tokens, query)
     except InputError:
@@ -214,12 +242,19 @@ def _query_positions(a: RunDocument, b: RunDocument, query: str, note: Callable[
         except InputError:
             pass
         else:
-            what = message("{query} is only in B, so there is nothing to compare its row with", query=repr(query))
+            what = message(
+                "{query} is only in B, so there is nothing to compare its row with",
+                query=repr(query),
+            )
             raise InputError(what, expected="a token that both texts have") from None
         raise
     if span.stop - span.first > 1:
         count = span.stop - span.first
-        note(message("{query} is {count} tokens, each with its own row", query=repr(query), count=count))
+        note(
+            message(
+                "{query} is {count} tokens, each with its own row", query=repr(query), count=count
+            )
+        )
     else:
         choose_token(tokens, query, note)
     return list(range(span.first, span.stop))
@@ -236,10 +271,12 @@ def compare_document(
 ) -> CompareDocument:
     """`attn.compare/1` for two `attn.run/1` documents; arguments and result as of `compare`.
 
-    query: positions in A whose rows alone are measured; None for all that both texts have. Raises InputError where the
-    texts have no token in common, a document holds no weights, the numbers of heads differ, or B lacks a query.
+    query: positions in A whose rows alone are measured; None for all that both texts have. Raises
+    InputError where the texts have no token in common, a document holds no weights, the numbers of
+    heads differ, or B lacks a query.
     """
-    heads_a, heads_b = _layer_heads(a), _layer_heads(b)
+    heads_a = _layer_heads(a)
+    heads_b = _layer_heads(b)
     if len(heads_a) != len(heads_b):
         raise InputError(
             "the sides have different numbers of heads: {heads_a} and {heads_b}",
@@ -252,15 +289,25 @@ def compare_document(
     pairs = align(texts_a, texts_b)
     if not pairs.a:
         raise InputError(
-            "the two texts have no token in common, so nothing can be compared", expected="texts that share words"
+            "the two texts have no token in common, so nothing can be compared",
+            expected="texts that share words",
         )
     rows = _aligned_rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
-    leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
+    leave_out = (
+        (())
+        if (all_links)
+        else (kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned))
+    )
     aligned = list(zip(pairs.a, pairs.b, strict=True))
-    count_mask = ~aligned_exclusion(leave_out, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned).mask()[rows]
+    count_mask = ~aligned_exclusion(
+        leave_out, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned
+    ).mask()[rows]
     measured = MeasuredRows(pairs, rows, count_mask)
-    heads = [compare_heads(head_a, head_b, measured) for head_a, head_b in zip(heads_a, heads_b, strict=True)]
+    heads = [
+        compare_heads(head_a, head_b, measured)
+        for head_a, head_b in zip(heads_a, heads_b, strict=True)
+    ]
     divergences = [head.js for head in heads if head.js is not None]
     return CompareDocument(
         version=__version__,
@@ -303,27 +350,65 @@ def _layer_heads(document: RunDocument) -> list[LayerHead]:
         raise InputError("this run holds only some queries", expected="a run without --query")
     heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
     if not heads or any(head.weights is UNSET for _, head in heads):
-        raise InputError("this run holds no weights", expected="a run saved with them: attn run TEXT --json")
+        raise InputError(
+            "this run holds no weights", expected="a run saved with them: attn run TEXT --json"
+        )
     return heads
 
 
 def _compare_side(document: RunDocument, name: str) -> CompareSide:
     """The document's part about one side's run."""
     return CompareSide(
-        name=name, text=document.text, tokens=document.tokens, model=document.model, attention=document.attention
+        name=name,
+        text=document.text,
+        tokens=document.tokens,
+        model=document.model,
+        attention=document.attention,
     )
 
 
-def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads_b: Sequence[LayerHead]) -> list[str]:
-    """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
-    names = ["text"] if a.text != b.text else []
-    names += ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names else []
-    identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v", "adapters")
-    names += ["weights"] if any(getattr(a.model, name) != getattr(b.model, name) for name in identity) else []
+def _differs(
+    a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads_b: Sequence[LayerHead]
+) -> list[str]:
+    """In what the sides differ, by name: text, tokens, weights, layer, head, and members of
+    `attention`.
+    """
+    if a.text != b.text:
+        names = ["text"]
+    else:
+        names = []
+    names += (
+        ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names else []
+    )
+    identity = (
+        "source",
+        "name",
+        "seed",
+        "digest",
+        "d_model",
+        "layers",
+        "heads",
+        "d_k",
+        "d_v",
+        "adapters",
+    )
+    names += (
+        ["weights"]
+        if any(getattr(a.model, name) != getattr(b.model, name) for name in identity)
+        else []
+    )
     names += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
-    names += ["head"] if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)) else []
+    names += (
+        ["head"]
+        if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True))
+        else []
+    )
     sides = [dict(members(side.attention)) for side in (a, b)]
-    return names + [name for name in dict.fromkeys((*sides[0], *sides[1])) if sides[0].get(name) != sides[1].get(name)]
+    return names + [
+        name
+        for name in dict.fromkeys((*sides[0], *sides[1]))
+        if sides[0].get(name) != sides[1].get(name)
+    ]
 
 
 def _matrix(values: Any) -> Floats:
@@ -339,16 +424,21 @@ def _rows_that_see(head: RunHead, queries: Sequence[int]) -> Floats:
 
 
 def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> ComparedHead:
-    """The differences between two heads, B minus A: of weights on aligned queries and keys, and of outputs.
+    """The differences between two heads, B minus A: of weights on aligned queries and keys, and of
+    outputs.
 
-    max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
-    mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to ln 2,
-    over `js_rows` rows that see something on both sides; null without any. outside: mean weight on
-    keys without a partner. kept: mean share of A's weight on keys that B sees too; null without scores.
-    output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different widths.
-    Raises InputError for weights that are no numbers.
+    max_difference: the difference of largest magnitude, signed, with query and key as positions in
+        A.
+    mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to
+    ln 2, over `js_rows` rows that see something on both sides; null without any. outside: mean
+    weight on
+    keys without a partner. kept: mean share of A's weight on keys that B sees too; null without
+    scores.
+    output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different
+    widths. Raises InputError for weights that are no numbers.
     """
-    pairs, row_indices = measured.pairs, measured.rows
+    pairs = measured.pairs
+    row_indices = measured.rows
     (layer_a, part_a), (layer_b, part_b) = a, b
     weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
@@ -360,8 +450,8 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     difference = common[1] - common[0]
     if np.isnan(difference).all():
         raise InputError(
-            "layer {layer_a} head {head} and layer {layer_b} head {head_2} have no weights that are "
-            "numbers on both sides",
+            "layer {layer_a} head {head} and layer {layer_b} head {head_2} have no weights that are"
+            " numbers on both sides",
             expected="numbers that their type can hold",
             layer_a=layer_a,
             head=part_a.head,
@@ -370,9 +460,13 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
         )
     sizes = np.abs(difference[row_indices])
     place = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)
-    has_weight = [matrix[list(rows)].sum(axis=1) > 0 for matrix, rows in zip(weights, places, strict=True)]
+    has_weight = [
+        matrix[list(rows)].sum(axis=1) > 0 for matrix, rows in zip(weights, places, strict=True)
+    ]
     rows = row_indices[(has_weight[0] & has_weight[1])[row_indices]]
-    js = row_divergences(*(np.column_stack([part, rest])[rows] for part, rest in zip(common, outside, strict=True)))
+    js = row_divergences(
+        *(np.column_stack([part, rest])[rows] for part, rest in zip(common, outside, strict=True))
+    )
     queries = [[places[place] for place in row_indices] for places in (pairs.a, pairs.b)]
     return ComparedHead(
         a=HeadPlace(layer=layer_a, head=part_a.head),
@@ -382,8 +476,12 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
         mean_difference=float(np.nanmean(sizes)),
         js=float(js.mean()) if rows.size else None,
         js_rows=rows.size,
-        outside=BothNumbers(a=float(outside[0][row_indices].mean()), b=float(outside[1][row_indices].mean())),
-        pairs=_visible_pairs(part_a, part_b, queries if len(row_indices) < len(difference) else None),
+        outside=BothNumbers(
+            a=float(outside[0][row_indices].mean()), b=float(outside[1][row_indices].mean())
+        ),
+        pairs=_visible_pairs(
+            part_a, part_b, queries if len(row_indices) < len(difference) else None
+        ),
         kept=_visible_share(common[0][row_indices], part_b, queries[1], pairs),
         output_error=_output_error(part_a, part_b, queries),
         weights_a=_visible_weights(common[0], part_a, pairs.a),
@@ -393,56 +491,80 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
 
 
 def _visibility(part: RunHead) -> np.ndarray[Any, Any] | None:
-    """Which keys each query of a head sees, booleans [query, key], from its scores; None where it has no scores."""
-    return None if part.scores is UNSET else np.isfinite(np.asarray(part.scores, np.float64))
+    """Which keys each query of a head sees, booleans [query, key], from its scores; None where it
+    has no scores.
+    """
+    if part.scores is UNSET:
+        return None
+    return np.isfinite(np.asarray(part.scores, np.float64))
 
 
 def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> Floats:
     """The weights with NaN where they are hidden, which is not the same as 0."""
     visibility = _visibility(part)
-    return weights if visibility is None else np.where(visibility[np.ix_(tokens, tokens)], weights, np.nan)
+    if visibility is None:
+        return weights
+    return np.where(visibility[np.ix_(tokens, tokens)], weights, np.nan)
 
 
-def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None) -> BothCounts | None:
-    """How many pairs of query and key each side computes, of all queries or of these (of A, of B) alone; None without
-    scores."""
-    first, second = _visibility(a), _visibility(b)
+def _visible_pairs(
+    a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None
+) -> BothCounts | None:
+    """How many pairs of query and key each side computes, of all queries or of these (of A, of B)
+    alone; None without scores."""
+    first = _visibility(a)
+    second = _visibility(b)
     if first is None or second is None:
         return None
     if queries is not None:
-        first, second = first[queries[0]], second[queries[1]]
+        first = first[queries[0]]
+        second = second[queries[1]]
     return BothCounts(a=int(first.sum()), b=int(second.sum()))
 
 
-def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
-    """The share of A's weights [query, aligned key] that is on keys that B's queries see; None without scores of B or
-    weights."""
+def _visible_share(
+    weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment
+) -> float | None:
+    """The share of A's weights [query, aligned key] that is on keys that B's queries see; None
+    without scores of B or weights."""
     visibility = _visibility(b)
     if visibility is None:
         return None
     total = np.nansum(weights)
-    return float(np.nansum(np.where(visibility[np.ix_(queries, pairs.b)], weights, 0.0)) / total) if total > 0 else None
+    if total > 0:
+        return float(
+            np.nansum(np.where(visibility[np.ix_(queries, pairs.b)], weights, 0.0)) / total
+        )
+    return None
 
 
 def _output_error(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]]) -> float | None:
-    """|O_B − O_A| / |O_A| over these queries of A and of B; None where an output is missing, of another shape, or A's
-    is 0."""
+    """|O_B − O_A| / |O_A| over these queries of A and of B; None where an output is missing, of
+    another shape, or A's is 0."""
     if a.output is UNSET or b.output is UNSET:
         return None
     first, second = (
-        np.asarray(part.output, np.float64)[list(rows)] for part, rows in zip((a, b), queries, strict=True)
+        np.asarray(part.output, np.float64)[list(rows)]
+        for part, rows in zip((a, b), queries, strict=True)
     )
     size = float(np.linalg.norm(first))
-    return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
+    if first.shape == second.shape and size > 0:
+        return float(np.linalg.norm(second - first) / size)
+    return None
 
 
-def largest_moves(heads: Sequence[ComparedHead], measured: MeasuredRows, top: int) -> list[MovedWeight]:
-    """The `top` weights that differ most of those counted, largest first; layer and head are A's, query and key
-    positions in A. Equal weights are left out."""
-    positions, rows = measured.pairs.a, measured.rows
+def largest_moves(
+    heads: Sequence[ComparedHead], measured: MeasuredRows, top: int
+) -> list[MovedWeight]:
+    """The `top` weights that differ most of those counted, largest first; layer and head are A's,
+    query and key positions in A. Equal weights are left out."""
+    positions = measured.pairs.a
+    rows = measured.rows
     moves = []
     for head in heads:
-        sizes = np.where(measured.counts, np.nan_to_num(np.abs(np.asarray(head.difference)[rows])), 0.0)
+        sizes = np.where(
+            measured.counts, np.nan_to_num(np.abs(np.asarray(head.difference)[rows])), 0.0
+        )
         for flat_index in np.argsort(-sizes, axis=None, kind="stable")[:top]:
             row, key = (int(place) for place in np.unravel_index(int(flat_index), sizes.shape))
             query = int(rows[row])

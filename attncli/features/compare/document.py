@@ -69,23 +69,31 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     max_difference: SignedDifference
     link: Annotated[
         SignedDifference | UnsetType | None,
-        describe("The weight that differs most of those that count: the kinds left out are not; null where none does."),
+        describe(
+            "The weight that differs most of those that count: the kinds left out are not; null"
+            " where none does."
+        ),
     ] = UNSET
     mean_difference: Annotated[float, describe("Mean of |B - A|.")]
-    js: Annotated[float | None, describe("Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931.")]
+    js: Annotated[
+        float | None, describe("Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931.")
+    ]
     js_rows: Annotated[Count, describe("Rows that it was taken over.")]
     outside: Annotated[BothNumbers, describe("Mean weight on tokens that the other text lacks.")]
     pairs: Annotated[BothCounts | None, describe("Visible pairs.")]
     kept: Annotated[Share | None, describe("Share of A's weight on keys that B sees.")]
     output_error: Annotated[float | None, describe("|O_B - O_A| / |O_A|.")]
-    weights_a: Annotated[Numbers, axes("aligned", "aligned", meaning="aligned query, aligned key; null where hidden.")]
+    weights_a: Annotated[
+        Numbers,
+        axes("aligned", "aligned", meaning="aligned query, aligned key; null where hidden."),
+    ]
     weights_b: Annotated[Numbers, axes("aligned", "aligned")]
     difference: Annotated[Numbers, axes("aligned", "aligned")]
 
     @property
     def change(self) -> SignedDifference | None:
-        """The difference that is reported of this head: the largest of links that count, None where none does; the
-        largest of all where every link counts."""
+        """The difference that is reported of this head: the largest of links that count, None where
+        none does; the largest of all where every link counts."""
         return self.max_difference if self.link is UNSET else self.link
 
 
@@ -98,16 +106,26 @@ class RegionChange(Part, frozen=True, kw_only=True):
 
 
 class ComparedRegion(Part, frozen=True, kw_only=True):
-    """What goes to a region on either side: of what the last token looks at, or the queries of --query."""
+    """What goes to a region on either side: of what the last token looks at, or the queries of
+    --query.
+    """
 
     name: str
-    tokens_a: Annotated[list[Annotated[Count, index_of("token of A")]], describe("Its positions in A, rising.")]
-    tokens_b: Annotated[list[Annotated[Count, index_of("token of B")]], describe("Its positions in B.")]
-    a: Annotated[Share | None, describe("The share of it in A, the mean over heads; null where nothing is seen.")]
+    tokens_a: Annotated[
+        list[Annotated[Count, index_of("token of A")]], describe("Its positions in A, rising.")
+    ]
+    tokens_b: Annotated[
+        list[Annotated[Count, index_of("token of B")]], describe("Its positions in B.")
+    ]
+    a: Annotated[
+        Share | None,
+        describe("The share of it in A, the mean over heads; null where nothing is seen."),
+    ]
     b: Annotated[Share | None, describe("In B.")]
     difference: Annotated[float | None, describe("B - A.")]
     most: Annotated[
-        RegionChange | None, describe("The pair of heads in which the share differs most; null without any.")
+        RegionChange | None,
+        describe("The pair of heads in which the share differs most; null without any."),
     ]
 
 
@@ -143,13 +161,19 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     b: CompareSide
     differs: Annotated[list[str], describe("In what the sides differ.")]
     aligned: Annotated[
-        list[tuple[Annotated[Count, index_of("token of A")], Annotated[Count, index_of("token of B")]]],
+        list[
+            tuple[
+                Annotated[Count, index_of("token of A")], Annotated[Count, index_of("token of B")]
+            ]
+        ],
         axes("aligned", meaning="positions of the tokens that both have: [in A, in B]."),
     ]
     only: OnlyOn
     queries: Annotated[
         list[Annotated[Count, index_of("token of A")]] | UnsetType,
-        describe("With --query: the positions in A whose rows alone are measured; absent when all are."),
+        describe(
+            "With --query: the positions in A whose rows alone are measured; absent when all are."
+        ),
     ] = UNSET
     heads: list[ComparedHead]
     summary: CompareSummary
@@ -157,7 +181,10 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         list[ComparedRegion] | UnsetType, describe("With --region: the largest difference first.")
     ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
-    moved: Annotated[list[MovedWeight], describe("The weights that differ most of those that count, largest first.")]
+    moved: Annotated[
+        list[MovedWeight],
+        describe("The weights that differ most of those that count, largest first."),
+    ]
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
@@ -170,13 +197,23 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
 
     def measured_rows(self) -> list[int]:
         """The aligned queries that are measured: which entries of `aligned`."""
-        queries = None if self.queries is UNSET else set(self.queries)
-        return [row for row, (token_a, _) in enumerate(self.aligned) if queries is None or token_a in queries]
+        if self.queries is UNSET:
+            queries = None
+        else:
+            queries = set(self.queries)
+        return [
+            row
+            for row, (token_a, _) in enumerate(self.aligned)
+            if queries is None or token_a in queries
+        ]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Faults as (field, message), unless something is compared."""
         if not self.heads or not self.aligned:
             yield "heads", message("no pair of heads, or no token that both texts have")
         for number, pair in enumerate(self.aligned):
-            if any(index >= len(side.tokens) for index, side in zip(pair, (self.a, self.b), strict=True)):
+            if any(
+                index >= len(side.tokens)
+                for index, side in zip(pair, (self.a, self.b), strict=True)
+            ):
                 yield f"aligned[{number}]", message("a token that is not there")

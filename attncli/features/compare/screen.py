@@ -1,4 +1,6 @@
-"""The screen of `attn.compare/1`: the two sides, differences by head, maps with the signed one, what moved most."""
+"""The screen of `attn.compare/1`: the two sides, differences by head, maps with the signed one,
+what moved most.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import UNSET
 
 from attncli.draw.heatmap import heatmap, legend, row_names
-from attncli.draw.lines import Lines, beside, heading, line, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    beside,
+    heading,
+    line,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
-from attncli.draw.token_names import claim_link, quote_text, quoted_ends, quoted_token, region_name, short
+from attncli.draw.token_names import (
+    claim_link,
+    quote_text,
+    quoted_ends,
+    quoted_token,
+    region_name,
+    short,
+)
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.compare.document import (
     ComparedHead,
@@ -30,29 +49,59 @@ from attncli.language import listing, message, plural, say, term
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
     """One line per pair of heads, for `--plain`."""
     yield [
-        "layer_a", "head_a", "layer_b", "head_b", "max_difference", "query", "key", "mean_difference", "js", "kept",
+        "layer_a",
+        "head_a",
+        "layer_b",
+        "head_b",
+        "max_difference",
+        "query",
+        "key",
+        "mean_difference",
+        "js",
+        "kept",
         "output_error",
-    ]  # fmt: skip
+    ]
     for head in document.heads:
-        a, b, most = head.a, head.b, head.max_difference
-        weights = (most.value, most.query, most.key, head.mean_difference, head.js, head.kept, head.output_error)
+        a = head.a
+        b = head.b
+        most = head.max_difference
+        weights = (
+            most.value,
+            most.query,
+            most.key,
+            head.mean_difference,
+            head.js,
+            head.kept,
+            head.output_error,
+        )
         yield [a.layer, a.head, b.layer, b.head, *weights]
 
 
 def _heads_table(document: CompareDocument, view: View) -> Lines:
-    """One line per pair of heads: largest and mean difference, divergence, weight kept, output error, pairs."""
+    """One line per pair of heads: largest and mean difference, divergence, weight kept, output
+    error, pairs.
+    """
     texts = [token.text for token in document.a.tokens]
     heads = by_change(document)
-    heads = heads if view.full else heads[: view.top]
+    if view.full:
+        heads = heads
+    else:
+        heads = heads[: view.top]
     more_digits = view.precision + 1
     columns: dict[str, list[str]] = {
         message("head"): [_head_names(head, view) for head in heads],
-        message("max diff"): [_signed_number(head.change.value, view) if head.change else "-" for head in heads],
-        message("at"): [_end_names(head.change, texts, view) if head.change else "-" for head in heads],
+        message("max diff"): [
+            _signed_number(head.change.value, view) if head.change else "-" for head in heads
+        ],
+        message("at"): [
+            _end_names(head.change, texts, view) if head.change else "-" for head in heads
+        ],
         message("mean |diff|"): [f"{head.mean_difference:.{more_digits}f}" for head in heads],
         "JS": [_format_number(head.js, view, 1) for head in heads],
     }
-    explanations: list[str] = [message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")]
+    explanations: list[str] = [
+        message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")
+    ]
     outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
     if any(head.kept is not None and head.kept < 1 for head in heads):
         columns[message("kept")] = [_format_number(head.kept, view) for head in heads]
@@ -61,7 +110,11 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
         columns[message("error" if outside else "output error")] = [
             _format_number(head.output_error, view) for head in heads
         ]
-        explanations.append(message("error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|"))
+        explanations.append(
+            message(
+                "error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|"
+            )
+        )
     if outside:
         columns[message("else A")] = [_format_number(head.outside.a, view) for head in heads]
         columns[message("else B")] = [_format_number(head.outside.b, view) for head in heads]
@@ -70,62 +123,95 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
     summary = document.summary
-    largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{more_digits}f}"
-    js, rest_count = _format_number(summary.js, view, 1), len(document.heads) - len(heads)
-    over = message("over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js)
+    largest = _signed_number(summary.max_difference, view)
+    mean = f"{summary.mean_difference:.{more_digits}f}"
+    js = _format_number(summary.js, view, 1)
+    rest_count = len(document.heads) - len(heads)
+    over = message(
+        "over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js
+    )
     rest = say(view, "{count} more heads; --top N or --full shows them", count=rest_count)
     more = remark(rest if rest_count else "", view)
     has_cost = {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
-    cost = _cost_remark(document.heads, view) if has_cost else Lines()
+    if has_cost:
+        cost = _cost_remark(document.heads, view)
+    else:
+        cost = Lines()
     out = remark(left_out_note(document), view)
-    return stack(title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost)
+    return stack(
+        title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost
+    )
 
 
 def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:
-    """How many pairs of query and key A and B compute; nothing where as many, or where that is not known."""
+    """How many pairs of query and key A and B compute; nothing where as many, or where that is not
+    known.
+    """
     pair_counts = [head.pairs for head in heads if head.pairs is not None]
-    a, b = sum(pairs.a for pairs in pair_counts), sum(pairs.b for pairs in pair_counts)
+    a = sum(pairs.a for pairs in pair_counts)
+    b = sum(pairs.b for pairs in pair_counts)
     if not pair_counts or a == b or a == 0:
         return Lines()
     text = message(
-        "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} saved"
-        if b < a
-        else "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} more",
-        a=a, b=b, share=percent(b / a, 1), change=percent(abs(1 - b / a), 1),
-    )  # fmt: skip
+        (
+            "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} saved"
+            if b < a
+            else "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} more"
+        ),
+        a=a,
+        b=b,
+        share=percent(b / a, 1),
+        change=percent(abs(1 - b / a), 1),
+    )
     return remark(text, view)
 
 
 def _signed_number(value: float, view: View) -> str:
-    """A difference with its sign; one too small for the digits that are shown as a power of ten, such as `-6e-08`."""
+    """A difference with its sign; one too small for the digits that are shown as a power of ten,
+    such as `-6e-08`.
+    """
     text = f"{value:+.{view.precision}f}"
-    return text if value == 0 or text.strip("+-0.") else f"{value:+.0e}"
+    if value == 0 or text.strip("+-0."):
+        return text
+    return f"{value:+.0e}"
 
 
 def _format_number(value: float | None, view: View, more: int = 0) -> str:
     """A number with as many digits as the view says, and so many more; "-" for None."""
-    return "-" if value is None else f"{value:.{view.precision + more}f}"
+    if value is None:
+        return "-"
+    return f"{value:.{view.precision + more}f}"
 
 
 def _head_names(head: ComparedHead, view: View) -> str:
     """Both heads of a pair, such as `L0 H1 → L0 H2`; one name where they stand in the same place."""
-    a, b = head.a, head.b
-    first, same = f"L{a.layer} H{a.head}", (a.layer, a.head) == (b.layer, b.head)
-    return first if same else spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
+    a = head.a
+    b = head.b
+    first = f"L{a.layer} H{a.head}"
+    same = (a.layer, a.head) == (b.layer, b.head)
+    if same:
+        return first
+    return spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
 
 
 def _end_names(link: SignedDifference, texts: Sequence[str], view: View) -> str:
     """Both tokens of a link by their texts in A, such as `it → animal`."""
-    return spell(" → ", ascii=view.ascii).join(short(texts[index], 10, view) for index in (link.query, link.key))
+    return spell(" → ", ascii=view.ascii).join(
+        short(texts[index], 10, view) for index in (link.query, link.key)
+    )
 
 
 def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
     """The pairs of heads that are drawn: the one whose link changed most, in a full view all."""
-    return list(document.heads) if view.full else by_change(document)[:1]
+    if view.full:
+        return list(document.heads)
+    return by_change(document)[:1]
 
 
 def _maps(document: CompareDocument, view: View) -> Lines:
-    """A, B and the signed difference side by side; one scale for all weights, one for all differences."""
+    """A, B and the signed difference side by side; one scale for all weights, one for all
+    differences.
+    """
     heads = _heads_to_draw(document, view)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
@@ -133,11 +219,15 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     names = row_names([document.a.tokens[document.aligned[index][0]].text for index in rows], view)
     slot = max((view.width - names.width - 7) // 3, 8)
     if 2 * len(document.aligned) > slot:  # pooled, or finer than a line a word
-        names, slot = Lines(), max((view.width - 6) // 3, 8)
+        names = Lines()
+        slot = max((view.width - 6) // 3, 8)
     blocks = []
     for head in heads:
         size = len(head.weights_a)
-        side_title = f"A {_head_names(head, view)}" if len(document.heads) > 1 else "A"
+        if len(document.heads) > 1:
+            side_title = f"A {_head_names(head, view)}"
+        else:
+            side_title = "A"
         pictures = [
             stack(
                 line((cut(name, slot, ascii=view.ascii), "bold")),
@@ -165,7 +255,10 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     )
     rest = remark(rest_note if rest_count else "", view)
     scales = stack(legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), rest)
-    return stack(heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced(*blocks, scales))
+    return stack(
+        heading("maps", "rows: queries, columns: keys; difference B − A", view),
+        stack_spaced(*blocks, scales),
+    )
 
 
 def _difference_tables(document: CompareDocument, view: View) -> Lines:
@@ -173,29 +266,44 @@ def _difference_tables(document: CompareDocument, view: View) -> Lines:
     columns = [index for index, _ in document.aligned]
     rows = document.measured_rows()
     texts = [document.a.tokens[index].text for index in columns]
-    return stack_spaced(*(
-        matrix(
-            as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view,
-            shade=False, mark_max=False, title=message("difference {head}", head=_head_names(head, view)),
-            note="B − A · rows: queries, columns: keys", row_numbers=[columns[index] for index in rows],
-            column_numbers=columns,
+    return stack_spaced(
+        *(
+            matrix(
+                as_matrix(head.difference)[rows],
+                [texts[index] for index in rows],
+                texts,
+                view,
+                shade=False,
+                mark_max=False,
+                title=message("difference {head}", head=_head_names(head, view)),
+                note="B − A · rows: queries, columns: keys",
+                row_numbers=[columns[index] for index in rows],
+                column_numbers=columns,
+            )
+            for head in _heads_to_draw(document, view)
         )
-        for head in _heads_to_draw(document, view)
-    ))  # fmt: skip
+    )
 
 
 def _moved_weights(document: CompareDocument, view: View) -> Lines:
-    """A table of the links whose weight differs most between the two runs, with the weight in A, in B, and B − A."""
+    """A table of the links whose weight differs most between the two runs, with the weight in A, in
+    B, and B − A.
+    """
     texts = [token.text for token in document.a.tokens]
     arrow = spell(" → ", ascii=view.ascii)
     if not document.moved:
-        text = left_out_note(document) if document.summary.max_difference else message("nothing: the weights are equal")
+        if document.summary.max_difference:
+            text = left_out_note(document)
+        else:
+            text = message("nothing: the weights are equal")
         return stack(heading("what moved most", "", view), remark(text, view))
     first = 0 if len(document.heads) > 1 else 1  # of one head nobody has to say which
     rows = [
         [
             f"L{weight.layer} H{weight.head}",
-            arrow.join(f"{place} {short(texts[place], 10, view)}" for place in (weight.query, weight.key)),
+            arrow.join(
+                f"{place} {short(texts[place], 10, view)}" for place in (weight.query, weight.key)
+            ),
             f"{weight.a:.{view.precision}f}",
             f"{weight.b:.{view.precision}f}",
             _signed_number(weight.difference, view),
@@ -216,7 +324,9 @@ MOST_NAMES = 8
 
 
 def compared_sides(document: CompareDocument, view: View) -> Lines:
-    """The two sides, their words that differ tinted; what ran, once where it is the same; in what they differ."""
+    """The two sides, their words that differ tinted; what ran, once where it is the same; in what
+    they differ.
+    """
     blocks = []
     same = _run_facts(document.a, view) == _run_facts(document.b, view)
     texts = "text" in document.differs
@@ -229,7 +339,9 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
             blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
         blocks += [] if same else [fact("ran", _run_facts(side, view), view)]
     if not texts:
-        text = cut(safe(document.a.text, ascii=view.ascii), max(view.width - SIDE, 10), ascii=view.ascii)
+        text = cut(
+            safe(document.a.text, ascii=view.ascii), max(view.width - SIDE, 10), ascii=view.ascii
+        )
         blocks.append(fact("text", [text], view, is_ours=False))
     blocks += _alignment_notes(document, view)
     blocks += [fact("ran", _run_facts(document.a, view), view)] if same else []
@@ -240,16 +352,19 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
 
 def _run_facts(side: CompareSide, view: View) -> list[str]:
     """The model and the settings that computed a side's weights, in pieces of a sentence."""
-    model, attention = side.model, side.attention
+    model = side.model
+    attention = side.attention
     facts = [
         term(safe(model.source, ascii=view.ascii)),
         message("seed {seed}", seed=model.seed) if model.source in ("seeded", "random") else "",
         safe(model.name or "", ascii=view.ascii),
         message("scale {scale:.6g}", scale=attention.scale) if attention.scale is not None else "",
         *mask_and_position(attention.mask, attention.position, view),
-        message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))
-        if attention.hashing
-        else "",
+        (
+            message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))
+            if attention.hashing
+            else ""
+        ),
         f"{attention.backend} {attention.dtype}",
     ]
     return [part for part in facts if part]
@@ -260,12 +375,18 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     only = document.only
     if not only.a and not only.b:
         if any(left != right for left, right in document.aligned):
-            yield remark("the same tokens in another order: each is compared with itself, in the order of A", view)
+            yield remark(
+                "the same tokens in another order: each is compared with itself, in the order of A",
+                view,
+            )
         return
     for letter, title in (("a", message("only in A")), ("b", message("only in B"))):
         if places := getattr(only, letter):
             tokens = getattr(document, letter).tokens
-            most = len(places) if view.full else MOST_NAMES
+            if view.full:
+                most = len(places)
+            else:
+                most = MOST_NAMES
             token_names = [quoted_token(tokens, index, view) for index in places[:most]]
             more = len(places) - len(token_names)
             token_names += [f"… (+{more})"] if more else []
@@ -301,13 +422,16 @@ UNTOLD = ("mask_says",)
 
 
 def difference_names(names: Sequence[str]) -> list[str]:
-    """The names in which sides differ, from a document's `differs`, as texts to read, each once; a text that nothing
-    does where there are none."""
-    differences = list(dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD))
+    """The names in which sides differ, from a document's `differs`, as texts to read, each once; a
+    text that nothing does where there are none."""
+    differences = list(
+        dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD)
+    )
     return differences or [message("nothing that was asked for")]
 
 
-# The answer of a comparison: the link that changed most; for two ways to attend, what they do and what they take.
+# The answer of a comparison: the link that changed most; for two ways to attend, what they do and
+# what they take.
 
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
@@ -319,17 +443,23 @@ def by_change(document: CompareDocument) -> list[ComparedHead]:
 
 
 def compare_answer(document: CompareDocument, view: View) -> Lines:
-    """The answer of an `attn.compare/1` document: the sentence, tinted by how the link that changed most differs, and
-    the answer in words."""
-    answer_lines, link = sentences(compare_sentences(document, view), view), _changed_most(document)
+    """The answer of an `attn.compare/1` document: the sentence, tinted by how the link that changed
+    most differs, and the answer in words."""
+    answer_lines = sentences(compare_sentences(document, view), view)
+    link = _changed_most(document)
     if link is None:
         return answer_lines
-    return stack(shaded_comparison(document, _compared_head(document, link), link.query, view), answer_lines)
+    return stack(
+        shaded_comparison(document, _compared_head(document, link), link.query, view), answer_lines
+    )
 
 
 def _changed_most(document: CompareDocument) -> MovedWeight | None:
     """The link that changed most; None where none differs."""
-    link = document.moved[0] if document.moved else None
+    if document.moved:
+        link = document.moved[0]
+    else:
+        link = None
     if not document.heads or abs(document.summary.max_difference) <= SAME:
         return None
     return None if link is None or abs(link.difference) <= SAME else link
@@ -337,7 +467,9 @@ def _changed_most(document: CompareDocument) -> MovedWeight | None:
 
 def _compared_head(document: CompareDocument, link: MovedWeight) -> ComparedHead:
     """The head of the comparison that a changed weight is in."""
-    return next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
+    return next(
+        head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head)
+    )
 
 
 def _regions_table(document: CompareDocument, view: View) -> Lines:
@@ -350,16 +482,25 @@ def _regions_table(document: CompareDocument, view: View) -> Lines:
             _share(region.a),
             _share(region.b),
             _share_difference(region.difference),
-            "-"
-            if region.most is None
-            else f"{_short_head_names(region.most.a, region.most.b, view)} {_share_difference(region.most.difference)}",
+            (
+                "-"
+                if region.most is None
+                else (
+                    f"{_short_head_names(region.most.a, region.most.b, view)}"
+                    f" {_share_difference(region.most.difference)}"
+                )
+            ),
         ]
         for region in document.region_changes
     ]
     note = message(
-        "of what the rows compared look at, means over heads; most in: the heads that change it most"
+        "of what the rows compared look at, means over heads; most in: the heads that change it"
+        " most"
         if document.queries
-        else "of what the last token looks at, means over heads; most in: the heads that change it most"
+        else (
+            "of what the last token looks at, means over heads; most in: the heads that change it"
+            " most"
+        )
     )
     columns = [message("region"), "A", "B", "B − A", message("most in")]
     return table(columns, rows, view, align=["left", *["right"] * 4], title="regions", note=note)
@@ -367,59 +508,82 @@ def _regions_table(document: CompareDocument, view: View) -> Lines:
 
 def _share(value: float | None) -> str:
     """A share in percent; "-" for None."""
-    return "-" if value is None else percent(value, 1)
+    if value is None:
+        return "-"
+    return percent(value, 1)
 
 
 def _share_difference(value: float | None) -> str:
     """A difference of shares, with its sign."""
-    return "-" if value is None else f"{'−' if value < 0 else '+'}{percent(abs(value), 1)}"
+    if value is None:
+        return "-"
+    return f"{'−' if value < 0 else '+'}{percent(abs(value), 1)}"
 
 
 def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
     """A head as `L0H1`, or as `L0H1→L2H3` where the sides have different ones."""
     first, second = (f"L{place.layer}H{place.head}" for place in (a, b))
-    return first if first == second else f"{first}{spell('→', ascii=view.ascii)}{second}"
+    if first == second:
+        return first
+    return f"{first}{spell('→', ascii=view.ascii)}{second}"
 
 
 def _region_sentences(document: CompareDocument, view: View) -> list[str]:
-    """A sentence on the region whose share changed most, from A to B; none where no difference of regions is known."""
+    """A sentence on the region whose share changed most, from A to B; none where no difference of
+    regions is known.
+    """
     changed = [region for region in document.region_changes or () if region.difference is not None]
     if not changed:
         return []
     region = changed[0]
-    places = {"region": quote_text(region_name(region.name, view), view), "a": _share(region.a), "b": _share(region.b)}
-    return [say(view, "The region whose share changed most: {region}, from {a} in A to {b} in B.", **places)]
+    places = {
+        "region": quote_text(region_name(region.name, view), view),
+        "a": _share(region.a),
+        "b": _share(region.b),
+    }
+    return [
+        say(
+            view,
+            "The region whose share changed most: {region}, from {a} in A to {b} in B.",
+            **places,
+        )
+    ]
 
 
 def compare_sentences(document: CompareDocument, view: View) -> list[str]:
-    """The answer in words: which link changed most; for two ways to attend to one text, what that does to the output
-    and to the cost."""
+    """The answer in words: which link changed most; for two ways to attend to one text, what that
+    does to the output and to the cost."""
     if not document.heads:
         return []
     link = _changed_most(document)
     if abs(document.summary.max_difference) <= SAME:
-        has_unshared_tokens = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
+        has_unshared_tokens = len(document.aligned) < max(
+            len(document.a.tokens), len(document.b.tokens)
+        )
         same = message("The weights of A and B are the same (no difference above 1e-06).")
         if document.queries:
-            same = message("In the rows compared the weights of A and B are the same (no difference above 1e-06).")
+            same = message(
+                "In the rows compared the weights of A and B are the same (no difference above"
+                " 1e-06)."
+            )
         elif has_unshared_tokens:
             same = message(
-                "On the tokens that both texts have, the weights of A and B are the same (no difference above 1e-06)."
+                "On the tokens that both texts have, the weights of A and B are the same (no"
+                " difference above 1e-06)."
             )
         return [say(view, same), *_output_and_cost(document, view)]
     if link is None:
-        none = (
-            message(
+        if "unknown" in (document.links_leave_out or ()):
+            none = message(
                 "No link that counts differs: words that the model does not know, special tokens, "
                 "the word itself, its neighbours and the first word are not counted (--all-links "
                 "counts all)."
             )
-            if "unknown" in (document.links_leave_out or ())
-            else message(
+        else:
+            none = message(
                 "No link that counts differs: special tokens, the word itself, its neighbours and "
                 "the first word are not counted (--all-links counts all)."
             )
-        )
         return [say(view, none), *_output_and_cost(document, view)]
     head = _compared_head(document, link)
     query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
@@ -429,17 +593,23 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
         a, b = (f"{value:.3g}" for value in (link.a, link.b))
     ends = {"query": query, "key": key, "a": a, "b": b}
     places = {
-        "layer": head.a.layer, "head": head.a.head, "a_layer": head.a.layer, "a_head": head.a.head,
-        "b_layer": head.b.layer, "b_head": head.b.head,
-    }  # fmt: skip
-    template = (
-        message("The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer} head {head}).")
-        if (head.a.layer, head.a.head) == (head.b.layer, head.b.head)
-        else message(
+        "layer": head.a.layer,
+        "head": head.a.head,
+        "a_layer": head.a.layer,
+        "a_head": head.a.head,
+        "b_layer": head.b.layer,
+        "b_head": head.b.head,
+    }
+    if (head.a.layer, head.a.head) == (head.b.layer, head.b.head):
+        template = message(
+            "The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer}"
+            " head {head})."
+        )
+    else:
+        template = message(
             "The link that changed most: {query} → {key}, from {a} in layer {a_layer} head "
             "{a_head} of A to {b} in layer {b_layer} head {b_head} of B."
         )
-    )
     sentence_text = say(view, template, **ends, **places)
     return [sentence_text, *_region_sentences(document, view), *_output_and_cost(document, view)]
 
@@ -449,7 +619,9 @@ WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})
 
 
 def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
-    """What another way to attend does: weight kept, error of the output, pairs computed. Nothing for two texts."""
+    """What another way to attend does: weight kept, error of the output, pairs computed. Nothing
+    for two texts.
+    """
     if "text" in document.differs or not WAYS.intersection(document.differs):
         return
     kept_shares = [head.kept for head in document.heads if head.kept is not None]
@@ -458,20 +630,28 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
         yield say(view, "Of the weight in A, {share} rests on keys that B sees too.", share=share)
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
-        template = (
-            message("Output error: {error} of the size of A's output.")
-            if len(errors) == 1
-            else message("Output error: {error} of the size of A's output, on average over {count} heads.")
-        )
+        if len(errors) == 1:
+            template = message("Output error: {error} of the size of A's output.")
+        else:
+            template = message(
+                "Output error: {error} of the size of A's output, on average over {count} heads."
+            )
         error = format_fixed(sum(errors) / len(errors), view.precision)
         yield say(view, template, count=len(errors), error=error)
     pairs = [head.pairs for head in document.heads if head.pairs is not None]
-    a, b = sum(pair_count.a for pair_count in pairs), sum(pair_count.b for pair_count in pairs)
+    a = sum(pair_count.a for pair_count in pairs)
+    b = sum(pair_count.b for pair_count in pairs)
     if a and a == b:
         yield say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}")
     elif a:
         ratio = percent(b / a, 1)
-        yield say(view, "Cost: A computes {a} pairs, B {b} ({ratio} of A's).", a=f"{a:,}", b=f"{b:,}", ratio=ratio)
+        yield say(
+            view,
+            "Cost: A computes {a} pairs, B {b} ({ratio} of A's).",
+            a=f"{a:,}",
+            b=f"{b:,}",
+            ratio=ratio,
+        )
 
 
 COMPARE_PARTS: Parts[CompareDocument] = (

@@ -20,23 +20,31 @@ def cost(
     output: Annotated[PagedOutput, without("precision", "top", "scale_colors", "max_output")],
     n: Annotated[int, declarations.TOKEN_COUNT] = 1000,
     d_model: Annotated[
-        int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 512]")
+        int | None,
+        redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 512]"),
     ] = None,
     num_heads: Annotated[int | None, declarations.EIGHT_HEADS] = None,
     window: Annotated[
-        int, attention_number(help="Keys of the sliding window, the query's own included.", metavar="W")
+        int,
+        attention_number(help="Keys of the sliding window, the query's own included.", metavar="W"),
     ] = 128,
     chunk: Annotated[int, attention_number(help="Chunk length of hash attention.")] = 64,
     rounds: Annotated[int, attention_number(help="Rounds of hash attention.")] = 1,
     mask: Annotated[list[str] | None, declarations.MASK] = None,
-    rows: Annotated[int, compute_number("--block-rows", help="Query rows at a time when streaming.", rare=True)] = 128,
+    rows: Annotated[
+        int, compute_number("--block-rows", help="Query rows at a time when streaming.", rare=True)
+    ] = 128,
     dtype: Annotated[str, declarations.DTYPE] = "float32",
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     measure: Annotated[
-        bool, compute_option("--time", "--measure", help="Time it on this machine, with NumPy and torch.")
+        bool,
+        compute_option(
+            "--time", "--measure", help="Time it on this machine, with NumPy and torch."
+        ),
     ] = False,
 ) -> None:
-    """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.
+    """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent
+    network.
 
     attn cost -n 1000
 
@@ -49,9 +57,14 @@ def cost(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cost")
     if not measure and view.show == frozenset({"measured"}):
-        raise UsageError("--show measured shows what was timed, and nothing was", expected="--time as well")
+        raise UsageError(
+            "--show measured shows what was timed, and nothing was", expected="--time as well"
+        )
     setup = RunSetup(ModelOptions(model=model), compute=ComputeOptions(dtype=dtype))
-    loaded_model = None if model is None else request.model(environment, setup)
+    if model is None:
+        loaded_model = None
+    else:
+        loaded_model = request.model(environment, setup)
     document = compute_cost(
         n,
         d_model=d_model,
@@ -70,5 +83,6 @@ def cost(
 
 
 cost_app = command_app(
-    cost, essentials="-n --d-model --num-heads --window --model --time --json --brief --figure --html"
+    cost,
+    essentials="-n --d-model --num-heads --window --model --time --json --brief --figure --html",
 )

@@ -1,4 +1,5 @@
-"""The document of `attn cost`: pairs, operations and bytes of attention and its relatives, by formula.
+"""The document of `attn cost`: pairs, operations and bytes of attention and its relatives, by
+formula.
 
 A multiply-add is one multiplication with its addition. q·k and w·v take d_k and d_v of them per
 visible pair and head; exponentials, scaling and the projections (the same for all) are left out
@@ -20,7 +21,15 @@ from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_instal
 from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError, refused_value
-from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
+from attncli.features.cost.document import (
+    CostDocument,
+    GrowthRow,
+    LayerCost,
+    Timing,
+    TotalCost,
+    Variant,
+    VariantName,
+)
 from attncli.inputs.token import ignore
 from attncli.language import message, plural
 from attncli.measure.visibility import pairs_of
@@ -30,15 +39,21 @@ from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 from attncli.version import __version__
 
-ENCODER = message("this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted")
+ENCODER = message(
+    "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not"
+    " counted"
+)
 BLOCKS = 256
-"""Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three times as many."""
+"""Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three
+times as many.
+"""
 POINTS = 13
 """Lengths at which the growth is computed."""
 
 
 class Sizes(Struct, frozen=True):
-    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a decoder's window;
+    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a
+    decoder's window;
     chunk, rounds: of hash attention. masks: more masks to compare."""
 
     n: int
@@ -55,7 +70,9 @@ class Sizes(Struct, frozen=True):
 
     @property
     def buckets(self) -> int:
-        """How many hash buckets there are, by Reformer's rule: two for every chunk, and an even number."""
+        """How many hash buckets there are, by Reformer's rule: two for every chunk, and an even
+        number.
+        """
         return 2 * -(-self.n // self.chunk)
 
 
@@ -67,16 +84,23 @@ def check_sizes(sizes: Sizes) -> None:
 
 
 def variant_costs(sizes: Sizes) -> list[Variant]:
-    """The cost of one layer with full, causal and windowed attention, under each mask asked for, with hashing (LSH),
-    and as a recurrence of the same width.
+    """The cost of one layer with full, causal and windowed attention, under each mask asked for,
+    with hashing (LSH), and as a recurrence of the same width.
 
-    pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all heads at
-    once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path: through how many layers
-    (or steps) information between the two most distant tokens must go, None where chance decides.
+    pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all
+    heads at once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path:
+    through how many layers (or steps) information between the two most distant tokens must go, None
+    where chance decides.
     """
-    n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
+    n = sizes.n
+    item = ITEM[sizes.dtype]
+    both = sizes.d_k + sizes.d_v
     window = Window(sizes.window - 1, 0)
-    masks: list[tuple[VariantName, Mask]] = [("full", Everywhere()), ("causal", Causal()), ("window", window)]
+    masks: list[tuple[VariantName, Mask]] = [
+        ("full", Everywhere()),
+        ("causal", Causal()),
+        ("window", window),
+    ]
     masks += [("mask", mask) for mask in sizes.masks]
     rows = []
     for name, mask in masks:
@@ -87,8 +111,11 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
                 spec=mask.spec(),
                 pairs=pairs,
                 multiply_adds=sizes.heads * pairs * both,
-                # dense attention computes every score and hides those that are masked; a window keeps its band
-                score_bytes=sizes.heads * item * (n * min(sizes.window, n) if name == "window" else n * n),
+                # dense attention computes every score and hides those that are masked; a window
+                # keeps its band
+                score_bytes=sizes.heads
+                * item
+                * (n * min(sizes.window, n) if name == "window" else n * n),
                 streamed_bytes=sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
                 steps=1,
                 path=-(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
@@ -99,8 +126,8 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
 
 
 def reach(mask: Mask, n: int, rows: int) -> int:
-    """The most keys that any block of `rows` query rows has to look at; of very many blocks, the first, the last and
-    some between."""
+    """The most keys that any block of `rows` query rows has to look at; of very many blocks, the
+    first, the last and some between."""
     starts: Sequence[int] = range(0, n, rows)
     if len(starts) > 3 * BLOCKS:
         between = starts[BLOCKS : -BLOCKS : (len(starts) - 2 * BLOCKS) // BLOCKS]
@@ -110,9 +137,10 @@ def reach(mask: Mask, n: int, rows: int) -> int:
 
 
 def _hash_variant(sizes: Sizes) -> Variant:
-    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one
-    before."""
-    n, item = sizes.n, ITEM[sizes.dtype]
+    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see
+    themselves and the one before."""
+    n = sizes.n
+    item = ITEM[sizes.dtype]
     span = min(2 * sizes.chunk, n)
     pairs = n * span * sizes.rounds
     hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
@@ -136,7 +164,9 @@ def _hash_variant(sizes: Sizes) -> Variant:
 
 
 def _recurrent_variant(sizes: Sizes) -> Variant:
-    """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token after the other."""
+    """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token
+    after the other.
+    """
     return Variant(
         name="rnn",
         spec=f"width {sizes.d_model}",
@@ -151,25 +181,41 @@ def _recurrent_variant(sizes: Sizes) -> Variant:
 
 
 def lengths(n: int) -> list[int]:
-    """`POINTS` lengths around n, each twice the one before; n is among them, the others are 8 at least."""
+    """`POINTS` lengths around n, each twice the one before; n is among them, the others are 8 at
+    least.
+    """
     below = min(max(n.bit_length() - 4, 0), POINTS - 5)
-    return [n >> shift for shift in range(below, 0, -1)] + [n << shift for shift in range(POINTS - below)]
+    return [n >> shift for shift in range(below, 0, -1)] + [
+        n << shift for shift in range(POINTS - below)
+    ]
 
 
 def growth(sizes: Sizes) -> list[GrowthRow]:
-    """Multiply-adds at several lengths around n of full, causal, window and hash attention and of a recurrent
-    network."""
+    """Multiply-adds at several lengths around n of full, causal, window and hash attention and of a
+    recurrent network."""
     lengths_of_growth = [replace(sizes, n=n, masks=()) for n in lengths(sizes.n)]
     return [
-        GrowthRow(n=at.n, multiply_adds={variant.name: variant.multiply_adds for variant in variant_costs(at)})
+        GrowthRow(
+            n=at.n,
+            multiply_adds={variant.name: variant.multiply_adds for variant in variant_costs(at)},
+        )
         for at in lengths_of_growth
     ]
 
 
-def layer_cost(layer: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> LayerCost:
-    """The cost of one attention layer of a model. Projections are those to queries, keys, values and back."""
-    pairs, item = pairs_of(spec.mask, n), ITEM[dtype]
-    wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
+def layer_cost(
+    layer: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int
+) -> LayerCost:
+    """The cost of one attention layer of a model. Projections are those to queries, keys, values
+    and back.
+    """
+    pairs = pairs_of(spec.mask, n)
+    item = ITEM[dtype]
+    wide = (
+        spec.heads * spec.head_dim
+        + spec.kv_heads * (spec.head_dim + spec.v_dim)
+        + spec.heads * spec.v_dim
+    )
     return LayerCost(
         layer=layer,
         mask=spec.mask.spec(),
@@ -186,15 +232,25 @@ def layer_cost(layer: int, spec: Attention, n: int, d_model: int, dtype: str, ro
 
 
 def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalCost]:
-    """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
+    """The cost of every layer of a model for n tokens, and their total; scores are held one layer
+    at a time.
+    """
     layers = [
         layer_cost(number, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
         for number, block in enumerate(model.spec.blocks)
         if not block.instead
     ]
-    sums = {name: sum(getattr(layer, name) for layer in layers) for name in ("multiply_adds", "projections")}
-    largest = {name: max(getattr(layer, name) for layer in layers) for name in ("score_bytes", "streamed_bytes")}
-    return layers, TotalCost(**sums, **largest, cache_bytes=sum(layer.cache_bytes for layer in layers))
+    sums = {
+        name: sum(getattr(layer, name) for layer in layers)
+        for name in ("multiply_adds", "projections")
+    }
+    largest = {
+        name: max(getattr(layer, name) for layer in layers)
+        for name in ("score_bytes", "streamed_bytes")
+    }
+    return layers, TotalCost(
+        **sums, **largest, cache_bytes=sum(layer.cache_bytes for layer in layers)
+    )
 
 
 def cost(
@@ -212,8 +268,8 @@ def cost(
     timed: bool = False,
     note: Callable[[str], None] = ignore,
 ) -> CostDocument:
-    """Pairs, operations and bytes of attention over n tokens, full, causal, in a window and hashed, and of a recurrent
-    network, by formula.
+    """Pairs, operations and bytes of attention over n tokens, full, causal, in a window and hashed,
+    and of a recurrent network, by formula.
 
     Args:
         n: How many tokens.
@@ -233,21 +289,29 @@ def cost(
         What `attn cost --json` writes.
 
     Raises:
-        UsageError: For sizes below 1, a width that the heads do not divide, and sizes beside a model.
+        UsageError: For sizes below 1, a width that the heads do not divide, and sizes beside a
+            model.
         LimitError: Where dense scores would not fit, if they are to be timed.
     """
     parsed = tuple(parse_mask(item) if isinstance(item, str) else item for item in masks)
     if model is not None:
         if d_model is not None or heads is not None:
             raise UsageError(
-                "--d-model and --num-heads do not go with --model, which has its own", expected="one or the other"
+                "--d-model and --num-heads do not go with --model, which has its own",
+                expected="one or the other",
             )
         first = model.spec.blocks[model.spec.attending()[0]].attention
-        width, count, d_k, d_v = model.spec.d_model, first.heads, first.head_dim, first.v_dim
+        width = model.spec.d_model
+        count = first.heads
+        d_k = first.head_dim
+        d_v = first.v_dim
     else:
-        width, count = 512 if d_model is None else d_model, 8 if heads is None else heads
+        width = 512 if d_model is None else d_model
+        count = 8 if heads is None else heads
         if count < 1 or width % count:
-            what = message("d_model {width} is not divisible by {count} heads", width=width, count=count)
+            what = message(
+                "d_model {width} is not divisible by {count} heads", width=width, count=count
+            )
             raise UsageError(what, expected="d_model divisible by the number of heads")
         d_k = d_v = width // count
     sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
@@ -255,7 +319,9 @@ def cost(
     return cost_document(sizes, model=model, timings=measure(sizes, note=note) if timed else ())
 
 
-def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()) -> CostDocument:
+def cost_document(
+    sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()
+) -> CostDocument:
     """`attn.cost/1`. timings: times from `measure`. Raises UsageError for sizes below 1."""
     check_sizes(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
@@ -293,11 +359,12 @@ REPEATS = 7
 
 
 def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore) -> list[Timing]:
-    """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent
-    network, torch's fused.
+    """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal,
+    window, a recurrent network, torch's fused.
 
-    `ratio` is to the dense run of the same backend, `work_ratios` the same ratio of multiply-adds. One
-    warm-up each. note: told what is being timed. Raises LimitError where the dense scores would not fit.
+    `ratio` is to the dense run of the same backend, `work_ratios` the same ratio of multiply-adds.
+    One warm-up each. note: told what is being timed. Raises LimitError where the dense scores would
+    not fit.
     """
     least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
     if least_bytes > MOST_BYTES:
@@ -323,11 +390,20 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
         for what, run_variant in _timed_variants(backend, sizes, seed):
             note(message("timing {what} on {backend} …", what=what, backend=name))
             durations = _durations(run_variant)
-            seconds, repeats = median(durations), len(durations)
+            seconds = median(durations)
+            repeats = len(durations)
             dense = seconds if what == "full" else dense
-            ratio, computed = seconds / dense, work_ratios[what]
+            ratio = seconds / dense
+            computed = work_ratios[what]
             timings.append(
-                Timing(name=what, backend=name, seconds=seconds, repeats=repeats, ratio=ratio, computed=computed)
+                Timing(
+                    name=what,
+                    backend=name,
+                    seconds=seconds,
+                    repeats=repeats,
+                    ratio=ratio,
+                    computed=computed,
+                )
             )
     return timings
 
@@ -343,9 +419,11 @@ def _durations(run: Callable[[], object]) -> list[float]:
     return durations
 
 
-def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Each thing that is timed, "full", "streamed", "causal", "window", "rnn" or "fused": its name, and a function that
-    runs it once on seeded q, k and v."""
+def _timed_variants(
+    backend: Backend, sizes: Sizes, seed: int
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Each thing that is timed, "full", "streamed", "causal", "window", "rnn" or "fused": its name,
+    and a function that runs it once on seeded q, k and v."""
     q, k, v = (
         backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
         for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))
@@ -357,7 +435,9 @@ def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple
 
     def stream_mask(mask: Mask) -> Callable[[], object]:
         """A function that attends under this mask by blocks of query rows."""
-        return partial(stream, backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block)
+        return partial(
+            stream, backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block
+        )
 
     yield "full", lambda: attend(backend, q, k, v, rule(Everywhere()), keep=("weights",))
     yield "streamed", stream_mask(Everywhere())
@@ -371,10 +451,15 @@ def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple
 
 
 def _recurrent_network(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
-    """A function that runs h = tanh(W·x + U·h) over seeded tokens, one after the other, and returns the last h."""
+    """A function that runs h = tanh(W·x + U·h) over seeded tokens, one after the other, and returns
+    the last h.
+    """
     width = sizes.d_model
     x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))
-    w, u = (backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5)) for name in "wu")
+    w, u = (
+        backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5))
+        for name in "wu"
+    )
 
     def run_steps() -> Array:
         """The state after all tokens, one step after the other."""

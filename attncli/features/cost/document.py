@@ -19,13 +19,20 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 VariantName = Literal["full", "causal", "window", "mask", "lsh", "rnn"]
 
-ATTENTION_NAMES = {"full": message("full"), "causal": message("causal"), "lsh": message("lsh"), "rnn": message("rnn")}
+ATTENTION_NAMES = {
+    "full": message("full"),
+    "causal": message("causal"),
+    "lsh": message("lsh"),
+    "rnn": message("rnn"),
+}
 """Kinds of attention with a name in every language; others are told as masks are spelt."""
 
 
 def variant_name(name: str, view: Speech) -> str:
     """A kind of attention by the name that the view's language has for it."""
-    return say(view, ATTENTION_NAMES[name]) if name in ATTENTION_NAMES else name
+    if name in ATTENTION_NAMES:
+        return say(view, ATTENTION_NAMES[name])
+    return name
 
 
 class Variant(Part, frozen=True, kw_only=True):
@@ -39,7 +46,10 @@ class Variant(Part, frozen=True, kw_only=True):
     streamed_bytes: Annotated[Many, describe("Those of `rows` query rows.")]
     steps: Annotated[Many, describe("Sequential steps.")]
     path: Annotated[
-        Many | None, describe("Layers, for the rnn steps, between the most distant tokens; null where chance decides.")
+        Many | None,
+        describe(
+            "Layers, for the rnn steps, between the most distant tokens; null where chance decides."
+        ),
     ]
     grows: str | None
 
@@ -78,7 +88,9 @@ class TotalCost(Part, frozen=True, kw_only=True):
 
 
 class Timing(Part, frozen=True, kw_only=True):
-    """A median time on this machine; ratios to `full` of the same backend, and the same ratio of multiply-adds."""
+    """A median time on this machine; ratios to `full` of the same backend, and the same ratio of
+    multiply-adds.
+    """
 
     name: str
     backend: str
@@ -100,7 +112,9 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     window: Annotated[Size, describe("Keys of the window, the query's own included.")]
     chunk: Size
     rounds: Size
-    block_rows: Annotated[Size, describe("Query rows at a time when streaming.")] = field(name="rows")
+    block_rows: Annotated[Size, describe("Query rows at a time when streaming.")] = field(
+        name="rows"
+    )
     projections: Annotated[Many, describe("Multiply-adds of the projections to q, k, v and back.")]
     variants: list[Variant]
     growth: list[GrowthRow]
@@ -111,19 +125,49 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless the variants that screens compare are there, and all numbers lie
-        where a float holds them."""
+        """Faults as (field, message), unless the variants that screens compare are there, and all
+        numbers lie where a float holds them."""
         names = {variant.name for variant in self.variants}
         for name in ("full", "causal", "window", "lsh", "rnn"):
-            if name not in names or any(name not in row.multiply_adds for row in self.growth) or not self.growth:
-                what = message("there is no {name} here, or not at every length of `growth`", name=repr(name))
+            if (
+                name not in names
+                or any(name not in row.multiply_adds for row in self.growth)
+                or not self.growth
+            ):
+                what = message(
+                    "there is no {name} here, or not at every length of `growth`", name=repr(name)
+                )
                 yield "variants", what
-        sizes = (self.n, self.d_model, self.heads, self.d_k, self.d_v, self.window, self.chunk, self.rounds)
+        sizes = (
+            self.n,
+            self.d_model,
+            self.heads,
+            self.d_k,
+            self.d_v,
+            self.window,
+            self.chunk,
+            self.rounds,
+        )
         if max(*sizes, self.block_rows, self.projections) > MOST:
             yield "n", message("this or another size is above {most:.0e}", most=MOST)
         for number, variant in enumerate(self.variants):
-            numbers = (variant.multiply_adds, variant.score_bytes, variant.streamed_bytes, variant.pairs, variant.steps)
+            numbers = (
+                variant.multiply_adds,
+                variant.score_bytes,
+                variant.streamed_bytes,
+                variant.pairs,
+                variant.steps,
+            )
             if max(numbers) > MOST or min(variant.multiply_adds, variant.streamed_bytes) < 1:
-                yield f"variants[{number}]", message("its numbers are not between 1 and {most:.0e}", most=MOST)
-        if max((count for row in self.growth for count in (row.n, *row.multiply_adds.values())), default=0) > MOST:
+                yield (
+                    f"variants[{number}]",
+                    message("its numbers are not between 1 and {most:.0e}", most=MOST),
+                )
+        if (
+            max(
+                (count for row in self.growth for count in (row.n, *row.multiply_adds.values())),
+                default=0,
+            )
+            > MOST
+        ):
             yield "growth", message("a number is above {most:.0e}", most=MOST)

@@ -1,5 +1,5 @@
-"""The screen of `attn.cost/1`: variants side by side, growth over n, a model's layers, times measured beside computed
-ones."""
+"""The screen of `attn.cost/1`: variants side by side, growth over n, a model's layers, times
+measured beside computed ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,16 @@ def cost_screen(document: CostDocument, view: View) -> Lines:
 
 def cost_rows(document: CostDocument) -> Iterable[list[object]]:
     """One line per kind of attention, and one for a recurrent network, for `--plain`."""
-    names = ["name", "spec", "pairs", "multiply_adds", "score_bytes", "streamed_bytes", "steps", "path"]
+    names = [
+        "name",
+        "spec",
+        "pairs",
+        "multiply_adds",
+        "score_bytes",
+        "streamed_bytes",
+        "steps",
+        "path",
+    ]
     yield [*names]
     for variant in document.variants:
         yield [getattr(variant, name) for name in names]
@@ -37,8 +46,19 @@ def cost_rows(document: CostDocument) -> Iterable[list[object]]:
 def _title(document: CostDocument, view: View) -> Lines:
     """The tokens and the sizes of the layer, warnings, and what a multiply-add is."""
     heads = localize(count_phrase(document.heads, "head"), view)
-    facts = [f"d_model {document.d_model}", heads, f"d_k {document.d_k}", f"d_v {document.d_v}", safe(document.dtype)]
-    title = say(view, plural("attention over {count:,} token", "attention over {count:,} tokens", count=document.n))
+    facts = [
+        f"d_model {document.d_model}",
+        heads,
+        f"d_k {document.d_k}",
+        f"d_v {document.d_v}",
+        safe(document.dtype),
+    ]
+    title = say(
+        view,
+        plural(
+            "attention over {count:,} token", "attention over {count:,} tokens", count=document.n
+        ),
+    )
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
     counted = say(
         view,
@@ -50,8 +70,8 @@ def _title(document: CostDocument, view: View) -> Lines:
 
 
 def _variants(document: CostDocument, view: View) -> Lines:
-    """A row per kind of attention: pairs and multiply-adds, with the ratio to full attention; sequential steps and
-    path."""
+    """A row per kind of attention: pairs and multiply-adds, with the ratio to full attention;
+    sequential steps and path."""
     full = document.variants[0]
     rows = [
         [
@@ -66,8 +86,11 @@ def _variants(document: CostDocument, view: View) -> Lines:
         for variant in document.variants
     ]
     share = contextual("cost", "of full")
-    columns = say_each(view, "variant", "pairs", "multiply-adds", share, "steps", "path", "grows as")
-    align, note = ["left", *["right"] * 5, "left"], message("pairs per head; multiply-adds of all heads")
+    columns = say_each(
+        view, "variant", "pairs", "multiply-adds", share, "steps", "path", "grows as"
+    )
+    align = ["left", *["right"] * 5, "left"]
+    note = message("pairs per head; multiply-adds of all heads")
     meanings = message(
         "steps: what must happen one after the other. path: layers (for the rnn: steps) "
         "until the first token can influence the last; for lsh chance decides."
@@ -82,32 +105,40 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
 
 
 def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
-    """The n² pairs of full attention, what the cheapest variant takes of it, and the steps of a recurrent network."""
+    """The n² pairs of full attention, what the cheapest variant takes of it, and the steps of a
+    recurrent network.
+    """
     full, *others = document.variants
     pairs = message("Over n = {n} tokens full attention compares n² = {pairs} pairs in every head.")
     if document.n == 1:
         pairs = message("Over one token full attention compares {pairs} pair in every head.")
     yield say(view, pairs, n=f"{document.n:,}", pairs=f"{full.pairs:,}")
-    sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
+    sparse = [
+        variant
+        for variant in others
+        if variant.pairs and variant.multiply_adds < full.multiply_adds
+    ]
     if sparse:
         least = min(sparse, key=lambda variant: variant.multiply_adds)
-        name, share = (
-            safe(_mask_or_name(least, view), ascii=view.ascii),
-            percent(least.multiply_adds / full.multiply_adds, 1),
-        )
+        name = safe(_mask_or_name(least, view), ascii=view.ascii)
+        share = percent(least.multiply_adds / full.multiply_adds, 1)
         yield say(view, "{variant} takes {share} of its multiply-adds.", variant=name, share=share)
     recurrent = next((variant for variant in others if variant.name == "rnn"), None)
     if recurrent is not None:
-        steps = message("A recurrent network takes {steps} steps, one after the other, attention {attention}.")
+        steps = message(
+            "A recurrent network takes {steps} steps, one after the other, attention {attention}."
+        )
         if recurrent.steps == 1:
             steps = message("A recurrent network takes {steps} step, attention {attention}.")
         yield say(view, steps, steps=f"{recurrent.steps:,}", attention=f"{full.steps:,}")
 
 
 def _mask_or_name(variant: Variant, view: View) -> str:
-    """A kind of attention by its mask where that is the user's own, else by the name that it has in the view's
-    language."""
-    return str(variant.spec) if variant.name in ("window", "mask") else variant_name(variant.name, view)
+    """A kind of attention by its mask where that is the user's own, else by the name that it has in
+    the view's language."""
+    if variant.name in ("window", "mask"):
+        return str(variant.spec)
+    return variant_name(variant.name, view)
 
 
 def _saved_factor(variant: Variant, view: View) -> str:
@@ -130,9 +161,12 @@ def _memory(document: CostDocument, view: View) -> Lines:
         count=document.block_rows,
     )
     meanings = message(
-        "rnn: its states, all of them or only the last. Causal attention computed at once holds the hidden half too."
+        "rnn: its states, all of them or only the last. Causal attention computed at once holds the"
+        " hidden half too."
     )
-    body = table(columns, rows, view, align=["left", *["right"] * 3], title="memory for scores", note=note)
+    body = table(
+        columns, rows, view, align=["left", *["right"] * 3], title="memory for scores", note=note
+    )
     return stack(body, remark(meanings, view))
 
 
@@ -142,7 +176,9 @@ def _growth(document: CostDocument, view: View) -> Lines:
     for name in document.growth[0].multiply_adds:
         points = tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
         series.append(Series(variant_name(name, view), points))
-    title = heading("growth of multiply-adds over n", "both axes logarithmic; the line marks n", view)
+    title = heading(
+        "growth of multiply-adds over n", "both axes logarithmic; the line marks n", view
+    )
     n, width = _break_even_length(document)
     crossing_note = say(
         view,
@@ -152,11 +188,16 @@ def _growth(document: CostDocument, view: View) -> Lines:
         n=n,
         width=width,
     )
-    return stack(title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view))
+    return stack(
+        title,
+        curves(series, view, x_name="n", marked_x=float(document.n)),
+        remark(crossing_note, view),
+    )
 
 
 def _break_even_length(document: CostDocument) -> tuple[str, str]:
-    """The length from which full attention costs more than a recurrent network, and d_model, as texts.
+    """The length from which full attention costs more than a recurrent network, and d_model, as
+    texts.
 
     That is where n·heads·(d_k + d_v) > 2·d_model².
     """
@@ -174,20 +215,31 @@ def _layers(document: CostDocument, view: View) -> Lines:
     for index, layer in enumerate(layers):
         if index + 1 < len(layers) and _costs_alike(layer, layers[index + 1]):
             continue
-        place = f"{first}" if first == index else f"{first}–{index}"
+        if first == index:
+            place = f"{first}"
+        else:
+            place = f"{first}–{index}"
         rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
         first = index + 1
     total = document.total
     rows += [] if total is None else [[say(view, "total"), "", *_layer_cells(total, view)]]
     by_rows = contextual("cost", "by rows")
-    columns = say_each(view, "layers", "mask", "multiply-adds", "projections", "at once", by_rows, "cache")
-    name = "" if document.model is None else document.model.name or document.model.source
-    title, align = say(view, "attention of {model} by layer", model=name), ["left", "left", *["right"] * 5]
+    columns = say_each(
+        view, "layers", "mask", "multiply-adds", "projections", "at once", by_rows, "cache"
+    )
+    if document.model is None:
+        name = ""
+    else:
+        name = document.model.name or document.model.source
+    title = say(view, "attention of {model} by layer", model=name)
+    align = ["left", "left", *["right"] * 5]
     meanings = message(
         "Scores are held one layer at a time, so the total shows the largest. cache: keys "
         "and values kept while generating."
     )
-    body = table(columns, rows, view, align=align, title=title, note="feed-forward parts not counted")
+    body = table(
+        columns, rows, view, align=align, title=title, note="feed-forward parts not counted"
+    )
     return stack(body, remark(meanings, view))
 
 
@@ -201,7 +253,9 @@ def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
 
 
 def _measured_times(document: CostDocument, view: View) -> Lines:
-    """The times measured on this machine, with their ratios to full attention; nothing where none were."""
+    """The times measured on this machine, with their ratios to full attention; nothing where none
+    were.
+    """
     timings = document.measured
     if not timings:
         return Lines()
@@ -218,31 +272,43 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         ]
         for row in timings
     ]
-    columns = [*say_each(view, "backend", "variant", "time", "measured", contextual("cost", "computed")), ""]
-    align, note = ["left", "left", *["right"] * 3, "left"], message("median; ratios to full on the same backend")
+    columns = [
+        *say_each(view, "backend", "variant", "time", "measured", contextual("cost", "computed")),
+        "",
+    ]
+    align = ["left", "left", *["right"] * 3, "left"]
+    note = message("median; ratios to full on the same backend")
     meanings = message(
         "computed: the same ratio of multiply-adds. streamed, causal and window run by "
         "blocks of query rows and keep nothing n × n. numpy uses one thread "
         "(OPENBLAS_NUM_THREADS changes that), torch its own."
     )
-    body = table(columns, rows, view, align=align, title="measured on this machine", note=note, bars=5)
+    body = table(
+        columns, rows, view, align=align, title="measured on this machine", note=note, bars=5
+    )
     return stack(body, remark(meanings, view))
 
 
 def _count_text(value: int, view: View) -> str:
-    """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be
-    read so."""
-    return f"{value:,}" if value < (10**10 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
+    """A whole number with separators; in scientific notation where it is too large, or the screen
+    too narrow, to be read so."""
+    if value < (10**10 if view.width >= ROOMY else 10**6):
+        return f"{value:,}"
+    return f"{value:.2e}"
 
 
 def _steps_text(value: int) -> str:
     """A number of steps with separators; in scientific notation from 10⁸ on."""
-    return f"{value:,}" if value < 10**8 else f"{value:.2e}"
+    if value < 10**8:
+        return f"{value:,}"
+    return f"{value:.2e}"
 
 
 def _duration_text(seconds: float) -> str:
     """Such as "1.25 s" or, below a second, "12.50 ms"."""
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.2f} ms"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1000:.2f} ms"
 
 
 def _costs_alike(layer: LayerCost, second: LayerCost) -> bool:

@@ -27,14 +27,23 @@ def cross(
     ctx: typer.Context,
     chats: ChatOptions,
     setup: Annotated[RunSetup, without("residual", "layer_norm")],
-    output: Annotated[OutputOptions, without("scale_colors"), meaning(top=About.JSON | SCREEN, max_output=RUN)],
+    output: Annotated[
+        OutputOptions, without("scale_colors"), meaning(top=About.JSON | SCREEN, max_output=RUN)
+    ],
     page: PageOptions,
-    query_text: Annotated[str | None, argument("The text that asks; - for standard input.", "QUERY_TEXT")] = None,
+    query_text: Annotated[
+        str | None, argument("The text that asks; - for standard input.", "QUERY_TEXT")
+    ] = None,
     key_text: Annotated[
-        str | None, argument("The text that is looked at; - for standard input. None with --source-states.", "KEY_TEXT")
+        str | None,
+        argument(
+            "The text that is looked at; - for standard input. None with --source-states.",
+            "KEY_TEXT",
+        ),
     ] = None,
     value_text: Annotated[
-        str | None, text_option(help="Values from a third text, with a token for every key.", metavar="TEXT")
+        str | None,
+        text_option(help="Values from a third text, with a token for every key.", metavar="TEXT"),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
@@ -72,23 +81,40 @@ def cross(
         )
     if (len(sources) == 2) == (setup.model.source_states is not None):
         raise UsageError(
-            "nothing is looked at" if len(sources) == 1 else "a text and captured states are both to be looked at",
+            (
+                "nothing is looked at"
+                if len(sources) == 1
+                else "a text and captured states are both to be looked at"
+            ),
             expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
         )
     loaded_model = request.model(environment, setup, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     name = "" if setup.model.source_states is None else setup.model.source_states.name
-    key = side_texts[1] if len(side_texts) > 1 else None
+    if len(side_texts) > 1:
+        key = side_texts[1]
+    else:
+        key = None
     texts = cross_texts(loaded_model, side_texts[0], key, value_text, name=name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
     heads = request.numbers(setup.model.head, "head", first.heads)
-    document_bytes = estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), setup.compute.dtype)
+    document_bytes = estimate_bytes(
+        cross_numbers(loaded_model, texts, layers, heads), setup.compute.dtype
+    )
     refuse_over(document_bytes, output, "shorter texts, --layer or --head")
-    request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), setup.compute, "shorter texts")
+    request.refuse_memory(
+        cross_memory(loaded_model, texts, layers, heads), setup.compute, "shorter texts"
+    )
     document = compute_cross(
-        loaded_model, texts.query, layers=layers, heads=heads, top=output.top, all_links=all_links, texts=texts
+        loaded_model,
+        texts.query,
+        layers=layers,
+        heads=heads,
+        top=output.top,
+        all_links=all_links,
+        texts=texts,
     )
     if page.html is not None:
         from attncli.measure.run_record import cross_record

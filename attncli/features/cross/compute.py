@@ -34,8 +34,8 @@ SHIFTED = message(
 
 
 def states(count: int) -> list[Token]:
-    """Stand-in tokens "s0", "s1", … for the captured states of an encoder as keys, as the states themselves have no
-    text."""
+    """Stand-in tokens "s0", "s1", … for the captured states of an encoder as keys, as the states
+    themselves have no text."""
     return [Token(place, f"s{place}", None, None, None) for place in range(count)]
 
 
@@ -51,33 +51,43 @@ def cross(
     all_links: bool = False,
     texts: CrossTexts | None = None,
 ) -> CrossDocument:
-    """Run cross-attention: each token of the query text attends to the tokens of the key text, or to captured encoder
-    states.
+    """Run cross-attention: each token of the query text attends to the tokens of the key text, or
+    to captured encoder states.
 
     Args:
-        model: As `attncli.load` returns it: seeded weights, an encoder-decoder, or a decoder that reads captured states
-            (`Model.reading`).
+        model: As `attncli.load` returns it: seeded weights, an encoder-decoder, or a decoder that
+            reads captured states (`Model.reading`).
         query_text: The text that asks; of an encoder-decoder, the decoder's.
         key_text: The text that is looked at; None for the states that the model reads.
-        value_text: Values from a third text with a token for every key, of seeded weights; None for the keys' own.
+        value_text: Values from a third text with a token for every key, of seeded weights; None for
+            the keys' own.
         layers: Which layers.
         heads: Which heads of each.
         top: How many links the document holds.
         all_links: Whether links may be those that say little: to special tokens.
-        texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer find them.
+        texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer
+            find them.
 
     Returns:
-        What `attn cross --json` writes. `alignment` names for every query the key with the largest mean weight.
+        What `attn cross --json` writes. `alignment` names for every query the key with the largest
+        mean weight.
 
     Raises:
         UnsupportedError: For a checkpoint without cross-attention.
         UsageError: For a third text beside a checkpoint.
     """
     if texts is None:
-        key = None if key_text is None else Text(key_text, "argument")
+        if key_text is None:
+            key = None
+        else:
+            key = Text(key_text, "argument")
         texts = cross_texts(model, Text(query_text, "argument"), key, value_text)
     is_learned = model.identity.source == "checkpoint"
-    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
+    leave_out = (
+        (())
+        if (all_links)
+        else (kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned))
+    )
     links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
     parts: list[CrossLayer] = []
     shapes: list[ShapeRow] = []
@@ -87,7 +97,9 @@ def cross(
     for spec, trace in cross_traces(model, texts, layers, heads):
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
-        shapes = shapes or _cross_shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
+        shapes = shapes or _cross_shapes(
+            shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model)
+        )
         parts.append(_document_layer(model.backend, trace, head_numbers))
         empty += empty_rows(model.backend, trace, head_numbers)
         links.add(trace.layer, head_numbers, list(weights))
@@ -97,9 +109,10 @@ def cross(
     cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
     decoder = model.spec.decoder or model.spec
     computing = replace(model, spec=decoder).compute_backend(len(texts.queries))
-    shifted = (SHIFTED,) if model.spec.decoder is not None else ()
+    shifted = ((SHIFTED,)) if (model.spec.decoder is not None) else (())
     unknown = unknown_notes_of_two(
-        (message("query text"), texts.query, texts.queries), (message("key text"), texts.key, texts.keys)
+        (message("query text"), texts.query, texts.queries),
+        (message("key text"), texts.key, texts.keys),
     )
     mean = total / sum(len(part.heads) for part in parts)
     return CrossDocument(
@@ -120,23 +133,36 @@ def cross(
     )
 
 
-def cross_texts(model: Model, query: Text, key: Text | None, value: str | None = None, *, name: str = "") -> CrossTexts:
-    """Tokenize the texts of a cross-attention; raises as `cross`. key None: the states that the model reads, with
-    `name` as the name of their text."""
+def cross_texts(
+    model: Model, query: Text, key: Text | None, value: str | None = None, *, name: str = ""
+) -> CrossTexts:
+    """Tokenize the texts of a cross-attention; raises as `cross`. key None: the states that the
+    model reads, with `name` as the name of their text."""
     if key is None:
         if model.memory is None:
-            raise UsageError("nothing is looked at", expected="a second text, or captured states that the model reads")
+            raise UsageError(
+                "nothing is looked at",
+                expected="a second text, or captured states that the model reads",
+            )
         return CrossTexts(query.text, name, _tokens(model, query), states(model.memory.shape[-2]))
     if model.identity.source != "checkpoint":
-        values = None if value is None else model.encode(value)
-        return CrossTexts(query.text, key.text, _tokens(model, query), _tokens(model, key), value, values)
+        if value is None:
+            values = None
+        else:
+            values = model.encode(value)
+        return CrossTexts(
+            query.text, key.text, _tokens(model, query), _tokens(model, key), value, values
+        )
     if value is not None:
         raise UsageError(
-            "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
+            "--value-text does not go with --model",
+            expected="an encoder-decoder takes keys and values from one text",
         )
     if model.spec.decoder is None:
         what = message("{family} models have no cross-attention", family=model.identity.family)
-        raise UnsupportedError(what, expected="an encoder-decoder: t5, bart or marian", hint="attn models list")
+        raise UnsupportedError(
+            what, expected="an encoder-decoder: t5, bart or marian", hint="attn models list"
+        )
     keys = _tokens(model, key)
     return CrossTexts(query.text, key.text, _tokens(model.decoder(keys), query), keys)
 
@@ -151,8 +177,12 @@ def _tokens(model: Model, text: Text) -> list[Token]:
 
 
 def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
-    """Convert a layer's trace to the document's `CrossLayer`. heads: the numbers of the heads that the trace holds."""
-    scores, weights, mixed, out = (backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out"))
+    """Convert a layer's trace to the document's `CrossLayer`. heads: the numbers of the heads that
+    the trace holds.
+    """
+    scores, weights, mixed, out = (
+        backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out")
+    )
     parts = [
         CrossHead(head=head, scores=scores[place], weights=weights[place], output=mixed[place])
         for place, head in enumerate(heads)
@@ -161,8 +191,8 @@ def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -
 
 
 def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
-    """Adapt the rows of a shape table to cross-attention: keys and values come from Y, the second text's vectors,
-    [keys, width]."""
+    """Adapt the rows of a shape table to cross-attention: keys and values come from Y, the second
+    text's vectors, [keys, width]."""
     formulas = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
     renamed_rows = [replace(row, formula=formulas.get(row.step, row.formula)) for row in rows]
     memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
@@ -170,36 +200,57 @@ def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]
 
 
 def alignment(mean: Numbers) -> list[Aligned]:
-    """For each query the key with the largest weight in `mean`, [query, key], the first of equals; key None where all
-    are 0."""
+    """For each query the key with the largest weight in `mean`, [query, key], the first of equals;
+    key None where all are 0."""
     best = mean.argmax(axis=1)
     return [
-        Aligned(query=query, key=int(key) if mean[query, key] > 0 else None, weight=float(mean[query, key]))
+        Aligned(
+            query=query,
+            key=int(key) if mean[query, key] > 0 else None,
+            weight=float(mean[query, key]),
+        )
         for query, key in enumerate(best)
     ]
 
 
 def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:
     """Estimated peak memory in bytes of `cross`, before it runs."""
-    queries, keys = len(texts.queries), len(texts.keys)
+    queries = len(texts.queries)
+    keys = len(texts.keys)
     spec = model.spec.decoder or model.spec
     most = max((block.cross or block.attention).heads for block in spec.blocks)
     compute_dtype = (
-        "float64" if "float64" in (model.compute_backend(count).dtype for count in (queries, keys)) else "float32"
+        "float64"
+        if "float64" in (model.compute_backend(count).dtype for count in (queries, keys))
+        else "float32"
     )
     pairs = queries * keys
     sides = 0
     if model.spec.decoder is not None:
         pairs += queries * queries  # the decoder's attention to its own text
-        encoder_peak = estimate(model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=compute_dtype).peak
-        sides = max(encoder_peak, estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype).peak)
-    vectors = (queries + keys) * most * 2 * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
+        encoder_peak = estimate(
+            model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=compute_dtype
+        ).peak
+        sides = max(
+            encoder_peak,
+            estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype).peak,
+        )
+    vectors = (
+        (queries + keys)
+        * most
+        * 2
+        * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
+    )
     numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
     return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[compute_dtype]
 
 
-def cross_numbers(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> list[tuple[int, ...]]:
-    """Shapes of the arrays that the `cross` document will hold, to estimate its size before it is built."""
+def cross_numbers(
+    model: Model, texts: CrossTexts, layers: Selection, heads: Selection
+) -> list[tuple[int, ...]]:
+    """Shapes of the arrays that the `cross` document will hold, to estimate its size before it is
+    built.
+    """
     spec = model.spec.decoder or model.spec
     attention = spec.blocks[0].cross or spec.blocks[0].attention
     count = len(numbers_of(layers, len(spec.blocks))) * len(numbers_of(heads, attention.heads))

@@ -30,7 +30,9 @@ class CrossHead(Part, frozen=True, kw_only=True):
     """One head between the two texts."""
 
     head: Count
-    scores: Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")]
+    scores: Annotated[
+        Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")
+    ]
     weights: Annotated[Numbers, axes("query", "key")]
     output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")]
 
@@ -47,7 +49,10 @@ class Aligned(Part, frozen=True, kw_only=True):
     """For a query the key with the largest mean weight."""
 
     query: Annotated[Count, index_of("query")]
-    key: Annotated[Annotated[Count, index_of("key token")] | None, describe("null where the query sees nothing.")]
+    key: Annotated[
+        Annotated[Count, index_of("key token")] | None,
+        describe("null where the query sees nothing."),
+    ]
     weight: Weight
 
 
@@ -65,15 +70,18 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     layers: list[CrossLayer]
     alignment: Annotated[
         list[Aligned],
-        describe("For each query the key with the largest mean weight over the layers and heads of the document."),
+        describe(
+            "For each query the key with the largest mean weight over the layers and heads of the"
+            " document."
+        ),
     ]
     links: LinkRows
     empty_rows: EmptyRows
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs for tokens that do not lie in their texts, and links of heads that are not
-        there."""
+        """Yield (field, fault) pairs for tokens that do not lie in their texts, and links of heads
+        that are not there."""
         yield from position_errors(self.queries, self.query_text, "queries")
         yield from position_errors(self.keys, self.key_text, "keys")
         heads = {(layer.layer, head.head) for layer in self.layers for head in layer.heads}
@@ -82,7 +90,9 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
                 yield f"links[{number}]", message("it belongs to no head of the document")
 
     def lengths(self) -> Mapping[str, int | range]:
-        """Lengths of the axes of the arrays: the queries, and the keys with learned keys after them."""
+        """Lengths of the axes of the arrays: the queries, and the keys with learned keys after
+        them.
+        """
         count = len(self.keys)
         return {
             "query": len(self.queries),

@@ -30,8 +30,14 @@ def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
     for layer, head in _heads_of(document):
         for query, row in enumerate(head.weights):
             for key, weight in enumerate(row):
-                text = keys[key] if key < len(keys) else None
-                number = None if weight is None else float(weight)
+                if key < len(keys):
+                    text = keys[key]
+                else:
+                    text = None
+                if weight is None:
+                    number = None
+                else:
+                    number = float(weight)
                 yield [layer, head.head, query, queries[query], key, text, number]
 
 
@@ -51,7 +57,9 @@ def _header(document: CrossDocument, view: View) -> Lines:
 def _tokens(document: CrossDocument, view: View) -> Lines:
     """The tokens of the queries' text, then those of the keys'."""
     values = (
-        message("values from: {value_text}", value_text=document.value_text) if document.value_text is not None else ""
+        (message("values from: {value_text}", value_text=document.value_text))
+        if (document.value_text is not None)
+        else ("")
     )
     query_lines = stack(heading("queries", "", view), tokens_part(document.queries, view))
     key_lines = stack(heading("keys and values", values, view), tokens_part(document.keys, view))
@@ -62,25 +70,35 @@ def _maps(document: CrossDocument, view: View) -> Lines:
     """Draw each head's weights, query × key, side by side."""
     heads = _heads_of(document)
     several = len({layer for layer, _ in heads}) > 1
-    maps = [head_map(layer, head.head, visible(head.weights, head.scores), several=several) for layer, head in heads]
+    maps = [
+        head_map(layer, head.head, visible(head.weights, head.scores), several=several)
+        for layer, head in heads
+    ]
     queries, _ = _query_and_key_names(document)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=queries)
     return stack(heading("maps of the weights", "rows: queries, columns: keys", view), picture)
 
 
 def _links(document: CrossDocument, view: View) -> Lines:
-    """The strongest weights as a table: query, key and a bar, with the head where there are several."""
+    """The strongest weights as a table: query, key and a bar, with the head where there are
+    several.
+    """
     queries, keys = _query_and_key_names(document)
     note = message("weight of a key in its query's row; bars from 0 to 1")
     place = layer_and_head if len(_heads_of(document)) != 1 else None
-    return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
+    return links(
+        document.links, queries, view, place=place, keys=keys, title="strongest links", note=note
+    )
 
 
 def _query_and_key_names(document: CrossDocument) -> tuple[list[str], list[str]]:
     """Texts of queries and keys; learned keys come after the tokens."""
     queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
     heads = [head for layer in document.layers for head in layer.heads]
-    wide = len(heads[0].weights[0]) if heads and len(heads[0].weights) else len(keys)
+    if heads and len(heads[0].weights):
+        wide = len(heads[0].weights[0])
+    else:
+        wide = len(keys)
     return queries, keys + [f"bias_k {index}" for index in range(wide - len(keys))]
 
 
@@ -88,7 +106,10 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
     """A table of the key that each query attends to most, on average over heads."""
     heads = len(_heads_of(document))
     queries, keys = _query_and_key_names(document)
-    alignment = document.alignment if view.full else document.alignment[:ALIGNED]
+    if view.full:
+        alignment = document.alignment
+    else:
+        alignment = document.alignment[:ALIGNED]
     room = max(min(view.width - 48, 24), 0)
     rows = []
     for row in alignment:
@@ -97,44 +118,66 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
             rows.append([query, "", message("(sees nothing)"), "", ""])
             continue
         key = position_and_text(row.key, keys[row.key], 16, view)
-        weight, strip = f"{row.weight:.{view.precision}f}", bar(row.weight, room, ascii=view.ascii)
+        weight = f"{row.weight:.{view.precision}f}"
+        strip = bar(row.weight, room, ascii=view.ascii)
         rows.append([query, spell("→", ascii=view.ascii), key, weight, strip])
-    note = (
-        message("the key with the largest weight; bars from 0 to 1")
-        if heads == 1
-        else message("the key with the largest weight, mean of {heads} heads; bars from 0 to 1", heads=heads)
+    if heads == 1:
+        note = message("the key with the largest weight; bars from 0 to 1")
+    else:
+        note = message(
+            "the key with the largest weight, mean of {heads} heads; bars from 0 to 1", heads=heads
+        )
+    shown = len(alignment)
+    total = len(document.alignment)
+    more = message(
+        "the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total
     )
-    shown, total = len(alignment), len(document.alignment)
-    more = message("the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total)
     align = ["left", "left", "left", "right", "left"]
     body = table(
-        ["query", "", message("best key"), "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4
+        ["query", "", message("best key"), "weight", ""],
+        rows,
+        view,
+        align=align,
+        title="alignment",
+        note=note,
+        bars=4,
     )
     return stack(body, remark(more if shown < total else "", view))
 
 
 def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
-    """The tables of one array of the document (`part`, such as "weights"): for the first head, or in a full view for
-    every head."""
+    """The tables of one array of the document (`part`, such as "weights"): for the first head, or
+    in a full view for every head."""
     heads = _heads_of(document)
     queries, keys = _query_and_key_names(document)
-    heads_shown = heads if view.full else heads[:1]
+    if view.full:
+        heads_shown = heads
+    else:
+        heads_shown = heads[:1]
     blocks = []
     for layer, head in heads_shown:
         place = message("layer {layer} head {head}", layer=layer, head=head.head)
         note = message("{place} · one vector per query", place=place)
         blocks.append(head_table(part, head, place, queries, keys, view, note=note))
-    more = more_heads(len(heads) - len(heads_shown)) if part == "weights" else ""
+    if part == "weights":
+        more = more_heads(len(heads) - len(heads_shown))
+    else:
+        more = ""
     return stack(stack_spaced(*blocks), remark(more, view))
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+# The answers of the screens that are not about one sentence: what was compared, counted or
+# captured, in words.
 
 
 def cross_answer(document: CrossDocument, view: View) -> Lines:
-    """The answer of an `attn.cross/1` document: both texts, tinted by the strongest link, and the answer in words."""
+    """The answer of an `attn.cross/1` document: both texts, tinted by the strongest link, and the
+    answer in words.
+    """
     text_lines = sentences(cross_sentences(document, view), view)
-    return stack(shaded_cross_texts(document, view), text_lines) if document.links else text_lines
+    if document.links:
+        return stack(shaded_cross_texts(document, view), text_lines)
+    return text_lines
 
 
 def cross_sentences(document: CrossDocument, view: View) -> list[str]:
@@ -142,7 +185,8 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     note = not_learned_note(document.model, view)
     if not document.links:
         return [note]
-    link, several = document.links[0], len(_heads_of(document)) > 1
+    link = document.links[0]
+    several = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
     return [strongest_link_sentence(link, ends, view, several=several), note]
 

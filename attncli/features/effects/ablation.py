@@ -1,4 +1,6 @@
-"""Ablation: heads taken away one at a time, or a link cut in each, and what the end of the model makes of it."""
+"""Ablation: heads taken away one at a time, or a link cut in each, and what the end of the model
+makes of it.
+"""
 
 from __future__ import annotations
 
@@ -67,16 +69,17 @@ from attncli.models.model import Model
 from attncli.version import __version__
 
 WIDE_UP_TO = 0.1
-"""Seconds more up to which float32 effects are worth computing in float64: in float32 they are off by a few millionths
-of the largest."""
+"""Seconds more up to which float32 effects are worth computing in float64: in float32 they are off
+by a few millionths of the largest."""
 
 
 class Removal(Struct, frozen=True, eq=False):
-    """What `remove` takes away: the heads of `selection` each replaced as `by` says, or, with `link`, only that link
+    """What `remove` takes away: the heads of `selection` each replaced as `by` says, or, with
+    `link`, only that link
     cut in each of them (None: the whole head).
 
-    together: only all of them at once. baseline: which rows are compared with random directions of the same size:
-    "top" for the `top` largest effects.
+    together: only all of them at once. baseline: which rows are compared with random directions of
+    the same size: "top" for the `top` largest effects.
     """
 
     selection: HeadSelection
@@ -88,10 +91,12 @@ class Removal(Struct, frozen=True, eq=False):
 
 
 class Effect(Struct, frozen=True):
-    """How the measures change when one head is taken away or its link cut. readings: the change by measure, NaN where
-    undefined. weight: the link's in the unchanged run, summed over its keys and averaged over its queries, None without
-    a link; looks: (key position, weight) that the measured token attends to most. random: the same changes for random
-    directions of the same size, averaged; None where none were drawn."""
+    """How the measures change when one head is taken away or its link cut. readings: the change by
+    measure, NaN where
+    undefined. weight: the link's in the unchanged run, summed over its keys and averaged over its
+    queries, None without a link; looks: (key position, weight) that the measured token attends to
+    most. random: the same changes for random directions of the same size, averaged; None where none
+    were drawn."""
 
     place: HeadAddress
     readings: dict[str, float]
@@ -101,8 +106,10 @@ class Effect(Struct, frozen=True):
 
 
 class RemovalResult(Struct, frozen=True, eq=False):
-    """What `remove` returns: one `Effect` per head in the order of layers, the readings with all heads changed at once,
-    the vocabulary id whose log-probability was measured (None: none), and the backend that computed it."""
+    """What `remove` returns: one `Effect` per head in the order of layers, the readings with all
+    heads changed at once, the vocabulary id whose log-probability was measured (None: none), and
+    the backend that computed it.
+    """
 
     effects: Sequence[Effect]
     together: dict[str, float]
@@ -119,56 +126,88 @@ def remove(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> RemovalResult:
-    """Take heads away (or cut a link in them), one at a time and all at once, and return how the requested measures
-    change.
+    """Take heads away (or cut a link in them), one at a time and all at once, and return how the
+    requested measures change.
 
-    memory: bytes there may be, None for any amount. progress: the share done. Raises InputError where no chosen head
-    has the link, LimitError where not even one branch fits, UnsupportedError for what this model cannot have taken away
-    or measured.
+    memory: bytes there may be, None for any amount. progress: the share done. Raises InputError
+    where no chosen head has the link, LimitError where not even one branch fits, UnsupportedError
+    for what this model cannot have taken away or measured.
     """
     refuse_foreign(model)
     refuse_hashed(model)
     if isinstance(removal.by, ByResample):
         same_length(tokens, removal.by.tokens, message("the reference"))
-    kinds = {"self", "cross"} if removal.link is None else {removal.link.kind}
-    chosen_places = [place for place in places(model.spec, removal.selection) if place.kind in kinds]
+    if removal.link is None:
+        kinds = {"self", "cross"}
+    else:
+        kinds = {removal.link.kind}
+    chosen_places = [
+        place for place in places(model.spec, removal.selection) if place.kind in kinds
+    ]
     if not chosen_places:
-        raise InputError("no chosen head has such a link", expected="heads of the attention that the link is in")
+        raise InputError(
+            "no chosen head has such a link", expected="heads of the attention that the link is in"
+        )
     text = choose_backend(model, tokens, [] if removal.together else chosen_places)
     text.size(predicts=request.predicts).refuse_over(memory)
     link = removal.link
     looking = _LookReader(text, request, link)
     plan = SweepPlan(
         () if removal.together else chosen_places,
-        partial(cut_link, text, link)
-        if link is not None
-        else lambda trace, weights, kind: ablate_heads(text, removal.by, trace, kind),
+        (
+            partial(cut_link, text, link)
+            if link is not None
+            else lambda trace, weights, kind: ablate_heads(text, removal.by, trace, kind)
+        ),
         start=0 if link is None else min(link.queries),
-        joint=partial(cut_link_together, text, link, removal.selection)
-        if link is not None
-        else partial(ablate_heads_together, text, removal.by, removal.selection),
+        joint=(
+            partial(cut_link_together, text, link, removal.selection)
+            if link is not None
+            else partial(ablate_heads_together, text, removal.by, removal.selection)
+        ),
     )
     has_baseline = removal.baseline != "none" and not removal.together
-    compared = len(chosen_places) if removal.baseline == "all" else min(removal.top, len(chosen_places))
+    if removal.baseline == "all":
+        compared = len(chosen_places)
+    else:
+        compared = min(removal.top, len(chosen_places))
     # of the whole work: a random change takes as long as taking the head away
-    first = len(chosen_places) / (len(chosen_places) + compared * DRAWS) if has_baseline else 1.0
+    if has_baseline:
+        first = len(chosen_places) / (len(chosen_places) + compared * DRAWS)
+    else:
+        first = 1.0
     swept = sweep(
-        text, plan, request, memory, on_trace=looking.on_trace, on_progress=lambda share: progress(share * first)
+        text,
+        plan,
+        request,
+        memory,
+        on_trace=looking.on_trace,
+        on_progress=lambda share: progress(share * first),
     )
     assert swept.together is not None
     effects = [
         Effect(
-            place, {name: float(column[index, 0]) for name, column in swept.readings.items()}, *looking.of_head(place)
+            place,
+            {name: float(column[index, 0]) for name, column in swept.readings.items()},
+            *looking.of_head(place),
         )
         for index, place in enumerate(plan.places)
     ]
     if has_baseline:
         ranked = [effects[index].place for index in rank_effects(effects)[:compared]]
         drawing = replace(
-            plan, places=sorted(ranked, key=plan.places.index), variants=random_directions, many=DRAWS, joint=None
+            plan,
+            places=sorted(ranked, key=plan.places.index),
+            variants=random_directions,
+            many=DRAWS,
+            joint=None,
         )
         random = sweep(
-            text, drawing, request, memory, on_progress=lambda share: progress(first + share * (1 - first))
+            text,
+            drawing,
+            request,
+            memory,
+            on_progress=lambda share: progress(first + share * (1 - first)),
         ).readings
         random_readings = {
             place: {name: float(column[index].mean()) for name, column in random.items()}
@@ -176,22 +215,29 @@ def remove(
         }
         effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
     return RemovalResult(
-        effects, {name: float(value[0]) for name, value in swept.together.items()}, swept.reader.target, text.backend
+        effects,
+        {name: float(value[0]) for name, value in swept.together.items()},
+        swept.reader.target,
+        text.backend,
     )
 
 
 def rank_effects(effects: Sequence[Effect]) -> list[int]:
-    """The indices of the effects in the list, by the size of their first measure, largest first; undefined (NaN) ones
-    come last."""
+    """The indices of the effects in the list, by the size of their first measure, largest first;
+    undefined (NaN) ones come last."""
     first = [next(iter(effect.readings.values())) for effect in effects]
     return sorted(
-        range(len(effects)), key=lambda index: (np.isnan(first[index]), -abs(np.nan_to_num(first[index])), index)
+        range(len(effects)),
+        key=lambda index: (np.isnan(first[index]), -abs(np.nan_to_num(first[index])), index),
     )
 
 
-def choose_backend(model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]) -> SweepText:
-    """Pair a text with the backend to run it in: float64 where a float32 checkpoint needs at most `WIDE_UP_TO` seconds
-    more for it, else the model's own. branches: the heads of which each costs a run of its own."""
+def choose_backend(
+    model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]
+) -> SweepText:
+    """Pair a text with the backend to run it in: float64 where a float32 checkpoint needs at most
+    `WIDE_UP_TO` seconds more for it, else the model's own. branches: the heads of which each costs
+    a run of its own."""
     backend = model.backend
     if backend.dtype == "float32" and model.identity.source == "checkpoint":
         work = sweep_work(model.spec, len(tokens), branches)
@@ -204,55 +250,71 @@ def refuse_foreign(model: Model) -> None:
     """Raise UnsupportedError for a model whose layers cannot be run one by one."""
     if not model.own_layers:
         raise UnsupportedError(
-            "models of the family {family} run through transformers, which runs them whole: effects "
-            "need layers that can be run one by one, with weights by role",
+            "models of the family {family} run through transformers, which runs them whole: effects"
+            " need layers that can be run one by one, with weights by role",
             expected="a family that runs natively, as attn models list shows",
             family=repr(model.spec.family),
         )
 
 
 def refuse_hashed(model: Model) -> None:
-    """Raise UnsupportedError where a layer after the first has a mask computed from the run's own vectors (hash
-    attention), which differs from one changed run to the next."""
+    """Raise UnsupportedError where a layer after the first has a mask computed from the run's own
+    vectors (hash attention), which differs from one changed run to the next."""
     for block in model.spec.blocks[1:]:
         if any(part.depends_on == "vectors" for part in block.attention.mask.parts_of()):
-            what = message("a hash mask is made from each run's own vectors, and effects run many at once")
+            what = message(
+                "a hash mask is made from each run's own vectors, and effects run many at once"
+            )
             raise UnsupportedError(what, expected="a mask by position, such as causal or window:W")
 
 
 class _LookReader:
-    """Records from the unchanged run, per head, the weight of the link and the key that the measured tokens attend to
-    most."""
+    """Records from the unchanged run, per head, the weight of the link and the key that the
+    measured tokens attend to most."""
 
     def __init__(self, text: SweepText, request: MeasureRequest, link: CutLink | None) -> None:
-        self._text, self._link = text, link
+        self._text = text
+        self._link = link
         self._positions = request.positions
         self._by_place: dict[HeadAddress, tuple[float | None, tuple[int, float] | None]] = {}
 
     def on_trace(self, trace: LayerTrace) -> None:
-        """Record link weight and strongest key of each head of a layer from the layer's trace; called once a layer."""
+        """Record link weight and strongest key of each head of a layer from the layer's trace;
+        called once a layer.
+        """
         for kind, attention in attentions(self._text.model.spec.blocks[trace.layer]):
             stages = trace_of_kind(trace, kind).stages
             if "weights" not in stages:
                 continue
             weights = np.asarray(self._text.backend.numpy(stages["weights"]), np.float64)
             for head in range(attention.heads):
-                self._by_place[HeadAddress(trace.layer, kind, head)] = self._link_and_look(weights[head], kind)
+                self._by_place[HeadAddress(trace.layer, kind, head)] = self._link_and_look(
+                    weights[head], kind
+                )
 
-    def _link_and_look(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
-        """From one head's weights, [query, key]: the weight of the link that is cut, None without one here;
-        and (key, weight) of the key that the measured tokens attend to most, None for a learned key."""
-        link, weight = self._link, None
+    def _link_and_look(
+        self, weights: Floats, kind: str
+    ) -> tuple[float | None, tuple[int, float] | None]:
+        """From one head's weights, [query, key]: the weight of the link that is cut, None without
+        one here; and (key, weight) of the key that the measured tokens attend to most, None for a
+        learned key.
+        """
+        link = self._link
+        weight = None
         if link is not None and link.kind == kind:
-            weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())
+            weight = float(
+                weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean()
+            )
         row = weights[list(self._positions)].mean(0)
         key = int(row.argmax())
-        is_learned_key = kind == "self" and key >= self._text.count  # a key that no token stands for
+        is_learned_key = (
+            kind == "self" and key >= self._text.count
+        )  # a key that no token stands for
         return weight, None if is_learned_key else (key, float(row[key]))
 
     def of_head(self, place: HeadAddress) -> tuple[float | None, tuple[int, float] | None]:
-        """(link weight, (key, weight)) of a head: the first None without a link there, the second the key that the
-        measured tokens attend to most, None where that is a learned key."""
+        """(link weight, (key, weight)) of a head: the first None without a link there, the second
+        the key that the measured tokens attend to most, None where that is a learned key."""
         return self._by_place.get(place, (None, None))
 
 
@@ -269,7 +331,9 @@ def ablate_document(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
-    """As `remove`, with what it returns as an `attn.ablate/1` document. Arguments and errors are those of `remove`."""
+    """As `remove`, with what it returns as an `attn.ablate/1` document. Arguments and errors are
+    those of `remove`.
+    """
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
     if request.answer:
         if isinstance(removal.by, ByResample):
@@ -278,34 +342,55 @@ def ablate_document(
         model.encode(answered)
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     predicts = "logprob" in request.measures or "kl" in request.measures
-    about = removed_effects.target is not None and "logprob" in request.measures and not request.every
+    about = (
+        removed_effects.target is not None and "logprob" in request.measures and not request.every
+    )
     return AblateDocument(
         **header(model, text, tokens, computing=removed_effects.backend),
         by=removal.by.name if removal.link is None else "knockout",
         measures=list(request.measures),
-        place="mean" if len(request.positions) == len(tokens) and len(tokens) > 1 else token_place(request.positions),
+        place=(
+            "mean"
+            if len(request.positions) == len(tokens) and len(tokens) > 1
+            else token_place(request.positions)
+        ),
         every=request.every,
         position=request.position if predicts else None,
-        target=target_token(model, removed_effects.target) if about and removed_effects.target is not None else None,
-        answer=[target_token(model, number) for number in request.answer] if about and request.answer else UNSET,
+        target=(
+            target_token(model, removed_effects.target)
+            if about and removed_effects.target is not None
+            else None
+        ),
+        answer=(
+            [target_token(model, number) for number in request.answer]
+            if about and request.answer
+            else UNSET
+        ),
         link=None if removal.link is None else _link_place(removal.link, model),
-        effects=[_effect_row(removed_effects.effects[index]) for index in rank_effects(removed_effects.effects)],
+        effects=[
+            _effect_row(removed_effects.effects[index])
+            for index in rank_effects(removed_effects.effects)
+        ],
         together=Measures(**reading_fields(removed_effects.together)),
         warnings=notes(model, text, tokens),
     )
 
 
 def token_place(places: Sequence[int]) -> TokenPlace:
-    """The document's `TokenPlace` of consecutive token positions: the first, and the last where there are several."""
+    """The document's `TokenPlace` of consecutive token positions: the first, and the last where
+    there are several.
+    """
     return TokenPlace(token=places[0], last=UNSET if len(places) == 1 else places[-1])
 
 
 def _link_place(link: CutLink, model: Model) -> LinkPlace:
-    """The document's `LinkPlace` of a cut link: a position where an end is one token, a list where it is several."""
+    """The document's `LinkPlace` of a cut link: a position where an end is one token, a list where
+    it is several.
+    """
     query, key = (ends[0] if len(ends) == 1 else list(ends) for ends in (link.queries, link.keys))
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
-    text = " ".join(model.source[key].text for key in link.keys) if model.source else UNSET
+    text = (" ".join(model.source[key].text for key in link.keys)) if (model.source) else (UNSET)
     return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 
@@ -323,7 +408,9 @@ def _effect_row(effect: Effect) -> EffectRow:
 
 
 def reading_fields(readings: Mapping[str, float]) -> dict[str, Any]:
-    """Convert readings by name ("cosine", "norm", "logprob", "kl") to the keyword fields of `Measures`, NaN as None."""
+    """Convert readings by name ("cosine", "norm", "logprob", "kl") to the keyword fields of
+    `Measures`, NaN as None.
+    """
     number = {name: None if math.isnan(value) else value for name, value in readings.items()}
     fields: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
     if "cosine" in number:
@@ -338,11 +425,11 @@ HeadKey = tuple[AttentionKind, int, int]
 
 
 def student(freedom: float) -> float:
-    """The factor t of a two-sided 95% interval of Student's t distribution with `freedom` (at least 1) degrees of
-    freedom, exact to 0.2%.
+    """The factor t of a two-sided 95% interval of Student's t distribution with `freedom` (at least
+    1) degrees of freedom, exact to 0.2%.
 
-    Exact for 1 and 2; above, by the expansion around the normal quantile. Source: Fisher and Cornish, The percentile
-    points of distributions having known cumulants, 1960.
+    Exact for 1 and 2; above, by the expansion around the normal quantile. Source: Fisher and
+    Cornish, The percentile points of distributions having known cumulants, 1960.
     """
     if freedom <= 1:
         return math.tan(math.pi * SURE / 2)
@@ -359,7 +446,9 @@ def student(freedom: float) -> float:
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """Mean of one value per text with its 95% interval; None without values, and without ends for a single one."""
+    """Mean of one value per text with its 95% interval; None without values, and without ends for a
+    single one.
+    """
     if not values:
         return None
     mean = fmean(values)
@@ -369,9 +458,12 @@ def interval(values: Sequence[float]) -> Interval | None:
     return Interval(mean=mean, low=mean - half, high=mean + half, texts=len(values))
 
 
-def effects_document(documents: Sequence[AblateDocument], place: str, link: tuple[str, str] | None) -> EffectsDocument:
-    """Average the `attn.ablate/1` documents of several texts into one `attn.effects/1`. place, link: the token measured
-    at and the (query, key) cut, as the words that name them in every text; link None: whole heads.
+def effects_document(
+    documents: Sequence[AblateDocument], place: str, link: tuple[str, str] | None
+) -> EffectsDocument:
+    """Average the `attn.ablate/1` documents of several texts into one `attn.effects/1`. place,
+    link: the token measured at and the (query, key) cut, as the words that name them in every text;
+        link None: whole heads.
 
     Raises InputError for no text.
     """
@@ -384,7 +476,9 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
             rows.setdefault((row.attention, row.layer, row.head), []).append(row)
     names = readings_of(first.measures)
     effects = [
-        MeanEffect(attention=kind, layer=layer, head=head, measures=_mean_measures(head_rows, names))
+        MeanEffect(
+            attention=kind, layer=layer, head=head, measures=_mean_measures(head_rows, names)
+        )
         for (kind, layer, head), head_rows in rows.items()
     ]
     effects.sort(key=lambda effect: -abs(mean_of(effect, names[0])))
@@ -404,7 +498,9 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
 
 
 def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
-    """The warnings of all texts, each once; those about unknown words are merged into one that counts the texts."""
+    """The warnings of all texts, each once; those about unknown words are merged into one that
+    counts the texts.
+    """
     notes = [unknown_notes(document.text, tokens_of(document.tokens)) for document in documents]
     document_warnings = (
         warning
@@ -424,35 +520,53 @@ def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
 
 
 def mean_of(effect: MeanEffect, name: Reading) -> float:
-    """The mean over texts of one measure's number for a head, such as "cosine"; 0 where no text defines it."""
+    """The mean over texts of one measure's number for a head, such as "cosine"; 0 where no text
+    defines it.
+    """
     interval_of_reading = effect.measures.mean(name)
     return 0.0 if interval_of_reading is None else interval_of_reading.mean
 
 
-def _mean_measures(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]) -> MeanMeasures:
+def _mean_measures(
+    rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]
+) -> MeanMeasures:
     """The mean over these rows, one per text, of each number in `names`, with its 95% interval."""
     values = {name: [reading_of(row, name) for row in rows] for name in names}
     return MeanMeasures(
-        **{name: interval([value for value in readings if value is not None]) for name, readings in values.items()}
+        **{
+            name: interval([value for value in readings if value is not None])
+            for name, readings in values.items()
+        }
     )
 
 
-def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str, str]) -> DifferenceDocument:
-    """How the mean of the first measure differs between two `attn.effects/1` documents, b − a, head by head. names:
-    what a and b are called. Raises InputError where measures differ or no head is in both."""
+def difference_document(
+    a: EffectsDocument, b: EffectsDocument, names: tuple[str, str]
+) -> DifferenceDocument:
+    """How the mean of the first measure differs between two `attn.effects/1` documents, b − a, head
+    by head. names: what a and b are called. Raises InputError where measures differ or no head is
+    in both."""
     if a.measures[0] != b.measures[0]:
         what = message(
-            "one document measures {measure}, the other {measure_2}", measure=a.measures[0], measure_2=b.measures[0]
+            "one document measures {measure}, the other {measure_2}",
+            measure=a.measures[0],
+            measure_2=b.measures[0],
         )
         raise InputError(what, expected="the same --measure in both")
     name = readings_of(a.measures)[0]
     sides = [
-        {(row.attention, row.layer, row.head): mean for row in side.effects if (mean := row.measures.mean(name))}
+        {
+            (row.attention, row.layer, row.head): mean
+            for row in side.effects
+            if (mean := row.measures.mean(name))
+        }
         for side in (a, b)
     ]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
-        raise InputError("the documents have no head in common", expected="two documents about the same heads")
+        raise InputError(
+            "the documents have no head in common", expected="two documents about the same heads"
+        )
     heads = [_head_difference(key, sides[0][key], sides[1][key]) for key in common]
     heads.sort(key=lambda head: -abs(head.difference))
     return DifferenceDocument(
@@ -466,17 +580,26 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
 
 
 def _head_difference(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
-    """One head's difference of means, b − a, with its 95% interval (Welch). key: (attention, layer, head).
+    """One head's difference of means, b − a, with its 95% interval (Welch). key: (attention, layer,
+    head).
 
     Source of the interval: Welch, The generalization of Student's problem, 1947.
     """
     apart = b.mean - a.mean
-    errors = [None if side.high is None else (side.high - side.mean) / student(side.texts - 1) for side in (a, b)]
+    errors = [
+        None if side.high is None else (side.high - side.mean) / student(side.texts - 1)
+        for side in (a, b)
+    ]
     half = None
     if errors[0] is not None and errors[1] is not None:
         squares = [error * error for error in errors if error is not None]
-        below = sum(square * square / (side.texts - 1) for square, side in zip(squares, (a, b), strict=True))
-        freedom = sum(squares) ** 2 / below if below else float("inf")
+        below = sum(
+            square * square / (side.texts - 1) for square, side in zip(squares, (a, b), strict=True)
+        )
+        if below:
+            freedom = sum(squares) ** 2 / below
+        else:
+            freedom = float("inf")
         half = student(freedom) * math.sqrt(sum(squares))
     return DifferentHead(
         attention=key[0],

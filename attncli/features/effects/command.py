@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import EIGHT, ChatOptions, OutputOptions, RegionOptions, RunSetup, TextOptions
+from attncli.cli.declarations import (
+    EIGHT,
+    ChatOptions,
+    OutputOptions,
+    RegionOptions,
+    RunSetup,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
@@ -49,31 +56,38 @@ if TYPE_CHECKING:
 VERSUS = subject_option(help="Take this token's logit away from the target's.", metavar="TOK")
 QUERY = redeclare(
     declarations.QUERY,
-    help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
+    help=(
+        "Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the"
+        " mean of all]"
+    ),
 )
 
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """The options of `attn ablate` that say what is measured (`--measure`) and at which token or for which next
-    token."""
+    """The options of `attn ablate` that say what is measured (`--measure`) and at which token or
+    for which next token."""
 
     measure: Annotated[
         str | None,
         subject_option(
-            help="vector, logprob, kl; several with commas. [default: vector; with --target logprob]",
+            help=(
+                "vector, logprob, kl; several with commas. [default: vector; with --target logprob]"
+            ),
             metavar="NAMES",
             complete=completion.comma_list("vector", "logprob", "kl"),
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None
     target: Annotated[str | None, declarations.TARGET] = None
-    every: Annotated[bool, subject_option(help="With --measure logprob: the mean over all positions.")] = False
+    every: Annotated[
+        bool, subject_option(help="With --measure logprob: the mean over all positions.")
+    ] = False
 
 
 def measures(options: MeasureOptions) -> tuple[Measure, ...]:
-    """Parse `--measure` into measures ("vector", "logprob", "kl"), each once. Raises UsageError for unknown names and
-    options that do not go with them."""
+    """Parse `--measure` into measures ("vector", "logprob", "kl"), each once. Raises UsageError for
+    unknown names and options that do not go with them."""
     from attncli.features.effects.measures import MEASURES
 
     text = options.measure or ("vector" if options.target is None else "logprob")
@@ -81,16 +95,24 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
         wrong = next((name for name in names if name not in MEASURES), text)
-        raise UsageError("--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong))
+        raise UsageError(
+            "--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong)
+        )
     if "logprob" not in chosen_measures:
         if options.every:
-            raise UsageError("--every is about log-probabilities", expected="--measure logprob as well")
+            raise UsageError(
+                "--every is about log-probabilities", expected="--measure logprob as well"
+            )
         if options.target is not None:
-            raise UsageError("--target is about log-probabilities", expected="--measure logprob as well")
+            raise UsageError(
+                "--target is about log-probabilities", expected="--measure logprob as well"
+            )
     if options.every and options.target is not None:
         raise UsageError("--every measures each token that follows", expected="no --target")
     if options.every and options.query is not None and "vector" not in chosen_measures:
-        raise UsageError("--every measures at every token, and --query names one", expected="one or the other")
+        raise UsageError(
+            "--every measures at every token, and --query names one", expected="one or the other"
+        )
     return tuple(dict.fromkeys(chosen_measures))
 
 
@@ -99,8 +121,8 @@ PATIENCE = 3.0
 
 
 def foretell(environment: Environment, expected: CostEstimate, count: int) -> None:
-    """Note the expected time and memory of a measurement that takes more than `PATIENCE` seconds. count: tokens of the
-    text."""
+    """Note the expected time and memory of a measurement that takes more than `PATIENCE` seconds.
+    count: tokens of the text."""
     if expected.seconds > PATIENCE:
         from attncli.draw.numbers import size_words
         from attncli.models.estimate import duration_words
@@ -125,26 +147,43 @@ WAYS = ("zero", "mean", "resample")
 
 @dataclass(frozen=True)
 class RemovalOptions:
-    """The options of `attn ablate` that say what is taken away: heads, or a link, and what replaces them."""
+    """The options of `attn ablate` that say what is taken away: heads, or a link, and what replaces
+    them.
+    """
 
-    by: Annotated[str, model_option(help="What stands for a head: zero, mean, resample.", values=WAYS)] = "zero"
+    by: Annotated[
+        str, model_option(help="What stands for a head: zero, mean, resample.", values=WAYS)
+    ] = "zero"
     reference: Annotated[
-        str | None, model_option(help="With --by mean or resample: the text that it comes from.", metavar="TEXT")
+        str | None,
+        model_option(
+            help="With --by mean or resample: the text that it comes from.", metavar="TEXT"
+        ),
     ] = None
-    reference_file: Annotated[Path | None, model_option(help="With --by mean: texts, one a line.", metavar="FILE")] = (
-        None
-    )
-    together: Annotated[bool, model_option(help="Take the chosen heads away at once, not one at a time.")] = False
-    start: Annotated[str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")] = None
-    end: Annotated[str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")] = None
+    reference_file: Annotated[
+        Path | None, model_option(help="With --by mean: texts, one a line.", metavar="FILE")
+    ] = None
+    together: Annotated[
+        bool, model_option(help="Take the chosen heads away at once, not one at a time.")
+    ] = False
+    start: Annotated[
+        str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")
+    ] = None
+    end: Annotated[
+        str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")
+    ] = None
     cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
     each_region: Annotated[
-        bool, model_option(help="Cut off one region after the other: which of them the answer draws on.")
+        bool,
+        model_option(help="Cut off one region after the other: which of them the answer draws on."),
     ] = False
     baseline: Annotated[
         str,
-        answer_option(help="Compare with random changes of the same size: the top rows, all, none.", values=BASELINES),
+        answer_option(
+            help="Compare with random changes of the same size: the top rows, all, none.",
+            values=BASELINES,
+        ),
     ] = "top"
 
 
@@ -153,7 +192,9 @@ def ablate(
     text: TextOptions,
     regions: RegionOptions,
     setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
-    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)],
+    output: Annotated[
+        OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)
+    ],
     page: PageOptions,
     removal: RemovalOptions,
     measure_options: MeasureOptions,
@@ -176,9 +217,15 @@ def ablate(
     if removal.each_region:
         _ablate_regions(environment, text, regions, setup, output, page, measure_options)
         return
-    if (regions.region or regions.regions) and removal.start is None and measure_options.query is None:
+    if (
+        (regions.region or regions.regions)
+        and removal.start is None
+        and measure_options.query is None
+    ):
         what = message("--region names tokens, and none is asked for")
-        raise UsageError(what, expected="--each-region, or --from, --to or --query with its name, as well")
+        raise UsageError(
+            what, expected="--each-region, or --from, --to or --query with its name, as well"
+        )
     view = validate_options(output, environment, "ablate", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
@@ -190,14 +237,20 @@ def ablate(
     removed_by = effects.removal(loaded_model, removal.by, _reference_texts(environment, removal))
     if text.lines and "baseline" in environment.explicit_options and removal.baseline != "none":
         raise UsageError(
-            "--baseline draws random changes for one text, and --lines gives several", expected="one or the other"
+            "--baseline draws random changes for one text, and --lines gives several",
+            expected="one or the other",
         )
     is_over_texts = text.lines and not output.ndjson and output.svg is None
-    link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
+    if removal.start is None or removal.end is None:
+        link = None
+    else:
+        link = (removal.start, removal.end)
 
     def documents() -> Iterator[AblateDocument]:
         """Yield one `attn.ablate/1` document per text."""
-        single = (output.json and not is_over_texts) or output.svg is not None or page.html is not None
+        single = (
+            (output.json and not is_over_texts) or output.svg is not None or page.html is not None
+        )
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)
@@ -215,9 +268,15 @@ def ablate(
                         target=measure_options.target,
                         every=measure_options.every,
                         unknown=removal.unknown,
-                        baseline="none" if is_over_texts else cast(Literal["top", "all", "none"], removal.baseline),
+                        baseline=(
+                            "none"
+                            if is_over_texts
+                            else cast(Literal["top", "all", "none"], removal.baseline)
+                        ),
                         top=output.top,
-                        regions=request.regions_of(replace(environment, quiet=True), regions, source_text, tokens),
+                        regions=request.regions_of(
+                            replace(environment, quiet=True), regions, source_text, tokens
+                        ),
                         memory=request.memory_limit(setup.compute).bytes,
                         tokens=tokens,
                         note=environment.note,
@@ -227,8 +286,12 @@ def ablate(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
-                    write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, setup.compute
+                    )
+                    write_document_page(
+                        loaded_model, source_text, document, page, view.lang, reasons=reasons
+                    )
             yield document
 
     if not is_over_texts:
@@ -258,7 +321,9 @@ def _ablate_regions(
     page: PageOptions,
     measure_options: MeasureOptions,
 ) -> None:
-    """Run `attn ablate --each-region`: cut off the regions of a text one after the other and write the effects."""
+    """Run `attn ablate --each-region`: cut off the regions of a text one after the other and write
+    the effects.
+    """
     refuse_beside(environment, "--each-region", REGION_SUBJECTS)
     view = validate_options(output, environment, "regions", files={"--html": page.html})
     validate_page(page)
@@ -294,26 +359,38 @@ def _ablate_regions(
 def _refuse_contradictions(removal: RemovalOptions) -> None:
     """Raise UsageError for options about what is taken away that contradict each other."""
     if (removal.start is None) != (removal.end is None):
-        raise UsageError("a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal")
+        raise UsageError(
+            "a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal"
+        )
     if removal.cross and removal.start is None:
-        raise UsageError("--cross is about a link, and none is cut", expected="--from TOK and --to TOK as well")
+        raise UsageError(
+            "--cross is about a link, and none is cut", expected="--from TOK and --to TOK as well"
+        )
     if removal.start is not None and removal.by != "zero":
         raise UsageError(
-            "--by {by} takes heads away, and --from --to cut a link", expected="one or the other", by=removal.by
+            "--by {by} takes heads away, and --from --to cut a link",
+            expected="one or the other",
+            by=removal.by,
         )
     if removal.reference is not None and removal.reference_file is not None:
-        raise UsageError("--reference and --reference-file contradict each other", expected="one of them")
+        raise UsageError(
+            "--reference and --reference-file contradict each other", expected="one of them"
+        )
     if removal.reference is not None and removal.by == "zero":
-        raise UsageError("--reference is for another way of taking away", expected="--by mean or --by resample")
+        raise UsageError(
+            "--reference is for another way of taking away", expected="--by mean or --by resample"
+        )
     if removal.reference_file is not None and removal.by != "mean":
         raise UsageError("--reference-file gives a mean", expected="--by mean")
     if removal.by == "resample" and removal.reference is None:
         raise UsageError("--by resample takes from another text", expected="--reference TEXT")
 
 
-def _reference_texts(environment: Environment, removal: RemovalOptions) -> str | Iterator[str] | None:
-    """The text of `--reference`, or the lines of `--reference-file`, whose head outputs replace those taken away; None
-    without either."""
+def _reference_texts(
+    environment: Environment, removal: RemovalOptions
+) -> str | Iterator[str] | None:
+    """The text of `--reference`, or the lines of `--reference-file`, whose head outputs replace
+    those taken away; None without either."""
     if removal.reference_file is None:
         return removal.reference
     from attncli.cli.progress import foretell_waiting
@@ -332,7 +409,9 @@ def _reference_texts(environment: Environment, removal: RemovalOptions) -> str |
     return (line.text for line in lines)
 
 
-ablate_app = command_app(ablate, essentials="--query --model --head --from --to --by --measure --target --brief --json")
+ablate_app = command_app(
+    ablate, essentials="--query --model --head --from --to --by --measure --target --brief --json"
+)
 
 
 # `attn logits`: what each part of a model adds to a token's logit.
@@ -341,7 +420,9 @@ ablate_app = command_app(ablate, essentials="--query --model --head --from --to 
 def logits(
     ctx: typer.Context,
     text: TextOptions,
-    setup: Annotated[RunSetup, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
+    setup: Annotated[
+        RunSetup, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)
+    ],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
     target: Annotated[str | None, declarations.TARGET] = None,
@@ -355,13 +436,17 @@ def logits(
             metavar="part|token",
         ),
     ] = "part",
-    lens: Annotated[bool, analysis_option(help="Also what each layer would say next: the logit lens.")] = False,
+    lens: Annotated[
+        bool, analysis_option(help="Also what each layer would say next: the logit lens.")
+    ] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
-    """Split the logit of a next token into what the embedding, each head and each feed-forward part add.
+    """Split the logit of a next token into what the embedding, each head and each feed-forward part
+    add.
 
-    attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target Mary --versus John
+    attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target
+    Mary --versus John
     """
 
     environment: Environment = ctx.obj
@@ -371,7 +456,12 @@ def logits(
 
     from attncli.features.effects import compute as effects
 
-    split: Literal["part", "token"] | None = "token" if by == "token" else "part" if by == "part" else None
+    if by == "token":
+        split: Literal["part", "token"] | None = "token"
+    elif by == "part":
+        split = "part"
+    else:
+        split = None
     if split is None:
         raise UsageError("--by is {value}", expected="part or token", value=repr(by))
     single = output.json or output.svg is not None or page.html is not None
@@ -392,18 +482,25 @@ def logits(
                     unknown=unknown,
                     tokens=tokens,
                     note=environment.note,
-                    on_cost=lambda expected, _: request.refuse_memory(expected.peak, setup.compute, "a shorter text"),
+                    on_cost=lambda expected, _: request.refuse_memory(
+                        expected.peak, setup.compute, "a shorter text"
+                    ),
                 )
                 if page.html is not None:
-                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
-                    write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, setup.compute
+                    )
+                    write_document_page(
+                        loaded_model, source_text, document, page, view.lang, reasons=reasons
+                    )
             yield document
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
 logits_app = command_app(
-    logits, essentials="--query --target --versus --model --source --full --top --brief --json --figure"
+    logits,
+    essentials="--query --target --versus --model --source --full --top --brief --json --figure",
 )
 
 
@@ -417,7 +514,9 @@ def patch(
     setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
-    clean: Annotated[str | None, argument("The text whose answer is wanted; - for standard input.", "CLEAN")] = None,
+    clean: Annotated[
+        str | None, argument("The text whose answer is wanted; - for standard input.", "CLEAN")
+    ] = None,
     corrupt: Annotated[
         str | None, argument("The other text, of as many tokens; - for standard input.", "CORRUPT")
     ] = None,
@@ -427,19 +526,24 @@ def patch(
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
     at: Annotated[
-        list[str] | None, subject_option(help="Tokens that get the clean text's. [default: all]", metavar="TOK")
+        list[str] | None,
+        subject_option(help="Tokens that get the clean text's. [default: all]", metavar="TOK"),
     ] = None,
     into: Annotated[
         list[str] | None,
         subject_option(
-            help="Only these heads read it, by queries, keys or values: L5H11:q. [default: all that follows]",
+            help=(
+                "Only these heads read it, by queries, keys or values: L5H11:q. [default: all that"
+                " follows]"
+            ),
             metavar="HEAD:SIDE",
         ),
     ] = None,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
-    """Run one text with what each head makes of another, one head at a time: which brings the other's answer back.
+    """Run one text with what each head makes of another, one head at a time: which brings the
+    other's answer back.
 
     attn patch --model minilm "The cat sat on the mat" "The dog sat on the mat" --query sat
     """
@@ -456,7 +560,9 @@ def patch(
         raise UsageError(what, expected="CLEAN and CORRUPT, or --chat FILE")
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
     texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
-    clean_tokens, corrupt_tokens = (request.tokens_of(loaded_model, source_text) for source_text in texts)
+    clean_tokens, corrupt_tokens = (
+        request.tokens_of(loaded_model, source_text) for source_text in texts
+    )
     from attncli.features.effects import compute as effects
 
     with progress(environment, "patching heads") as on_progress:
@@ -484,5 +590,6 @@ def patch(
 
 
 patch_app = command_app(
-    patch, essentials="--query --target --versus --model --at --layer --head --brief --json --figure"
+    patch,
+    essentials="--query --target --versus --model --at --layer --head --brief --json --figure",
 )

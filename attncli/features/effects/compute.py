@@ -1,4 +1,6 @@
-"""Which heads matter: `attncli.ablate`, `attncli.logits`, `attncli.patch`, and `attn` commands of these names."""
+"""Which heads matter: `attncli.ablate`, `attncli.logits`, `attncli.patch`, and `attn` commands of
+these names.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.cross.compute import states
-from attncli.features.effects.ablation import Removal, ablate_document, choose_backend, refuse_foreign
+from attncli.features.effects.ablation import (
+    Removal,
+    ablate_document,
+    choose_backend,
+    refuse_foreign,
+)
 from attncli.features.effects.ablation import effects_document as effects_document
 from attncli.features.effects.document import (
     AblateDocument,
@@ -79,24 +86,26 @@ def ablate(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> AblateDocument:
-    """Ablate heads one at a time and all at once, or cut a link in them, and return how the model's last vectors or its
-    next-token predictions change.
+    """Ablate heads one at a time and all at once, or cut a link in them, and return how the model's
+    last vectors or its next-token predictions change.
 
     Args:
         model: As `attncli.load` returns it.
         text: What runs.
-        by: What stands for a head: nothing, its mean, or what it makes of another text; or what `removal` returns.
-        reference: The text, or for a mean the texts, that it comes from; for a mean, None is this text itself.
+        by: What stands for a head: nothing, its mean, or what it makes of another text; or what
+            `removal` returns.
+        reference: The text, or for a mean the texts, that it comes from; for a mean, None is this
+            text itself.
         link: The two tokens, looking and looked at, of a link to cut in place of heads.
         cross: Whether the link is to the other text, which an encoder-decoder reads.
         layers: Which layers.
         heads: Which heads of each, or a HeadSelection of any, which then counts alone.
         together: Whether only what taking all of them away at once does is measured.
         measures: "vector" turns, "logprob" of the target, "kl" of all that may follow.
-        query: The token to measure at, such as "it", "the:2" or "#7"; None is the last token of a decoder and the mean
-            of all tokens of an encoder.
-        target: A vocabulary entry, or "id:N", or several tokens at the end of a text, whose log-probabilities are
-            summed; None is the model's own first choice.
+        query: The token to measure at, such as "it", "the:2" or "#7"; None is the last token of a
+            decoder and the mean of all tokens of an encoder.
+        target: A vocabulary entry, or "id:N", or several tokens at the end of a text, whose
+            log-probabilities are summed; None is the model's own first choice.
         every: Whether "logprob" is the mean over all positions.
         unknown: Whether link and query may be tokens that the model does not know.
         baseline: Which rows are compared with random changes of the same size.
@@ -117,13 +126,24 @@ def ablate(
         UnsupportedError: For a measure that the model does not have.
         LimitError: For what memory does not hold.
     """
-    tokens = model.encode(text) if tokens is None else tokens
-    cut_link = (
-        None if link is None else _link_to_cut(model, tokens, link, note, cross=cross, unknown=unknown, regions=regions)
-    )
-    position = None if query is None else _named_positions(tokens, query, note, unknown=unknown, regions=regions)
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
+    if link is None:
+        cut_link = None
+    else:
+        cut_link = _link_to_cut(
+            model, tokens, link, note, cross=cross, unknown=unknown, regions=regions
+        )
+    if query is None:
+        position = None
+    else:
+        position = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
     usual = None if cut_link is None else cut_link.queries
-    request = MeasureRequest.of(model, tokens, measures, query=position, usual=usual, target=target, every=every)
+    request = MeasureRequest.of(
+        model, tokens, measures, query=position, usual=usual, target=target, every=every
+    )
     if request.answer:
         note(
             message(
@@ -133,11 +153,27 @@ def ablate(
                 pieces=listing(repr(target_token(model, number).text) for number in request.answer),
             )
         )
-    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
-    how_removed = by if not isinstance(by, str) else removal(model, by, reference)
+    if isinstance(heads, HeadSelection):
+        selection = heads
+    else:
+        selection = HeadSelection(layers, heads)
+    if not isinstance(by, str):
+        how_removed = by
+    else:
+        how_removed = removal(model, by, reference)
     if not together:
-        compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": top}[baseline]
-        _tell_cost(model, len(tokens), selection, memory, on_cost, predicts=request.predicts, compared=compared)
+        compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": top}[
+            baseline
+        ]
+        _tell_cost(
+            model,
+            len(tokens),
+            selection,
+            memory,
+            on_cost,
+            predicts=request.predicts,
+            compared=compared,
+        )
     return ablate_document(
         model,
         text,
@@ -163,8 +199,8 @@ def logits(
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> LogitsDocument:
-    """Split a next token's logit into what the embedding, each head and each feed-forward part add (direct logit
-    attribution).
+    """Split a next token's logit into what the embedding, each head and each feed-forward part add
+    (direct logit attribution).
 
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.
@@ -186,14 +222,28 @@ def logits(
         InputError: For tokens that are not there.
         UnsupportedError: For a model without an output head.
     """
-    tokens = model.encode(text) if tokens is None else tokens
-    on_cost(SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost(), len(tokens))
-    position = len(tokens) - 1 if query is None else _named_positions(tokens, query, note, unknown=unknown)[-1]
-    target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
+    on_cost(
+        SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost(),
+        len(tokens),
+    )
+    if query is None:
+        position = len(tokens) - 1
+    else:
+        position = _named_positions(tokens, query, note, unknown=unknown)[-1]
+    target_entry, versus_entry = (
+        None if name is None else target_id(model, name) for name in (target, versus)
+    )
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     attribution = attribute(running, position, target_entry, versus_entry)
-    sources = logit_sources(running, position, attribution.target, versus_entry) if by == "token" else {}
+    if by == "token":
+        sources = logit_sources(running, position, attribution.target, versus_entry)
+    else:
+        sources = {}
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
         position=position,
@@ -209,9 +259,11 @@ def logits(
                 layer=part.layer,
                 head=part.head,
                 value=value,
-                looks=Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
-                if part in attribution.looks
-                else UNSET,
+                looks=(
+                    Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
+                    if part in attribution.looks
+                    else UNSET
+                ),
                 sources=_source_rows(sources[part]) if part in sources else UNSET,
             )
             for part, value in attribution.parts
@@ -222,10 +274,14 @@ def logits(
 
 
 def _source_rows(values: Floats) -> list[LogitSource]:
-    """Convert one head's contributions by source token, [source], to document rows, the largest by size first, without
-    those that are 0."""
+    """Convert one head's contributions by source token, [source], to document rows, the largest by
+    size first, without those that are 0."""
     order = np.argsort(-np.abs(values), kind="stable").tolist()
-    return [LogitSource(source=source, value=float(values[source])) for source in order if values[source]]
+    return [
+        LogitSource(source=source, value=float(values[source]))
+        for source in order
+        if values[source]
+    ]
 
 
 def patch(
@@ -247,19 +303,20 @@ def patch(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> PatchDocument:
-    """Activation patching: put each head's output in the text `clean` into a run of `corrupt`, and return what share of
-    the difference between both each head brings back.
+    """Activation patching: put each head's output in the text `clean` into a run of `corrupt`, and
+    return what share of the difference between both each head brings back.
 
     Args:
         model: As `attncli.load` returns it.
         clean: The text whose answer is wanted.
         corrupt: The other, of as many tokens.
-        target: The next token that is measured, a vocabulary entry or "id:N"; None measures the cosine to the clean
-            vector.
+        target: The next token that is measured, a vocabulary entry or "id:N"; None measures the
+            cosine to the clean vector.
         versus: An entry whose logit is taken away from the target's.
         query: The token of `clean` to measure at; None as of `ablate`.
         at: The tokens of `clean` that get its part; None for all.
-        into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that comes after.
+        into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
+            comes after.
         unknown: Whether query and `at` may be tokens that the model does not know.
         layers: Which layers.
         heads: Which heads of each, or a HeadSelection of any, which then counts alone.
@@ -277,24 +334,38 @@ def patch(
         InputError: For texts of different lengths, and tokens or heads that are not there.
         LimitError: For what memory does not hold.
     """
-    clean_tokens, corrupt_tokens = (model.encode(clean), model.encode(corrupt)) if tokens is None else tokens
+    clean_tokens, corrupt_tokens = (
+        (model.encode(clean), model.encode(corrupt)) if tokens is None else tokens
+    )
     same_length(clean_tokens, corrupt_tokens, message("the corrupt one"))
     patching = PatchRequest.of(
         model,
         clean_tokens,
         heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads),
-        positions=[place for name in at or () for place in _named_positions(clean_tokens, name, note, unknown=unknown)],
-        query=None if query is None else _named_positions(clean_tokens, query, note, unknown=unknown),
+        positions=[
+            place
+            for name in at or ()
+            for place in _named_positions(clean_tokens, name, note, unknown=unknown)
+        ],
+        query=(
+            None if query is None else _named_positions(clean_tokens, query, note, unknown=unknown)
+        ),
         target=target,
         versus=versus,
         into=into,
     )
-    _tell_cost(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=patching.predicts)
+    _tell_cost(
+        model, len(clean_tokens), patching.selection, memory, on_cost, predicts=patching.predicts
+    )
     ids = [[token.id for token in text_tokens] for text_tokens in (clean_tokens, corrupt_tokens)]
     if ids[0] == ids[1] and clean != corrupt and any(token.unknown for token in clean_tokens):
-        what = message("the two texts are the same to this model: they differ in words that it does not know")
+        what = message(
+            "the two texts are the same to this model: they differ in words that it does not know"
+        )
         raise InputError(what, expected="texts that differ in words which the model knows")
-    result = run_patches(model, clean_tokens, corrupt_tokens, patching, memory=memory, progress=progress)
+    result = run_patches(
+        model, clean_tokens, corrupt_tokens, patching, memory=memory, progress=progress
+    )
     return PatchDocument(
         **header(model, clean, clean_tokens, computing=result.backend),
         clean=clean,
@@ -305,7 +376,10 @@ def patch(
         measure=patching.measure,
         target=None if patching.target is None else target_token(model, patching.target),
         versus=None if patching.versus is None else target_token(model, patching.versus),
-        into=[ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side) for receiver in patching.into]
+        into=[
+            ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side)
+            for receiver in patching.into
+        ]
         or UNSET,
         m_clean=result.clean,
         m_corrupt=result.corrupt,
@@ -316,20 +390,21 @@ def patch(
         warnings=[
             *notes(model, clean, ()),  # nothing of the words: that is told of both texts
             *unknown_notes_of_two(
-                (message("clean text"), clean, clean_tokens), (message("corrupt text"), corrupt, corrupt_tokens)
+                (message("clean text"), clean, clean_tokens),
+                (message("corrupt text"), corrupt, corrupt_tokens),
             ),
         ],
     )
 
 
 def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
-    """What replaces a head's output, as `by` and `reference` of `ablate` say, computed once for any number of texts;
-    reference texts are run here, one after the other.
+    """What replaces a head's output, as `by` and `reference` of `ablate` say, computed once for any
+    number of texts; reference texts are run here, one after the other.
 
     Raises UsageError for another `by`, and where reference texts are missing or of no use.
     """
     refuse_foreign(model)
-    texts = [reference] if isinstance(reference, str) else reference
+    texts = ([reference]) if (isinstance(reference, str)) else (reference)
     match by:
         case "zero" if texts is None:
             return ByZero()
@@ -340,7 +415,11 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
             return resample_from(choose_backend(model, model.encode(reference), []))
         case _:
             raise UsageError(
-                "by is {by} without reference texts" if texts is None else "by is {by} with reference texts",
+                (
+                    "by is {by} without reference texts"
+                    if texts is None
+                    else "by is {by} with reference texts"
+                ),
                 by=repr(by),
                 expected="zero with none, mean with any number, resample with one",
             )
@@ -356,14 +435,17 @@ def _link_to_cut(
     unknown: bool,
     regions: Sequence[Region],
 ) -> CutLink:
-    """The `CutLink` between the tokens that `link`, (query name, key name), refers to; with `cross`, the key is in the
-    source text."""
+    """The `CutLink` between the tokens that `link`, (query name, key name), refers to; with
+    `cross`, the key is in the source text."""
     queries = _named_positions(tokens, link[0], note, unknown=unknown, regions=regions)
     if not cross:
-        return CutLink(queries, _named_positions(tokens, link[1], note, unknown=unknown, regions=regions))
+        return CutLink(
+            queries, _named_positions(tokens, link[1], note, unknown=unknown, regions=regions)
+        )
     if model.memory is None:
         raise UsageError(
-            "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
+            "--cross cuts a link to another text, and none is read",
+            expected="an encoder-decoder, with --source TEXT",
         )
     source = model.source or states(model.memory.shape[-2])
     return CutLink(queries, _named_positions(source, link[1], note, unknown=unknown), "cross")
@@ -379,7 +461,9 @@ def _named_positions(
 ) -> tuple[int, ...]:
     """The token positions that `reference` names: a token, a span of words or a region of the text."""
     of_region = region_tokens(regions, reference, note)
-    return tuple(range(*choose_span(tokens, reference, note, unknown=unknown))) if of_region is None else of_region
+    if of_region is None:
+        return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
+    return of_region
 
 
 def _tell_cost(
@@ -392,10 +476,15 @@ def _tell_cost(
     predicts: bool,
     compared: int = 0,
 ) -> None:
-    """Call `on_cost` with the estimated cost of taking these heads away in a text of `count` tokens; nothing for models
-    that run whole. predicts: whether next tokens are measured. compared: at most how many heads are compared with
-    random changes."""
+    """Call `on_cost` with the estimated cost of taking these heads away in a text of `count`
+    tokens; nothing for models
+    that run whole. predicts: whether next tokens are measured. compared: at most how many heads are
+    compared with random changes."""
     if model.own_layers:
-        chosen_places, free = places(model.spec, heads), free_memory().bytes if memory is None else memory
+        chosen_places = places(model.spec, heads)
+        free = free_memory().bytes if memory is None else memory
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)
-        on_cost(size.sweep_cost(chosen_places, free, draws=min(compared, len(chosen_places)) * DRAWS), count)
+        on_cost(
+            size.sweep_cost(chosen_places, free, draws=min(compared, len(chosen_places)) * DRAWS),
+            count,
+        )

@@ -1,11 +1,12 @@
 """Why a head looks at a key: its score as a sum over pairs of parts of the residual stream.
 
-With norms frozen at what they were in this run, a head's queries and keys are sums of what each part of the stream
-makes, and a score is the sum over pairs of a part of the query's stream and a part of the key's. A constant added to a
-row of scores changes no weight; contributions are therefore measured against what the row expects, or against another
-key, and both are sums again.
-Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as sums over pairs; the
-derivative of log A_ij along a part is its contribution less the mean that the row's weights give.
+With norms frozen at what they were in this run, a head's queries and keys are sums of what each
+part of the stream makes, and a score is the sum over pairs of a part of the query's stream and a
+part of the key's. A constant added to a row of scores changes no weight; contributions are
+therefore measured against what the row expects, or against another key, and both are sums again.
+Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as sums
+over pairs; the derivative of log A_ij along a part is its contribution less the mean that the row's
+weights give.
 """
 
 from __future__ import annotations
@@ -44,13 +45,15 @@ from attncli.models.run import cache_weights
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 LinkPartKind: TypeAlias = PartKind | Literal["relative", "score_bias"]
-"""What a part of a score comes from: a part of the stream, vectors of relative positions that meet queries or keys, or
-a bias that the position adds to scores."""
+"""What a part of a score comes from: a part of the stream, vectors of relative positions that meet
+queries or keys, or a bias that the position adds to scores."""
 Side: TypeAlias = Literal["both", "query", "key"]
 
 
 class Link(Struct, frozen=True):
-    """One attention weight: layer, attention ("self" or "cross"), head, and the positions of query and key."""
+    """One attention weight: layer, attention ("self" or "cross"), head, and the positions of query
+    and key.
+    """
 
     layer: int
     kind: Kind
@@ -60,9 +63,10 @@ class Link(Struct, frozen=True):
 
 
 class LinkPart(Struct, frozen=True):
-    """One term of an attention score. stream: the part of the residual stream that it comes from; None for what the
-    position encoding adds. side: whether that stream is the query's or the key's token's; "both" where the two are
-    tokens of one text."""
+    """One term of an attention score. stream: the part of the residual stream that it comes from;
+    None for what the
+    position encoding adds. side: whether that stream is the query's or the key's token's; "both"
+    where the two are tokens of one text."""
 
     kind: LinkPartKind
     stream: StreamPart | None
@@ -72,10 +76,11 @@ class LinkPart(Struct, frozen=True):
 class RowScores(Struct, frozen=True, eq=False):
     """One head's scores and weights for one query, over the keys in the mask's range.
 
-    keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft cap. added: what the
-    position adds after it. weights: of each, 0 where hidden. visible: booleans. All [key]. sink: the head's learned
-    logit; None without one. values: what each key passes on, [key, v_dim]. gate: how much of each entry is let through
-    to the query, [v_dim]; None for all of it.
+    keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft
+        cap. added: what the
+    position adds after it. weights: of each, 0 where hidden. visible: booleans. All [key]. sink:
+    the head's learned logit; None without one. values: what each key passes on, [key, v_dim]. gate:
+    how much of each entry is let through to the query, [v_dim]; None for all of it.
     """
 
     keys: Floats
@@ -89,8 +94,8 @@ class RowScores(Struct, frozen=True, eq=False):
     gate: Floats | None = None
 
     def weights_without(self, removed: Floats, added: Floats | float = 0.0) -> Floats:
-        """The row's softmax weights, [..., key], after subtracting `removed` from the scores before the soft cap and
-        `added` from what the position encoding adds."""
+        """The row's softmax weights, [..., key], after subtracting `removed` from the scores before
+        the soft cap and `added` from what the position encoding adds."""
         scores = self.scaled - removed
         if self.softcap is not None:
             scores = self.softcap * np.tanh(scores / self.softcap)
@@ -98,12 +103,14 @@ class RowScores(Struct, frozen=True, eq=False):
 
 
 class Contributions(Struct, frozen=True, eq=False):
-    """A link's attention score split into parts of the residual stream. Its *advantage* is the score of the link's key
-    less the row's mean score under the weights, or less that of another key.
+    """A link's attention score split into parts of the residual stream. Its *advantage* is the
+    score of the link's key less the row's mean score under the weights, or less that of another
+    key.
 
-    parts: in the order of the model. query_sums, key_sums: of each part its contribution to the score with each key, as
-    part of the query over all parts of the key, and the other way round, [part, key]. queries, keys: what each part
-    makes in the head's space, [part, dim] and [part, key, dim]. scale: multiplies their products.
+    parts: in the order of the model. query_sums, key_sums: of each part its contribution to the
+    score with each key, as part of the query over all parts of the key, and the other way round,
+    [part, key]. queries, keys: what each part makes in the head's space, [part, dim] and [part,
+    key, dim]. scale: multiplies their products.
     """
 
     link: Link
@@ -133,19 +140,21 @@ class Contributions(Struct, frozen=True, eq=False):
         return float(self.row.weights[self.place])
 
     def centre(self, sums: Floats, than: int | None = None) -> Floats:
-        """Turn contributions to the row's scores, [..., key], into contributions to the advantage, [...]: the link's
-        key less the weighted mean over the row, or less the key at position `than`."""
+        """Turn contributions to the row's scores, [..., key], into contributions to the advantage,
+        [...]: the link's key less the weighted mean over the row, or less the key at position
+        `than`."""
         if than is None:
             return np.asarray(sums[..., self.place] - sums @ self.row.weights)
         return np.asarray(sums[..., self.place] - sums[..., self._key_place(than)])
 
     def total(self, than: int | None = None) -> float:
-        """The link's advantage by the run's own scores: its score less the row's weighted mean, or less that of the key
-        at position `than`."""
+        """The link's advantage by the run's own scores: its score less the row's weighted mean, or
+        less that of the key at position `than`."""
         return float(self.centre(self.row.scaled + self.row.added, than))
 
     def pairs(self, than: int | None = None) -> Floats:
-        """What each pair of a query part and a key part adds to the link's score less that of the key at position
+        """What each pair of a query part and a key part adds to the link's score less that of the
+        key at position
         `than` (None: less the row's weighted mean), [query part, key part]."""
         keys = self._centre_vectors(self.keys, than)
         table: Floats = self.scale * (self.queries @ keys.T)
@@ -157,26 +166,36 @@ class Contributions(Struct, frozen=True, eq=False):
                     meeting = self._centre_vectors(self.relative.keys[None], than)[0]
                     table[:, index] = self.scale * (self.queries @ meeting)
                     if self.relative.more is not None:
-                        table[self._bias_index, index] += self.scale * float(self.relative.more @ meeting)
+                        table[self._bias_index, index] += self.scale * float(
+                            self.relative.more @ meeting
+                        )
                 if self.relative.queries is not None:
                     scores = self.scale * np.einsum("kd,pkd->pk", self.relative.queries, self.keys)
                     table[index] = self.centre(scores, than)
         return table
 
     def weights_without(self) -> dict[str, Floats]:
-        """The link's weight with each part removed, [part], by where from: "query", "key" (the link's key alone) and
-        "all_keys"; NaN where a part has no such side."""
+        """The link's weight with each part removed, [part], by where from: "query", "key" (the
+        link's key alone) and "all_keys"; NaN where a part has no such side."""
         at_key = np.zeros_like(self.key_sums)
         at_key[:, self.place] = self.key_sums[:, self.place]
         weights = {
             name: self.row.weights_without(removed)[:, self.place]
-            for name, removed in (("query", self.query_sums), ("key", at_key), ("all_keys", self.key_sums))
+            for name, removed in (
+                ("query", self.query_sums),
+                ("key", at_key),
+                ("all_keys", self.key_sums),
+            )
         }
         for index, part in enumerate(self.parts):
             if part.kind == "score_bias":
                 weights["query"][index] = np.nan
-                weights["key"][index] = self.row.weights_without(np.zeros(1), at_key[index])[self.place]
-                weights["all_keys"][index] = self.row.weights_without(np.zeros(1), self.key_sums[index])[self.place]
+                weights["key"][index] = self.row.weights_without(np.zeros(1), at_key[index])[
+                    self.place
+                ]
+                weights["all_keys"][index] = self.row.weights_without(
+                    np.zeros(1), self.key_sums[index]
+                )[self.place]
             if part.side == "key":
                 weights["query"][index] = np.nan
             if part.side == "query":
@@ -184,8 +203,8 @@ class Contributions(Struct, frozen=True, eq=False):
         return weights
 
     def _key_place(self, key: int) -> int:
-        """The index, among the row's keys, of the key at position `key`. Raises InputError for one that the mask
-        hides."""
+        """The index, among the row's keys, of the key at position `key`. Raises InputError for one
+        that the mask hides."""
         places = np.flatnonzero((self.row.keys == key) & self.row.visible)
         if not len(places):
             raise InputError(
@@ -195,7 +214,8 @@ class Contributions(Struct, frozen=True, eq=False):
         return int(places[0])
 
     def _centre_vectors(self, vectors: Floats, than: int | None) -> Floats:
-        """Key vectors of each part, [part, key, dim], as the link's key less the row's weighted mean, or less the key
+        """Key vectors of each part, [part, key, dim], as the link's key less the row's weighted
+        mean, or less the key
         at position `than`: [part, dim]."""
         if than is not None:
             return np.asarray(vectors[:, self.place] - vectors[:, self._key_place(than)])
@@ -209,10 +229,11 @@ class Contributions(Struct, frozen=True, eq=False):
 
 
 class HeadSpace(Struct, frozen=True, eq=False):
-    """How the residual stream becomes one head's query and keys in this run, with norms and rotations frozen. query:
-    for the link's query; keys: for the row's keys.
+    """How the residual stream becomes one head's query and keys in this run, with norms and
+    rotations frozen. query: for the link's query; keys: for the row's keys.
 
-    tails: of the readings of both. passed: of both, the heads before the link's; empty where nobody asks by token.
+    tails: of the readings of both. passed: of both, the heads before the link's; empty where nobody
+    asks by token.
     """
 
     query: FrozenHead
@@ -223,7 +244,8 @@ class HeadSpace(Struct, frozen=True, eq=False):
 
 
 class PassedHeads(Struct, frozen=True, eq=False):
-    """The heads of one attention before the link's layer, and how their outputs reach the link's query or keys.
+    """The heads of one attention before the link's layer, and how their outputs reach the link's
+    query or keys.
     entering: what entered that attention, [token, width]; other fields as in `HeadEvent`."""
 
     layer: int
@@ -236,18 +258,26 @@ class PassedHeads(Struct, frozen=True, eq=False):
 
 
 class _Passing:
-    """Collects `PassedHeads` for the queries' and the keys' receiver: what is needed to split heads by source token
-    later, in little memory."""
+    """Collects `PassedHeads` for the queries' and the keys' receiver: what is needed to split heads
+    by source token later, in little memory."""
 
     def __init__(self) -> None:
         self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []
 
     def on_heads(self, number: int, event: HeadEvent) -> None:
-        """Keep how the heads of one attention reach a receiver. number: 0 for the link's query, 1 for its keys."""
+        """Keep how the heads of one attention reach a receiver. number: 0 for the link's query, 1
+        for its keys.
+        """
         entering = event.trace.stages["hidden"]
         self.passed[number].append(
             PassedHeads(
-                event.trace.layer, event.kind, entering, event.matrices, event.norm_count, event.factors, event.apart
+                event.trace.layer,
+                event.kind,
+                entering,
+                event.matrices,
+                event.norm_count,
+                event.factors,
+                event.apart,
             )
         )
 
@@ -258,7 +288,9 @@ def _is_own_bias(part: StreamPart | None) -> bool:
 
 
 def own_bias(link: Link) -> StreamPart:
-    """The part for what the biases and norms of the head's own query and key projections add to a score."""
+    """The part for what the biases and norms of the head's own query and key projections add to a
+    score.
+    """
     return StreamPart("bias", link.layer, link.kind, link.head, place="qk")
 
 
@@ -271,42 +303,61 @@ def contributions(
     follower: Follower | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Contributions:
-    """Split a link's attention score into the parts of the residual stream (embeddings, earlier heads, feed-forward
-    parts, biases) that it is the sum of.
+    """Split a link's attention score into the parts of the residual stream (embeddings, earlier
+    heads, feed-forward parts, biases) that it is the sum of.
 
-    by_layer: whether the heads of a layer are one part. by_token: whether what `source_parts` needs is kept. follower:
-    whom the text's run through all layers is told to. progress: told the share done. Raises InputError where the mask
-    hides the key from the query, and where a score is no finite number.
+    by_layer: whether the heads of a layer are one part. by_token: whether what `source_parts` needs
+    is kept. follower: whom the text's run through all layers is told to. progress: told the share
+    done. Raises InputError where the mask hides the key from the query, and where a score is no
+    finite number.
     """
-    model, backend = text.model, text.backend
+    model = text.model
+    backend = text.backend
     block = model.spec.blocks[link.layer]
     attention = block.attention if link.kind == "self" else block.cross
     assert attention is not None
     prefix = "attn" if link.kind == "self" else "cross"
-    part = LayerAttention(backend, cache_weights(model.store.layer(backend, link.layer)), prefix, attention)
-    apart = link.kind == "self" and int(text.tokens[link.query].index) in (attention.own_global or ())
+    part = LayerAttention(
+        backend, cache_weights(model.store.layer(backend, link.layer)), prefix, attention
+    )
+    apart = link.kind == "self" and int(text.tokens[link.query].index) in (
+        attention.own_global or ()
+    )
     projections = [head_projection(part, side, link.head, apart=apart) for side in _SIDES]
     query_row = slice(link.query, link.query + 1)
     query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, query_row)
     split: HeadSplit = "layer" if by_layer else "head"
-    passing, source_passing = _Passing(), _Passing()
+    passing = _Passing()
+    source_passing = _Passing()
     read = partial(
-        read_stream, model, text.tokens, backend, split=split, on_heads=passing.on_heads if by_token else None,
-        follower=follower, progress=progress,
-    )  # fmt: skip
+        read_stream,
+        model,
+        text.tokens,
+        backend,
+        split=split,
+        on_heads=passing.on_heads if by_token else None,
+        follower=follower,
+        progress=progress,
+    )
     if link.kind == "self":
         rows = _visible_keys(attention, link.query, text.count)
         key_receiver = Receiver(link.layer, "self", projections[1].matrix, rows)
         reading, key_reading = read([query_receiver, key_receiver])
-        source, passed = reading.entering, passing.passed
+        source = reading.entering
+        passed = passing.passed
     else:
         assert model.memory is not None
         source = backend.cast(model.memory, backend.dtype)
         rows = slice(0, source.shape[-2])
         (reading,) = read([query_receiver])
-        beyond = 0 if model.encoder is None else len(model.encoder.spec.blocks)
+        if model.encoder is None:
+            beyond = 0
+        else:
+            beyond = len(model.encoder.spec.blocks)
         key_receiver = Receiver(beyond, "self", projections[1].matrix, rows)
-        key_reading = _source_reading(model, backend, key_receiver, source, split, source_passing if by_token else None)
+        key_reading = _source_reading(
+            model, backend, key_receiver, source, split, source_passing if by_token else None
+        )
         passed = passing.passed[0], source_passing.passed[0]
     context = text.context()
     frozen = (
@@ -314,7 +365,9 @@ def contributions(
         freeze(projections[1], source, context, memory=link.kind == "cross").of_tokens(rows),
     )
     row, relative, learned = _row_scores(text, part, link, reading.entering, source, rows)
-    space = HeadSpace(*frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed)
+    space = HeadSpace(
+        *frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed
+    )
     return _combine_readings(link, attention, row, space, (reading, key_reading), relative, learned)
 
 
@@ -324,44 +377,68 @@ _SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
 def _visible_keys(attention: Attention, query: int, count: int) -> slice:
     """The range of keys that a query may see; all keys where it may see none."""
     low, high = span(attention.mask, query, query, count)
-    return slice(low, high) if low < high else slice(0, count)
+    if low < high:
+        return slice(low, high)
+    return slice(0, count)
 
 
 def _source_reading(
-    model: Model, backend: Backend, receiver: Receiver, source: Array, split: HeadSplit, passing: _Passing | None
+    model: Model,
+    backend: Backend,
+    receiver: Receiver,
+    source: Array,
+    split: HeadSplit,
+    passing: _Passing | None,
 ) -> Reading:
-    """What each part of the source text's stream adds to the head's keys in cross-attention; captured encoder states
-    count as one part."""
+    """What each part of the source text's stream adds to the head's keys in cross-attention;
+    captured encoder states count as one part."""
     if model.encoder is None:
         values = known_numbers(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
     on_heads = None if passing is None else passing.on_heads
-    return read_stream(model.encoder, model.source, backend, [receiver], split=split, on_heads=on_heads)[0]
+    return read_stream(
+        model.encoder, model.source, backend, [receiver], split=split, on_heads=on_heads
+    )[0]
 
 
 @np.errstate(invalid="ignore")
 def _row_scores(
     text: SweepText, part: LayerAttention, link: Link, x: Array, source: Array, rows: slice
 ) -> tuple[RowScores, RelativeVectors | None, Floats]:
-    """One head's `RowScores` for the link's query, its relative-position vectors (None without), and its learned keys,
-    [key, dim]."""
-    backend, context, attention = text.backend, text.context(), part.spec
+    """One head's `RowScores` for the link's query, its relative-position vectors (None without),
+    and its learned keys, [key, dim]."""
+    backend = text.backend
+    context = text.context()
+    attention = part.spec
     memory = None if link.kind == "self" else source
     parts = project(part, x, memory, context, link.layer)
     block = attend_rows(
-        backend, parts.q, parts.k, parts.v, parts.rule, link.query, link.query + 1,
-        keep=("scaled", "capped", "biased", "weights"), whole=True,
-    )  # fmt: skip
-    stages = {name: np.asarray(backend.numpy(stage[link.head, 0]), np.float64) for name, stage in block.stages.items()}
+        backend,
+        parts.q,
+        parts.k,
+        parts.v,
+        parts.rule,
+        link.query,
+        link.query + 1,
+        keep=("scaled", "capped", "biased", "weights"),
+        whole=True,
+    )
+    stages = {
+        name: np.asarray(backend.numpy(stage[link.head, 0]), np.float64)
+        for name, stage in block.stages.items()
+    }
     real = parts.k.shape[-2] - parts.rule.extra_keys
     columns = np.asarray([*range(rows.start, rows.stop), *range(real, parts.k.shape[-2])])
     visible = np.ones(parts.k.shape[-2], bool)
     if block.visibility is not None:
         shape = (attention.heads, 1, parts.k.shape[-2])
-        visible = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))[link.head, 0]
+        visible = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))[
+            link.head, 0
+        ]
     group = link.head // (attention.heads // attention.kv_heads)
     learned = known_numbers(backend, parts.k)[group, real:]
-    sinks, apart = parts.rule.sinks, parts.rule.apart
+    sinks = parts.rule.sinks
+    apart = parts.rule.apart
     values = parts.v if apart is None or link.query not in apart.rows else apart.v
     row = RowScores(
         columns,
@@ -384,8 +461,8 @@ def _row_scores(
 
 
 def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
-    """The values, 0 to 1, by which a head's gate multiplies its output for one query, [v_dim]; None without a gate. x:
-    what enters the attention at the query, [width]."""
+    """The values, 0 to 1, by which a head's gate multiplies its output for one query, [v_dim]; None
+    without a gate. x: what enters the attention at the query, [width]."""
     attention = part.spec
     if not attention.gated:
         return None
@@ -404,10 +481,13 @@ def _combine_readings(
     relative: RelativeVectors | None,
     learned: Floats,
 ) -> Contributions:
-    """Build the `Contributions` of a link from what each part adds to the query and to the keys. readings: (query's,
-    keys')."""
+    """Build the `Contributions` of a link from what each part adds to the query and to the keys.
+    readings: (query's, keys')."""
     frozen = space.query, space.keys
-    sides: tuple[Side, Side] = ("both", "both") if link.kind == "self" else ("query", "key")
+    if link.kind == "self":
+        sides: tuple[Side, Side] = ("both", "both")
+    else:
+        sides = ("query", "key")
     parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
     if link.kind == "cross":
         parts += [LinkPart(part.kind, part, sides[1]) for part in readings[1].parts]
@@ -416,7 +496,8 @@ def _combine_readings(
     if has_bias:
         parts.append(LinkPart("bias", own_bias(link), "both"))
     bias = len(parts) - 1
-    dim, columns = attention.head_dim, len(row.keys)
+    dim = attention.head_dim
+    columns = len(row.keys)
     has_relative = relative is not None
     has_added = bool(row.added.any()) and not has_relative
     if has_relative:
@@ -427,11 +508,16 @@ def _combine_readings(
     room = readings[1].room
     queries = np.zeros((len(parts), dim))
     if link.kind == "self" and not len(learned) and room is not None and len(room) >= len(parts):
-        keys = room[: len(parts)]  # each part's values give way to its keys: they are most of what there is in memory
+        keys = room[
+            : len(parts)
+        ]  # each part's values give way to its keys: they are most of what there is in memory
         keys[len(readings[1].parts) :] = 0
     else:
         keys = np.zeros((len(parts), columns, dim), readings[1].values.dtype)
-    first = 0 if link.kind == "self" else len(readings[0].parts)
+    if link.kind == "self":
+        first = 0
+    else:
+        first = len(readings[0].parts)
     for index in range(len(readings[0].parts)):
         queries[index] = frozen[0].apply(readings[0].values[index])[0]
     for index in range(len(readings[1].parts)):
@@ -441,7 +527,8 @@ def _combine_readings(
         keys[bias, :of_tokens] = frozen[1].constant
         keys[bias, of_tokens:] = learned
     scale = attention.scale
-    query_total, key_total = queries.sum(0), keys.sum(0, dtype=np.float64)
+    query_total = queries.sum(0)
+    key_total = keys.sum(0, dtype=np.float64)
     query_sums: Floats = scale * (queries @ key_total.T)
     # part by part: a product with all of them would first make all of them float64
     key_sums: Floats = np.stack([scale * (vectors @ query_total) for vectors in keys])
@@ -449,7 +536,10 @@ def _combine_readings(
         place = len(parts) - 1
         if relative.keys is not None:
             relative_scores = scale * (queries @ relative.keys.T)
-            more = 0.0 if relative.more is None else scale * (relative.keys @ relative.more)
+            if relative.more is None:
+                more = 0.0
+            else:
+                more = scale * (relative.keys @ relative.more)
             query_sums += relative_scores
             if relative.more is not None:
                 query_sums[bias] += more
@@ -461,23 +551,30 @@ def _combine_readings(
     if has_added:
         query_sums[-1] = key_sums[-1] = row.added
     visible = row.visible.astype(bool)
-    if not np.isfinite([*row.scaled[visible], *query_sums[:, visible].flat, *key_sums[:, visible].flat]).all():
+    if not np.isfinite(
+        [*row.scaled[visible], *query_sums[:, visible].flat, *key_sums[:, visible].flat]
+    ).all():
         what = message("the model's own numbers leave the range of {dtype}", dtype="float64")
         raise InputError(what, expected="a smaller --scale or a wider --dtype")
-    return Contributions(link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space)
+    return Contributions(
+        link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space
+    )
 
 
 # Heads split further by the token whose value they carried: one head of one layer at a time.
 
 
 SOURCES = 4000
-"""Sources that are told alone, the strongest of all heads: of 704 heads and 348 tokens there are a quarter million."""
+"""Sources that are told alone, the strongest of all heads: of 704 heads and 348 tokens there are a
+quarter million.
+"""
 
 
 class SourcePart(NamedTuple):
-    """What a head copied from one source token adds to the advantage (the link's score above its row's mean, or above
-    another key's) through the query and through the keys, None for a side it has no part in; and the link's weight
-    without it by "query", "key" and "all_keys", empty for several tokens taken together."""
+    """What a head copied from one source token adds to the advantage (the link's score above its
+    row's mean, or above another key's) through the query and through the keys, None for a side it
+    has no part in; and the link's weight without it by "query", "key" and "all_keys", empty for
+    several tokens taken together."""
 
     part: LinkPart
     query_side: float | None
@@ -485,13 +582,16 @@ class SourcePart(NamedTuple):
     weights_without: dict[str, float]
 
 
-def source_parts(text: SweepText, whole: Contributions, than: int | None = None) -> dict[LinkPart, list[SourcePart]]:
-    """Split each earlier head's contribution to the advantage by the token whose value it carried; returns the list per
-    head. Tokens that bring nothing are left out, and all but the strongest `SOURCES` are summed in one part with place
-    "rest".
+def source_parts(
+    text: SweepText, whole: Contributions, than: int | None = None
+) -> dict[LinkPart, list[SourcePart]]:
+    """Split each earlier head's contribution to the advantage by the token whose value it carried;
+    returns the list per head. Tokens that bring nothing are left out, and all but the strongest
+    `SOURCES` are summed in one part with place "rest".
 
-    whole: with what is kept for a split by token. What a head brings from a token needs the queries and keys that the
-    run ended with, so that each attention is made again from what entered it then, one at a time.
+    whole: with what is kept for a split by token. What a head brings from a token needs the queries
+    and keys that the run ended with, so that each attention is made again from what entered it
+    then, one at a time.
     """
     passed = whole.space.passed
     if whole.link.kind == "self":
@@ -511,18 +611,20 @@ def source_parts(text: SweepText, whole: Contributions, than: int | None = None)
 
 
 class _SourceSide(NamedTuple):
-    """What a head adds to the advantage (the link's score above its row's mean, or above another key's) through the
-    query or through the keys: `centred` by source token, [source], and the link's weight without a source, by name, for
-    the sources listed alone."""
+    """What a head adds to the advantage (the link's score above its row's mean, or above another
+    key's) through the
+    query or through the keys: `centred` by source token, [source], and the link's weight without a
+    source, by name, for the sources listed alone."""
 
     centred: Floats
     weights_without: dict[str, Floats]
 
 
 class _SourceHead(NamedTuple):
-    """What one earlier head adds to a link's score above its row's mean, by source token. sides: 0 through the query, 1
-    through the keys. brings: whether a source adds anything, [source]; alone: positions of the sources listed one by
-    one, ascending."""
+    """What one earlier head adds to a link's score above its row's mean, by source token. sides: 0
+    through the query, 1
+    through the keys. brings: whether a source adds anything, [source]; alone: positions of the
+    sources listed one by one, ascending."""
 
     sides: dict[int, _SourceSide]
     brings: Floats
@@ -535,28 +637,37 @@ class _SourceHead(NamedTuple):
 
 
 class _Carried(NamedTuple):
-    """One route from a head's source tokens to a side. weights: attention weights times the factors on the way, [row,
-    source]; values: each source's value mapped into the query or key space, [source, dim]."""
+    """One route from a head's source tokens to a side. weights: attention weights times the factors
+    on the way, [row, source]; values: each source's value mapped into the query or key space,
+    [source, dim]."""
 
     weights: Floats
     values: Floats
 
 
 class _SourceSplit:
-    """Accumulates what earlier heads contribute by source token, one attention after the other. sides: which are split,
-    0 for the query, 1 for the keys.
+    """Accumulates what earlier heads contribute by source token, one attention after the other.
+    sides: which are split, 0 for the query, 1 for the keys.
 
-    What a source adds to the advantage is a product of two vectors, what it does to each score of the row a table of
+    What a source adds to the advantage is a product of two vectors, what it does to each score of
+    the row a table of
     all sources and keys: that is made of those alone that are among the strongest so far.
     """
 
-    def __init__(self, text: SweepText, whole: Contributions, than: int | None, sides: tuple[int, ...]) -> None:
-        self._backend, self._whole, self._sides = text.backend, whole, sides
+    def __init__(
+        self, text: SweepText, whole: Contributions, than: int | None, sides: tuple[int, ...]
+    ) -> None:
+        self._backend = text.backend
+        self._whole = whole
+        self._sides = sides
         self._heads: dict[StreamPart, _SourceHead] = {}
         self._strongest = np.zeros(0)
-        space, row = whole.space, whole.row
-        query_total, key_total = whole.queries.sum(0), whole.keys.sum(0, dtype=np.float64)
-        meets, asks = key_total, np.broadcast_to(query_total, key_total.shape)
+        space = whole.space
+        row = whole.row
+        query_total = whole.queries.sum(0)
+        key_total = whole.keys.sum(0, dtype=np.float64)
+        meets = key_total
+        asks = np.broadcast_to(query_total, key_total.shape)
         relative = whole.relative
         if relative is not None and relative.keys is not None:
             meets = meets + relative.keys
@@ -571,24 +682,44 @@ class _SourceSplit:
         of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, asks[:count])
         self._of_entry = of_query, of_keys
         self._learned = len(row.keys) - count
-        # and to the advantage: of a query's vector whole, [dim], of the keys' row by row, [row, dim]
+        # and to the advantage: of a query's vector whole, [dim], of the keys' row by row, [row,
+        # dim]
         shares = whole.centre(np.eye(len(row.keys)), than)
         self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 
-    def add_attention(self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]) -> None:
-        """Split what each head of one attention contributes by source token. heads: that attention as it reaches each
-        of `sides`, in their order."""
-        layer, kind, entering = heads[0].layer, heads[0].kind, heads[0].entering
+    def add_attention(
+        self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]
+    ) -> None:
+        """Split what each head of one attention contributes by source token. heads: that attention
+        as it reaches each of `sides`, in their order."""
+        layer = heads[0].layer
+        kind = heads[0].kind
+        entering = heads[0].entering
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
-        weights, values = known_numbers(self._backend, stages["weights"]), known_numbers(self._backend, stages["v"])
-        apart = known_numbers(self._backend, stages["global_v"]) if "global_v" in stages else None
-        gates = known_numbers(self._backend, stages["gate"]) if "gate" in stages else None
+        weights = known_numbers(self._backend, stages["weights"])
+        values = known_numbers(self._backend, stages["v"])
+        if "global_v" in stages:
+            apart = known_numbers(self._backend, stages["global_v"])
+        else:
+            apart = None
+        if "gate" in stages:
+            gates = known_numbers(self._backend, stages["gate"])
+        else:
+            gates = None
         for head in range(len(weights)):
             group = head // (len(weights) // len(values))
-            own = None if apart is None else apart[group]
-            gate = None if gates is None else gates[head]
+            if apart is None:
+                own = None
+            else:
+                own = apart[group]
+            if gates is None:
+                gate = None
+            else:
+                gate = gates[head]
             routes = {
-                side: list(self._routes(side, passed, head, weights[head], values[group], own, gate))
+                side: list(
+                    self._routes(side, passed, head, weights[head], values[group], own, gate)
+                )
                 for side, passed in zip(self._sides, heads, strict=True)
             }
             self._heads[StreamPart("head", layer, kind, head)] = self._sum_routes(routes)
@@ -603,9 +734,10 @@ class _SourceSplit:
         apart: Floats | None,
         gate: Floats | None,
     ) -> Iterator[_Carried]:
-        """Yield how a head's values reach a side; global tokens, whose values (`apart`) have a projection of their own,
-        are a second route. gate: factors on the head's output, [token, v_dim], then one route per entry; None for no
-        gate."""
+        """Yield how a head's values reach a side; global tokens, whose values (`apart`) have a
+        projection of their own,
+        are a second route. gate: factors on the head's output, [token, v_dim], then one route per
+        entry; None for no gate."""
         rows = self._whole.space.receivers[side].rows
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
@@ -625,10 +757,17 @@ class _SourceSplit:
     def _sum_routes(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
         """Sum a head's routes by source token. routes: by side, 0 the query's, 1 the keys'."""
         brings = np.any(
-            [route.weights.any(0) & route.values.any(-1) for carried in routes.values() for route in carried], 0
+            [
+                route.weights.any(0) & route.values.any(-1)
+                for carried in routes.values()
+                for route in carried
+            ],
+            0,
         )
         centred = {side: self._centre_sources(side, carried) for side, carried in routes.items()}
-        head = _SourceHead({side: _SourceSide(values, {}) for side, values in centred.items()}, brings, brings)
+        head = _SourceHead(
+            {side: _SourceSide(values, {}) for side, values in centred.items()}, brings, brings
+        )
         sizes = head.sizes
         self._strongest = np.concatenate([self._strongest, sizes])
         if len(self._strongest) > SOURCES:
@@ -643,25 +782,38 @@ class _SourceSplit:
     @property
     def _least(self) -> float:
         """The smallest contribution among the strongest `SOURCES` so far; 0 while there are fewer."""
-        return float(self._strongest.min()) if len(self._strongest) == SOURCES else 0.0
+        if len(self._strongest) == SOURCES:
+            return float(self._strongest.min())
+        return 0.0
 
     def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:
-        """What each source token adds to the advantage (the link's score above its row's mean, or above another key's)
+        """What each source token adds to the advantage (the link's score above its row's mean, or
+        above another key's)
         through one side, [source]. side: 0 the query's, 1 the keys'. carried: the routes to it."""
         gains = self._to_advantage[side]
         return np.asarray(
-            sum(((route.weights.T @ gains.astype(route.weights.dtype)) * route.values).sum(-1) for route in carried),
+            sum(
+                ((route.weights.T @ gains.astype(route.weights.dtype)) * route.values).sum(-1)
+                for route in carried
+            ),
             np.float64,
         )
 
-    def _weights_without(self, side: int, carried: Sequence[_Carried], sources: Floats) -> dict[str, Floats]:
-        """The link's weight with each of these sources removed from one side, [source], by name: "query" for side 0,
-        "key" (the link's key alone) and "all_keys" for side 1."""
-        whole, row = self._whole, self._whole.row
+    def _weights_without(
+        self, side: int, carried: Sequence[_Carried], sources: Floats
+    ) -> dict[str, Floats]:
+        """The link's weight with each of these sources removed from one side, [source], by name:
+        "query" for side 0, "key" (the link's key alone) and "all_keys" for side 1."""
+        whole = self._whole
+        row = self._whole.row
         of_entry = self._of_entry[side].T
         # what each adds to each score of the row, [source, key]
         sums = np.asarray(
-            sum(route.weights[:, sources].T * (route.values[sources] @ of_entry) for route in carried), np.float64
+            sum(
+                route.weights[:, sources].T * (route.values[sources] @ of_entry)
+                for route in carried
+            ),
+            np.float64,
         )
         if side == 0:
             removals = {"query": sums}
@@ -671,18 +823,28 @@ class _SourceSplit:
             at_key[:, whole.place] = sums[:, whole.place]
             removals = {"key": at_key, "all_keys": sums}
         # a copy of the column: a view would keep the whole table
-        return {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
+        return {
+            name: row.weights_without(removed)[:, whole.place].copy()
+            for name, removed in removals.items()
+        }
 
     def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
-        """What each head contributes by source token, one `SourcePart` per token. which: the side that the parts are
-        named after, "both", "query" or "key"."""
-        return {LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads}
+        """What each head contributes by source token, one `SourcePart` per token. which: the side
+        that the parts are named after, "both", "query" or "key"."""
+        return {
+            LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads
+        }
 
     def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:
-        """Yield one head's contributions: the weak sources first, summed as "rest", then one for each strong source."""
+        """Yield one head's contributions: the weak sources first, summed as "rest", then one for
+        each strong source.
+        """
         head = self._heads[part]
-        sides, alone = head.sides, head.brings & (head.sizes >= self._least)
-        without = {name: values for side in sides.values() for name, values in side.weights_without.items()}
+        sides = head.sides
+        alone = head.brings & (head.sizes >= self._least)
+        without = {
+            name: values for side in sides.values() for name, values in side.weights_without.items()
+        }
         rest = head.brings & ~alone
         if rest.any():
             stream = StreamPart("head", part.layer, part.attention, part.head, place="rest")

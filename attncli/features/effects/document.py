@@ -1,4 +1,6 @@
-"""The documents of effects: of `attn ablate`, over one text and over many; of `attn logits`; of `attn patch`."""
+"""The documents of effects: of `attn ablate`, over one text and over many; of `attn logits`; of
+`attn patch`.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +72,12 @@ class Measures(Part, frozen=True, kw_only=True):
     """What changed, by the measures asked for."""
 
     vector: VectorChange | UnsetType = UNSET
-    logprob: Annotated[float | UnsetType | None, describe("log p′ − log p of the target, in nats; below 0: rarer.")] = (
+    logprob: Annotated[
+        float | UnsetType | None, describe("log p′ − log p of the target, in nats; below 0: rarer.")
+    ] = UNSET
+    kl: Annotated[float | UnsetType | None, describe("KL(p ‖ p′) of the next token, in nats.")] = (
         UNSET
     )
-    kl: Annotated[float | UnsetType | None, describe("KL(p ‖ p′) of the next token, in nats.")] = UNSET
 
 
 class Looks(Part, frozen=True, kw_only=True):
@@ -87,7 +91,9 @@ class TokenPlace(Part, frozen=True, kw_only=True):
     """The token measured at; of a span, its first one and its last."""
 
     token: Annotated[Count, index_of("token")]
-    last: Annotated[Annotated[Count, index_of("token")] | UnsetType, describe("Absent for one token.")] = UNSET
+    last: Annotated[
+        Annotated[Count, index_of("token")] | UnsetType, describe("Absent for one token.")
+    ] = UNSET
 
 
 class LinkPlace(Part, frozen=True, kw_only=True):
@@ -97,9 +103,17 @@ class LinkPlace(Part, frozen=True, kw_only=True):
         Annotated[list[Annotated[Count, index_of("token")]], describe("The tokens that look.")]
         | Annotated[Count, index_of("token")]
     )
-    key: Annotated[list[Count], describe("The tokens looked at, of the other text where the link is `cross`.")] | Count
+    key: (
+        Annotated[
+            list[Count],
+            describe("The tokens looked at, of the other text where the link is `cross`."),
+        ]
+        | Count
+    )
     attention: AttentionKind | UnsetType = UNSET
-    text: Annotated[str | UnsetType, describe("The keys' text, where it is the other text's.")] = UNSET
+    text: Annotated[str | UnsetType, describe("The keys' text, where it is the other text's.")] = (
+        UNSET
+    )
 
 
 class TargetToken(Part, frozen=True, kw_only=True):
@@ -115,7 +129,9 @@ class Interval(Part, frozen=True, kw_only=True):
     mean: float
     low: float | None
     high: float | None
-    texts: Annotated[Size, describe("How many of the texts it is the mean of: those where it is defined.")]
+    texts: Annotated[
+        Size, describe("How many of the texts it is the mean of: those where it is defined.")
+    ]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) unless the interval has two ends, or none."""
@@ -132,8 +148,8 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
     kl: Interval | UnsetType | None = UNSET
 
     def mean(self, name: Reading) -> Interval | None:
-        """The mean over texts of one number by name, such as "cosine"; None where no text defines it, or it was not
-        measured."""
+        """The mean over texts of one number by name, such as "cosine"; None where no text defines
+        it, or it was not measured."""
         interval: Interval | UnsetType | None = getattr(self, name)
         return interval or None
 
@@ -152,16 +168,18 @@ class NamedLink(Part, frozen=True, kw_only=True):
 
 
 class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True):
-    """What changes when a head is taken away, or a link cut: the mean over texts of `attn.ablate/1`."""
+    """What changes when a head is taken away, or a link cut: the mean over texts of
+    `attn.ablate/1`.
+    """
 
     texts: Annotated[Size, describe("How many texts there were.")]
     model: ModelPart
     attention: AttentionPart
     by: Literal["zero", "mean", "resample", "knockout"]
     measures: MeasureNames
-    place: Annotated[str, describe("Where it was measured: `mean`, `last`, or the word that names a token.")] = field(
-        name="at"
-    )
+    place: Annotated[
+        str, describe("Where it was measured: `mean`, `last`, or the word that names a token.")
+    ] = field(name="at")
     link: NamedLink | None
     effects: Annotated[list[MeanEffect], describe("By the size of the mean, the largest first.")]
     together: Annotated[MeanMeasures, describe("All of these heads at once.")]
@@ -170,10 +188,17 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) unless every mean is of the same measures."""
         readings = set(readings_of(self.measures))
-        rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
+        rows = [
+            (f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)
+        ]
         for place, measures in (("together", self.together), *rows):
             if {name for name, _ in members(measures)} != readings:
-                yield place, message("means of other measures than {measures}", measures=listing(self.measures))
+                yield (
+                    place,
+                    message(
+                        "means of other measures than {measures}", measures=listing(self.measures)
+                    ),
+                )
 
 
 # How effects of heads differ between two sets of texts, or two models.
@@ -194,7 +219,8 @@ class DifferentHead(AttentionHead, frozen=True, kw_only=True):
     b: float
     difference: Annotated[float, describe("B − A.")]
     low: Annotated[
-        float | None, describe("End of the 95% interval of the difference, by Welch's t; null with one text.")
+        float | None,
+        describe("End of the 95% interval of the difference, by Welch's t; null with one text."),
     ]
     high: float | None
 
@@ -210,7 +236,9 @@ class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only
     a: DifferenceSide
     b: DifferenceSide
     measure: Annotated[str, describe("cosine, logprob or kl.")]
-    heads: Annotated[list[DifferentHead], Meta(min_length=1), describe("The largest difference first.")]
+    heads: Annotated[
+        list[DifferentHead], Meta(min_length=1), describe("The largest difference first.")
+    ]
     warnings: list[str]
 
 
@@ -223,54 +251,83 @@ class EffectRow(AttentionHead, frozen=True, kw_only=True):
     vector: VectorChange | UnsetType = UNSET
     logprob: float | UnsetType | None = UNSET
     kl: float | UnsetType | None = UNSET
-    weight: Annotated[Weight | None, describe("The weight that the cut link had; null without a link.")]
-    looks: Annotated[Looks | None, describe("Of several tokens: what their mean row looks at; null for a learned key.")]
+    weight: Annotated[
+        Weight | None, describe("The weight that the cut link had; null without a link.")
+    ]
+    looks: Annotated[
+        Looks | None,
+        describe("Of several tokens: what their mean row looks at; null for a learned key."),
+    ]
     random: Annotated[
         Measures | None,
         describe(
-            "The same for changes of the same size in random directions, the mean of 8 draws; null where not drawn."
+            "The same for changes of the same size in random directions, the mean of 8 draws; null"
+            " where not drawn."
         ),
     ]
 
 
 def reading_of(row: EffectRow | Measures, name: Reading) -> float | None:
-    """A number of a row by name ("cosine", "norm", "logprob" or "kl"); None where it is undefined, or was not
-    measured."""
+    """A number of a row by name ("cosine", "norm", "logprob" or "kl"); None where it is undefined,
+    or was not measured."""
     part = row.vector if name in ("cosine", "norm") else row
-    value: float | UnsetType | None = UNSET if part is UNSET else getattr(part, name)
+    if part is UNSET:
+        value: float | UnsetType | None = UNSET
+    else:
+        value = getattr(part, name)
     return None if value is UNSET else value
 
 
 class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
-    """What changes when a head is taken away, or a link cut, one head at a time; these effects do not add up."""
+    """What changes when a head is taken away, or a link cut, one head at a time; these effects do
+    not add up.
+    """
 
     by: Annotated[
         Literal["zero", "mean", "resample", "knockout"],
-        describe("What stands for a head: nothing, a mean, another text's values; or it without the link."),
+        describe(
+            "What stands for a head: nothing, a mean, another text's values; or it without the"
+            " link."
+        ),
     ]
     measures: MeasureNames
-    place: Annotated[TokenPlace | Literal["mean"], describe("Whose last vector turns.")] = field(name="at")
-    every: Annotated[bool, describe("Whether logprob is the mean over all positions of the token that follows.")]
-    position: Annotated[Count | None, describe("After which token logprob and kl are taken; null where they are not.")]
+    place: Annotated[TokenPlace | Literal["mean"], describe("Whose last vector turns.")] = field(
+        name="at"
+    )
+    every: Annotated[
+        bool, describe("Whether logprob is the mean over all positions of the token that follows.")
+    ]
+    position: Annotated[
+        Count | None,
+        describe("After which token logprob and kl are taken; null where they are not."),
+    ]
     target: Annotated[TargetToken | None, describe("What logprob is about; null where it is not.")]
     answer: Annotated[
-        list[TargetToken] | UnsetType, describe("All tokens of a target of several, the first of which is `target`.")
+        list[TargetToken] | UnsetType,
+        describe("All tokens of a target of several, the first of which is `target`."),
     ] = UNSET
-    link: Annotated[LinkPlace | None, describe("The link that was cut; null where heads were taken away.")]
+    link: Annotated[
+        LinkPlace | None, describe("The link that was cut; null where heads were taken away.")
+    ]
     effects: Annotated[list[EffectRow], describe("By size, the largest first.")]
     together: Annotated[Measures, describe("All of these heads at once.")]
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs where effects differ in their measures, a key looked at is not in the text, or a
-        cut link has no weight."""
+        """Yield (field, fault) pairs where effects differ in their measures, a key looked at is not
+        in the text, or a cut link has no weight."""
         yield from super().validation_errors()
         rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
-        random_rows = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
+        random_rows = [
+            (f"{place}.random", row.random) for place, row in rows if row.random is not None
+        ]
         for place, measures in (("together", self.together), *rows, *random_rows):
             for name in ("vector", "logprob", "kl"):
                 if (getattr(measures, name) is UNSET) == (name in self.measures):
-                    value = "missing" if name in self.measures else message("not among the measures")
+                    if name in self.measures:
+                        value = "missing"
+                    else:
+                        value = message("not among the measures")
                     yield place, message("{name} is {value}", name=name, value=value)
         link = self.link
         if link is not None and link.attention in (UNSET, "self"):
@@ -278,10 +335,17 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
                 if key >= len(self.tokens):
                     yield "link.key", message("there is no token {key}", key=key)
         for place, row in rows:
-            if row.attention == "self" and row.looks is not None and row.looks.key >= len(self.tokens):
+            if (
+                row.attention == "self"
+                and row.looks is not None
+                and row.looks.key >= len(self.tokens)
+            ):
                 yield f"{place}.looks.key", message("there is no token {key}", key=row.looks.key)
             if (row.weight is None) != (self.link is None):
-                yield f"{place}.weight", message("a weight belongs to a link that was cut, and to each")
+                yield (
+                    f"{place}.weight",
+                    message("a weight belongs to a link that was cut, and to each"),
+                )
 
 
 # `attn.logits/1`: what each part of a model adds to a token's logit.
@@ -290,7 +354,9 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
 class LogitSource(Part, frozen=True, kw_only=True):
     """What a head adds from one token."""
 
-    source: Annotated[Count, describe("The token whose value it carries; learned keys come after the tokens.")]
+    source: Annotated[
+        Count, describe("The token whose value it carries; learned keys come after the tokens.")
+    ]
     value: float
 
 
@@ -300,20 +366,26 @@ class LogitPart(Part, frozen=True, kw_only=True):
     part: Literal["embedding", "head", "mixer", "mlp", "bias"]
     attention: Annotated[AttentionKind | None, describe("Of a head; null for other parts.")]
     layer: Annotated[
-        Count | None, describe("Null for the embedding, and for the biases of the final norm and the head.")
+        Count | None,
+        describe("Null for the embedding, and for the biases of the final norm and the head."),
     ]
     head: Count | None
     value: float
-    looks: Annotated[Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")] = UNSET
+    looks: Annotated[
+        Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")
+    ] = UNSET
     sources: Annotated[
-        list[LogitSource] | UnsetType, describe("With --by token, of a head: what it adds from each token.")
+        list[LogitSource] | UnsetType,
+        describe("With --by token, of a head: what it adds from each token."),
     ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield a (field, fault) for a head without attention, layer and number, or a feed-forward part or mixer
-        without layer."""
+        """Yield a (field, fault) for a head without attention, layer and number, or a feed-forward
+        part or mixer without layer."""
         of_head = None not in (self.attention, self.layer, self.head)
-        if (self.part == "head" and not of_head) or (self.part in ("mixer", "mlp") and self.layer is None):
+        if (self.part == "head" and not of_head) or (
+            self.part in ("mixer", "mlp") and self.layer is None
+        ):
             yield "part", message("{part} without its place", part=repr(self.part))
 
 
@@ -330,7 +402,9 @@ def logit_part_name(part: LogitPart) -> Message:
         case "mixer":
             return message("L{layer} mixer", layer=part.layer)
         case "bias":
-            return message("last biases") if part.layer is None else message("L{layer} biases", layer=part.layer)
+            if part.layer is None:
+                return message("last biases")
+            return message("L{layer} biases", layer=part.layer)
         case "embedding":
             return message("embedding")
         case _:
@@ -354,7 +428,9 @@ class LensToken(Part, frozen=True, kw_only=True):
 
 
 class LensRow(Part, frozen=True, kw_only=True):
-    """What would come next if the model ended here: these vectors through its final norm and output head."""
+    """What would come next if the model ended here: these vectors through its final norm and output
+    head.
+    """
 
     layer: Annotated[Count | None, describe("Null after the last layer.")]
     stage: LensStage
@@ -364,17 +440,25 @@ class LensRow(Part, frozen=True, kw_only=True):
 
 
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
-    """What each part adds to a logit, the statistics of every norm being those of this run; the parts sum to it."""
+    """What each part adds to a logit, the statistics of every norm being those of this run; the
+    parts sum to it.
+    """
 
     position: Annotated[Count, index_of("token", "After which token.")] = field(name="at")
     target: TargetToken
-    versus: Annotated[TargetToken | None, describe("Whose logit is taken away from the target's; null for none.")]
-    softcap: Annotated[float | None, describe("The bound that the model puts on its logits after this; null for none.")]
+    versus: Annotated[
+        TargetToken | None, describe("Whose logit is taken away from the target's; null for none.")
+    ]
+    softcap: Annotated[
+        float | None,
+        describe("The bound that the model puts on its logits after this; null for none."),
+    ]
     logit: Annotated[float, describe("The model's own, after its scale and before a soft cap.")]
     sum: Annotated[float, describe("The sum of the parts.")]
     parts: Annotated[list[LogitPart], describe("In the order of the model.")]
     lens: Annotated[
-        list[LensRow] | UnsetType, describe("With --lens: what each layer would say next, in the order of the model.")
+        list[LensRow] | UnsetType,
+        describe("With --lens: what each layer would say next, in the order of the model."),
     ] = UNSET
     warnings: list[str]
 
@@ -385,24 +469,30 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
 class PatchRow(AttentionHead, frozen=True, kw_only=True):
     """How much of the clean text's answer one head brings back."""
 
-    recovered: Annotated[float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")]
+    recovered: Annotated[
+        float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")
+    ]
 
 
 class ToldHead(PlacedHead, frozen=True, kw_only=True):
-    """A head that is told what earlier heads make of the clean text, by its queries, keys or values."""
+    """A head that is told what earlier heads make of the clean text, by its queries, keys or
+    values.
+    """
 
     side: Literal["q", "k", "v"]
 
 
 class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
-    """The corrupt text run with what one head mixes in the clean one put in. `tokens` are those of the clean text."""
+    """The corrupt text run with what one head mixes in the clean one put in. `tokens` are those of
+    the clean text.
+    """
 
     clean: str
     corrupt: str
     corrupt_tokens: list[TokenRow]
-    places: Annotated[list[Annotated[Count, index_of("token")]], describe("The tokens that got the clean text's.")] = (
-        field(name="at")
-    )
+    places: Annotated[
+        list[Annotated[Count, index_of("token")]], describe("The tokens that got the clean text's.")
+    ] = field(name="at")
     query: Annotated[
         list[Annotated[Count, index_of("token")]],
         Meta(min_length=1, description="The tokens measured at; of logits, the last of them."),
@@ -411,7 +501,8 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     target: TargetToken | None
     versus: TargetToken | None
     into: Annotated[
-        list[ToldHead] | UnsetType, describe("With --into: the only heads that are told; absent where all are.")
+        list[ToldHead] | UnsetType,
+        describe("With --into: the only heads that are told; absent where all are."),
     ] = UNSET
     m_clean: float
     m_corrupt: float

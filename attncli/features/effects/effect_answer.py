@@ -18,7 +18,14 @@ from attncli.draw.safe import cells
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import capitalize_sentences, claim, quote_text, quoted_token, quoted_word, short
+from attncli.draw.token_names import (
+    capitalize_sentences,
+    claim,
+    quote_text,
+    quoted_token,
+    quoted_word,
+    short,
+)
 from attncli.draw.view import View
 from attncli.features.effects.document import (
     LENS_STAGES,
@@ -68,19 +75,22 @@ SUBJECTS = {
 
 
 def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
-    """The number of an effect by the document's first measure (of "vector": 1 − cosine); None where it is undefined."""
+    """The number of an effect by the document's first measure (of "vector": 1 − cosine); None where
+    it is undefined.
+    """
     return reading_of(effect, readings_of(document.measures)[0])
 
 
 def head_phrase(effect: AnyHead, view: View) -> str:
     """A head as sentences name it, such as `layer 5 head 11`."""
-    name = (
-        message("layer {layer} cross head {head}")
-        if effect.attention == "cross"
-        else message("layer {layer} head {head}")
-    )
+    if effect.attention == "cross":
+        name = message("layer {layer} cross head {head}")
+    else:
+        name = message("layer {layer} head {head}")
     phrase = say(view, name, layer=effect.layer, head=effect.head)
-    return phrase if effect.attention == "cross" else claim(phrase, view, layer=effect.layer, head=effect.head)
+    if effect.attention == "cross":
+        return phrase
+    return claim(phrase, view, layer=effect.layer, head=effect.head)
 
 
 def effect_text(value: float) -> str:
@@ -100,16 +110,22 @@ def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
 
 @capitalize_sentences
 def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """The answer of `attn find --effect`: in which head cutting the found link changes the measure most, and what
-    cutting it in all heads changes."""
-    effects = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
+    """The answer of `attn find --effect`: in which head cutting the found link changes the measure
+    most, and what cutting it in all heads changes."""
+    effects = [
+        (head.effect, head)
+        for head in document.heads
+        if head.effect is not UNSET and head.effect is not None
+    ]
     if not effects:
         return
     query_text = quoted_token(document.tokens, document.query, view)
     effect, first = max(effects, key=lambda pair: pair[0])
     if effect >= NEGLIGIBLE:
         head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
-        yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=effect_text(effect))
+        yield say(
+            view, LINK_SENTENCES["most"], head=head, subject=query_text, size=effect_text(effect)
+        )
     else:
         yield say(view, LINK_SENTENCES["nothing"], subject=query_text)
     if document.effect_together is not UNSET and document.effect_together is not None:
@@ -118,14 +134,19 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
 
 
 def subject(document: AblateDocument, view: View) -> str:
-    """What an ablation measures, as a noun phrase: a token's vector, the mean of all vectors, a log-probability or a
-    next-token distribution."""
+    """What an ablation measures, as a noun phrase: a token's vector, the mean of all vectors, a
+    log-probability or a next-token distribution."""
     first = document.measures[0]
     if first != "vector":
-        return say(view, SUBJECTS["every" if document.every else first], token=_target_word(document, view))
+        return say(
+            view, SUBJECTS["every" if document.every else first], token=_target_word(document, view)
+        )
     if document.place == "mean":
         return say(view, "the mean of all vectors")
-    texts = [token.text for token in document.tokens[document.place.token : _last_token(document.place) + 1]]
+    texts = [
+        token.text
+        for token in document.tokens[document.place.token : _last_token(document.place) + 1]
+    ]
     return quote_text(" ".join(texts), view)
 
 
@@ -139,27 +160,41 @@ def _target_word(document: AblateDocument, view: View) -> str:
     target = document.target
     if document.answer is not UNSET:
         return quote_text("".join(token.text for token in document.answer), view)
-    return "" if target is None else quoted_word(target.text, view)
+    if target is None:
+        return ""
+    return quoted_word(target.text, view)
 
 
 @capitalize_sentences
 def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
-    """Yield the answer of `attn ablate` in sentences: which head changes the measure most, how far it stands out, and
-    what all heads together change."""
+    """Yield the answer of `attn ablate` in sentences: which head changes the measure most, how far
+    it stands out, and what all heads together change."""
     effects = [effect for effect in document.effects if effect_size(effect, document) is not None]
     together = effect_size(document.together, document)
     changed = {"subject": subject(document, view)}
     templates = LINK_SENTENCES if document.link is not None else HEAD_SENTENCES
     if effects:
-        first, largest = effects[0], abs(effect_size(effects[0], document) or 0.0)
+        first = effects[0]
+        largest = abs(effect_size(effects[0], document) or 0.0)
         if largest < NEGLIGIBLE:
             yield say(view, templates["nothing"], **changed)
         else:
-            second = abs(effect_size(effects[1], document) or 0.0) if len(effects) > 1 else 0.0
+            if len(effects) > 1:
+                second = abs(effect_size(effects[1], document) or 0.0)
+            else:
+                second = 0.0
             stands_out = second > 0 and largest / second >= TIMES
-            ratio = say(view, "{ratio} times", ratio=times_words(largest / second, 2)) if stands_out else ""
-            places = {"head": head_phrase(first, view), "size": effect_text(effect_size(first, document) or 0.0)}
-            yield say(view, templates["times" if stands_out else "most"], **changed, **places, times=ratio)
+            if stands_out:
+                ratio = say(view, "{ratio} times", ratio=times_words(largest / second, 2))
+            else:
+                ratio = ""
+            places = {
+                "head": head_phrase(first, view),
+                "size": effect_text(effect_size(first, document) or 0.0),
+            }
+            yield say(
+                view, templates["times" if stands_out else "most"], **changed, **places, times=ratio
+            )
             yield from _random_sentences(document, first, view)
             yield from _alike_sentences(document, effects, view)
     if len(document.effects) != 1:  # of one head it is the same
@@ -167,7 +202,9 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
             name = "together" if document.effects else "all"
             yield say(view, templates[name], **changed, size=effect_text(together))
         elif document.link is None:
-            yield say(view, "Without any of these heads {subject} is 0 and has no direction.", **changed)
+            yield say(
+                view, "Without any of these heads {subject} is 0 and has no direction.", **changed
+            )
     elif not effects and document.link is None:
         yield say(view, "Without this head {subject} is 0 and has no direction.", **changed)
     if len(effects) > 1:
@@ -186,66 +223,95 @@ HEAD_SENTENCES = {
 LINK_SENTENCES = {
     "nothing": message("Cutting this link in a single head changes nothing in {subject}."),
     "most": message("Cutting this link in {head} changes {subject} most: {size}."),
-    "times": message("Cutting this link in {head} changes {subject} most: {size}, {times} the next head."),
+    "times": message(
+        "Cutting this link in {head} changes {subject} most: {size}, {times} the next head."
+    ),
     "together": message("The link cut in all of these heads together: {size}."),
-    "all": message("Cutting this link in all of the chosen heads at once changes {subject} by {size}."),
+    "all": message(
+        "Cutting this link in all of the chosen heads at once changes {subject} by {size}."
+    ),
     "apart": message("The link is cut in one head at a time: these numbers do not add up."),
 }
 """The same of a link that is cut."""
 
 
-def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], view: View) -> list[str]:
-    """One sentence on a head that looks at the same key as the most important one about as much but hardly changes the
-    measure; empty where there is none."""
+def _alike_sentences(
+    document: AblateDocument, effects: Sequence[EffectRow], view: View
+) -> list[str]:
+    """One sentence on a head that looks at the same key as the most important one about as much but
+    hardly changes the measure; empty where there is none."""
     first = effects[0]
-    if first.looks is None or document.tokens[first.looks.key].special or document.tokens[first.looks.key].unknown:
+    if (
+        first.looks is None
+        or document.tokens[first.looks.key].special
+        or document.tokens[first.looks.key].unknown
+    ):
         return []
     key = quoted_token(document.tokens, first.looks.key, view)
-    for effect in sorted(effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)):
+    for effect in sorted(
+        effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)
+    ):
         looks = effect.looks
         if (
             looks is not None
             and looks.key == first.looks.key
             and looks.weight >= ALIKE * first.looks.weight
-            and abs(effect_size(effect, document) or 0.0) <= HARDLY * abs(effect_size(first, document) or 0.0)
+            and abs(effect_size(effect, document) or 0.0)
+            <= HARDLY * abs(effect_size(first, document) or 0.0)
         ):
             places = {
-                "head": head_phrase(effect, view), "key": key, "weight": f"{looks.weight:.2f}",
-                "strongest": f"{first.looks.weight:.2f}", "effect": effect_text(effect_size(effect, document) or 0.0),
-            }  # fmt: skip
+                "head": head_phrase(effect, view),
+                "key": key,
+                "weight": f"{looks.weight:.2f}",
+                "strongest": f"{first.looks.weight:.2f}",
+                "effect": effect_text(effect_size(effect, document) or 0.0),
+            }
             alike = message(
-                "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly matters here ({effect})."
+                "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
+                " matters here ({effect})."
             )
             return [say(view, alike, **places)]
     return []
 
 
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
-    """One sentence where the largest effect is no more than `ABOVE` times that of a random change of the same size;
-    else empty."""
+    """One sentence where the largest effect is no more than `ABOVE` times that of a random change
+    of the same size; else empty."""
     if first.random is None:
         return []
     random_size = effect_size(first.random, document)
     if random_size is None or abs(effect_size(first, document) or 0.0) > ABOVE * abs(random_size):
         return []
     random_words = effect_text(random_size)
-    return [say(view, "That is at most twice what a random change of the same size makes ({size}).", size=random_words)]
+    return [
+        say(
+            view,
+            "That is at most twice what a random change of the same size makes ({size}).",
+            size=random_words,
+        )
+    ]
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:
-    """The text tinted by where the most important head looks, or by the cut link's weight, and the answer in sentences
-    below it."""
-    tokens, effects = document.tokens, document.effects
-    shares, queries, tint = [0.0] * len(tokens), range(0), message("tint: the word looked at most in {head}")
-    first = effects[0] if effects else None
+    """The text tinted by where the most important head looks, or by the cut link's weight, and the
+    answer in sentences below it."""
+    tokens = document.tokens
+    effects = document.effects
+    shares = [0.0] * len(tokens)
+    queries = range(0)
+    tint = message("tint: the word looked at most in {head}")
+    if effects:
+        first = effects[0]
+    else:
+        first = None
     if document.place != "mean":
         queries = range(document.place.token, _last_token(document.place) + 1)
     if document.link is not None and effects:
-        first, tint = (
-            max(effects, key=lambda effect: effect.weight or 0.0),
-            message("tint: the weight of this link in {head}"),
-        )
-        key = [] if document.link.attention == "cross" else document.link.key  # the other text is not drawn
+        first = max(effects, key=lambda effect: effect.weight or 0.0)
+        tint = message("tint: the weight of this link in {head}")
+        key = (
+            [] if document.link.attention == "cross" else document.link.key
+        )  # the other text is not drawn
         for place in [key] if isinstance(key, int) else key:
             shares[place] = first.weight or 0.0
     elif first is not None and first.looks is not None and first.attention == "self":
@@ -261,48 +327,66 @@ def ablate_sentences(document: AblateDocument, view: View) -> list[str]:
     return [*effect_sentences(document, view), not_learned_note(document.model, view)]
 
 
-# What the screens of effects are put together from: their parts in order, the grid of all heads, a head's name.
+# What the screens of effects are put together from: their parts in order, the grid of all heads, a
+# head's name.
 
 WHOLE = 200
 """Heads up to which a grid shows all of them, in panels where the screen is narrow."""
 
 
-def grid(numbers: Sequence[tuple[int, int, float | None]], view: View, title: str, *, signed: bool) -> Lines:
-    """Draw a layer × head grid of (layer, head, number) triples; no lines for a single layer or a single head.
+def grid(
+    numbers: Sequence[tuple[int, int, float | None]], view: View, title: str, *, signed: bool
+) -> Lines:
+    """Draw a layer × head grid of (layer, head, number) triples; no lines for a single layer or a
+    single head.
 
     signed: whether numbers below 0 mean the opposite.
     """
     values = head_grid(numbers)
     if len(values.layers) < 2 or len(values.heads) < 2:
         return Lines()
-    # most effects are small: a digit more tells them apart, for which without colour, where cells are wide, zeros go
-    small = (
-        float(np.nanmedian(np.abs(values.values))) < 0.5 * 10.0**-view.precision
-        if np.isfinite(values.values).any()
-        else False
-    )
-    finer, note = replace(view, precision=view.precision + small), say(view, "rows: layers, columns: heads")
+    # most effects are small: a digit more tells them apart, for which without colour, where cells
+    # are wide, zeros go
+    if np.isfinite(values.values).any():
+        small = float(np.nanmedian(np.abs(values.values))) < 0.5 * 10.0**-view.precision
+    else:
+        small = False
+    finer = replace(view, precision=view.precision + small)
+    note = say(view, "rows: layers, columns: heads")
     # in panels, so that no head is left out
     finer = replace(finer, full=view.full or values.values.size <= WHOLE)
-    return draw_grid(values, finer, bare=small and not view.color, title=title, note=note, signed=signed)
+    return draw_grid(
+        values, finer, bare=small and not view.color, title=title, note=note, signed=signed
+    )
 
 
 def grids(
-    numbers_by_kind: Mapping[str, Sequence[tuple[int, int, float | None]]], view: View, title: str, *, signed: bool
+    numbers_by_kind: Mapping[str, Sequence[tuple[int, int, float | None]]],
+    view: View,
+    title: str,
+    *,
+    signed: bool,
 ) -> Lines:
-    """Draw one layer × head grid for each attention, "self" and "cross", that has numbers: (layer, head, number)
-    triples."""
-    cross = say(view, "{title} · cross-attention", title=title) if numbers_by_kind.get("self") else title
+    """Draw one layer × head grid for each attention, "self" and "cross", that has numbers: (layer,
+    head, number) triples."""
+    if numbers_by_kind.get("self"):
+        cross = say(view, "{title} · cross-attention", title=title)
+    else:
+        cross = title
     titles = {"self": title, "cross": cross}
     grids_drawn = (
-        grid(numbers_by_kind[kind], view, titles[kind], signed=signed) for kind in titles if numbers_by_kind.get(kind)
+        grid(numbers_by_kind[kind], view, titles[kind], signed=signed)
+        for kind in titles
+        if numbers_by_kind.get(kind)
     )
     return stack_spaced(*(block for block in grids_drawn if block.rows))
 
 
-def by_attention(rows: Iterable[tuple[AnyHead, float | None]]) -> dict[str, list[tuple[int, int, float | None]]]:
-    """Numbers of heads as `grids` takes them: under "self" and "cross", as (layer, head, number). What is no head, such
-    as all together, is left out."""
+def by_attention(
+    rows: Iterable[tuple[AnyHead, float | None]],
+) -> dict[str, list[tuple[int, int, float | None]]]:
+    """Numbers of heads as `grids` takes them: under "self" and "cross", as (layer, head, number).
+    What is no head, such as all together, is left out."""
     numbers: dict[str, list[tuple[int, int, float | None]]] = {"self": [], "cross": []}
     for head, number_of_head in rows:
         if head.attention is not None and head.layer is not None and head.head is not None:
@@ -316,12 +400,17 @@ WORDS = ("", message("95% interval"), message("looks most at"))
 """The columns of heads that hold words, or bars."""
 
 
-def bars(sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, longest: int) -> list[str]:
-    """One bar of text for each size; the largest has `longest` cells, or as many as the other columns of the table
-    leave free."""
+def bars(
+    sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, longest: int
+) -> list[str]:
+    """One bar of text for each size; the largest has `longest` cells, or as many as the other
+    columns of the table leave free."""
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in columns)
-    length, largest = min(max(room, SHORTEST), longest), max(sizes, default=0.0)
-    return [bar(one_size / largest if largest else 0.0, length, ascii=view.ascii) for one_size in sizes]
+    length = min(max(room, SHORTEST), longest)
+    largest = max(sizes, default=0.0)
+    return [
+        bar(one_size / largest if largest else 0.0, length, ascii=view.ascii) for one_size in sizes
+    ]
 
 
 def heads_table(
@@ -334,13 +423,17 @@ def heads_table(
     sizes: Sequence[float] = (),
     longest: int = 0,
 ) -> Lines:
-    """A table of the heads shown, with a line that tells how many of `count` are not. columns: by English title, the
-    cells behind the head's name; "" puts in bars of `sizes`, the largest `longest` cells long."""
+    """A table of the heads shown, with a line that tells how many of `count` are not. columns: by
+    English title, the cells behind the head's name; "" puts in bars of `sizes`, the largest
+    `longest` cells long."""
     names = {message("head"): [short_name(head) for head in heads], **columns}
     titles = [say(view, name) for name in names]
     if "" in columns:
         names[""] = bars(
-            sizes, [(name, *column) for name, column in zip(titles, names.values(), strict=True)], view, longest
+            sizes,
+            [(name, *column) for name, column in zip(titles, names.values(), strict=True)],
+            view,
+            longest,
         )
     body = table(
         titles,
@@ -366,7 +459,9 @@ LENS_WORDS, LENS_WORD = 3, 14
 
 
 def lens_table(document: LogitsDocument, view: View) -> Lines:
-    """A table of the logit lens: for each layer the likeliest next tokens, and the target's rank and probability."""
+    """A table of the logit lens: for each layer the likeliest next tokens, and the target's rank
+    and probability.
+    """
     if document.lens is UNSET:
         return Lines()
     rows = [
@@ -376,7 +471,8 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
             f"{row.rank:,}",
             f"{row.probability:.3f}",
             "  ".join(
-                f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}" for entry in row.top[:LENS_WORDS]
+                f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}"
+                for entry in row.top[:LENS_WORDS]
             ),
         ]
         for row in document.lens
@@ -392,21 +488,38 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
 
 
 def lens_sentences(document: LogitsDocument, view: View) -> list[str]:
-    """The logit lens in sentences: from which layer on the target is the likeliest next token to the end, or that it
-    never is."""
+    """The logit lens in sentences: from which layer on the target is the likeliest next token to
+    the end, or that it never is."""
     if document.lens is UNSET or not document.lens:
         return []
     target = quoted_word(document.target.text, view)
     ranks = [row.rank for row in document.lens]
     if ranks[-1] > 1:
-        return [say(view, "Read off layer by layer, {target} does not come first in the end.", target=target)]
+        return [
+            say(
+                view,
+                "Read off layer by layer, {target} does not come first in the end.",
+                target=target,
+            )
+        ]
     first = next(index for index in range(len(ranks)) if all(rank == 1 for rank in ranks[index:]))
     row = document.lens[first]
     if row.layer is None:
-        return [say(view, "Read off layer by layer, {target} comes first only at the end.", target=target)]
-    template = (
-        message("Read off layer by layer, {target} comes first from layer {layer} on, after its attention.")
-        if row.stage == "after attention"
-        else message("Read off layer by layer, {target} comes first from layer {layer} on, before its attention.")
-    )
+        return [
+            say(
+                view,
+                "Read off layer by layer, {target} comes first only at the end.",
+                target=target,
+            )
+        ]
+    if row.stage == "after attention":
+        template = message(
+            "Read off layer by layer, {target} comes first from layer {layer} on, after its"
+            " attention."
+        )
+    else:
+        template = message(
+            "Read off layer by layer, {target} comes first from layer {layer} on, before its"
+            " attention."
+        )
     return [say(view, template, target=target, layer=row.layer)]

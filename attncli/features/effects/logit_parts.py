@@ -28,10 +28,12 @@ PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
 
 
 class LogitTerm(Struct, frozen=True):
-    """The name of one part of the model that adds to a logit: the embedding (with positions), a head, a layer's mixer
-    (what stands beside or in place of its heads), its feed-forward part, or its biases.
+    """The name of one part of the model that adds to a logit: the embedding (with positions), a
+    head, a layer's mixer (what stands beside or in place of its heads), its feed-forward part, or
+    its biases.
 
-    layer: None for the embedding, and for the biases of the final norm and the head. attention, head: of a head.
+    layer: None for the embedding, and for the biases of the final norm and the head. attention,
+    head: of a head.
     """
 
     kind: PartKind
@@ -41,10 +43,11 @@ class LogitTerm(Struct, frozen=True):
 
 
 class Attribution(Struct, frozen=True, eq=False):
-    """What each part adds to the logit of `target`, or to its difference from another's. logit: that logit or
-    difference in the run before a soft cap, which the parts sum to. softcap: the cap's bound, None for none. looks: per
-    head, (key, weight) that the token attends to most. by_entry: what each entry of a chosen head's output before W_O
-    adds, [v_dim]; empty without a chosen head."""
+    """What each part adds to the logit of `target`, or to its difference from another's. logit:
+    that logit or difference in the run before a soft cap, which the parts sum to. softcap: the
+    cap's bound, None for none. looks: per head, (key, weight) that the token attends to most.
+    by_entry: what each entry of a chosen head's output before W_O adds, [v_dim]; empty without a
+        chosen head."""
 
     parts: Sequence[tuple[LogitTerm, float]]
     logit: float
@@ -55,8 +58,9 @@ class Attribution(Struct, frozen=True, eq=False):
 
 
 class _StreamTerms(Struct, frozen=True, eq=False):
-    """One token's residual stream as a sum of parts, each a vector, [width]. by_entry: the columns of a chosen head's
-    W_O, [v_dim, width], taken through the same norms; empty until that head has written."""
+    """One token's residual stream as a sum of parts, each a vector, [width]. by_entry: the columns
+    of a chosen head's W_O, [v_dim, width], taken through the same norms; empty until that head has
+    written."""
 
     parts: list[LogitTerm] = field(default_factory=list)
     vectors: list[Floats] = field(default_factory=list)
@@ -68,25 +72,36 @@ class _StreamTerms(Struct, frozen=True, eq=False):
         self.vectors.append(vector)
 
     def join(self, branch: _StreamTerms, scale: float) -> None:
-        """Append the parts of a layer's branch (attention or feed-forward), each vector times `scale`."""
+        """Append the parts of a layer's branch (attention or feed-forward), each vector times
+        `scale`.
+        """
         for part, vector in zip(branch.parts, branch.vectors, strict=True):
             self.add(part, vector * scale)
         self.by_entry.extend(vectors * scale for vectors in branch.by_entry)
 
     def apply_norm(
-        self, norm: Norm, entering: Floats, weight: Floats | None, bias: Floats | None, layer: int | None
+        self,
+        norm: Norm,
+        entering: Floats,
+        weight: Floats | None,
+        bias: Floats | None,
+        layer: int | None,
     ) -> None:
-        """Take every part through a norm, in place, with the mean and variance of `entering`, [width]; the norm's bias
-        becomes a part of its own."""
+        """Take every part through a norm, in place, with the mean and variance of `entering`,
+        [width]; the norm's bias becomes a part of its own."""
         self.vectors[:] = apply_frozen_norm(norm, entering, weight, np.stack(self.vectors))
-        self.by_entry[:] = [apply_frozen_norm(norm, entering, weight, vectors) for vectors in self.by_entry]
+        self.by_entry[:] = [
+            apply_frozen_norm(norm, entering, weight, vectors) for vectors in self.by_entry
+        ]
         if bias is not None:
             self.add(LogitTerm("bias", layer), bias)
 
 
-def apply_frozen_norm(norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats) -> Floats:
-    """Apply a norm to vectors, [part, width], as a linear map: with the mean and variance of `entering`, [width], in
-    place of their own; without its bias."""
+def apply_frozen_norm(
+    norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats
+) -> Floats:
+    """Apply a norm to vectors, [part, width], as a linear map: with the mean and variance of
+    `entering`, [width], in place of their own; without its bias."""
     width = entering.shape[-1]
     if norm.kind == "layer":
         entering = entering - entering.sum() / width
@@ -97,13 +112,17 @@ def apply_frozen_norm(norm: Norm, entering: Floats, weight: Floats | None, vecto
     return scaled
 
 
-def attribute(text: SweepText, position: int, target: int | None, versus: int | None) -> Attribution:
-    """What each part adds to the logit of `target` after the token at `position`, or to its difference from that of
+def attribute(
+    text: SweepText, position: int, target: int | None, versus: int | None
+) -> Attribution:
+    """What each part adds to the logit of `target` after the token at `position`, or to its
+    difference from that of
     `versus`. target: None for the model's first choice.
 
     Raises UnsupportedError for a model without a linear output head.
     """
-    model, backend = text.model, text.backend
+    model = text.model
+    backend = text.backend
     spec = model.spec
     attributor = Attributor(text, position)
     hidden = model.store.embed(backend, text.tokens)
@@ -119,10 +138,11 @@ def attribute(text: SweepText, position: int, target: int | None, versus: int | 
 
 
 class Attributor:
-    """Observes the layers of a run one by one and then splits a logit into what each part of the model adds.
+    """Observes the layers of a run one by one and then splits a logit into what each part of the
+    model adds.
 
-    chosen: a head of which it is also told what each entry of its values adds; None for none. Raises UnsupportedError
-    for a model without a linear output head.
+    chosen: a head of which it is also told what each entry of its values adds; None for none.
+    Raises UnsupportedError for a model without a linear output head.
     """
 
     def __init__(self, text: SweepText, position: int, chosen: LogitTerm | None = None) -> None:
@@ -133,7 +153,9 @@ class Attributor:
                 hint="attn ablate tells which heads matter to its vectors",
                 family=text.model.spec.family,
             )
-        self._text, self._position, self._chosen = text, position, chosen
+        self._text = text
+        self._position = position
+        self._chosen = chosen
         self._stream, self._looks = _StreamTerms(), dict[LogitTerm, tuple[int, float]]()
         self._activations: dict[str, Floats] = {}
         self._hidden: Array | None = None
@@ -145,22 +167,26 @@ class Attributor:
         self._activations[what] = self._vector(array)
 
     def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
-        """Add a layer's parts to the token's residual stream, in the order in which `run_block` adds its branches, and
-        record where its heads look."""
-        stream, activations, scale = self._stream, self._activations, block.branch_scale
+        """Add a layer's parts to the token's residual stream, in the order in which `run_block`
+        adds its branches, and record where its heads look."""
+        stream = self._stream
+        activations = self._activations
+        scale = block.branch_scale
 
         def apply_norm(place: Place, terms: _StreamTerms) -> None:
             """Send the parts through the norm at this place of the layer, if it has one."""
             norm = block.norms.get(place)
             if norm is not None:
                 weight, bias = (
-                    role_numbers(self._text.backend, weights, f"{place}.{name}") for name in ("weight", "bias")
+                    role_numbers(self._text.backend, weights, f"{place}.{name}")
+                    for name in ("weight", "bias")
                 )
                 terms.apply_norm(norm, activations[place], weight, bias, trace.layer)
 
         if block.normed:
             apply_norm("attn.in", stream)
-        attention, feed_forward = _StreamTerms(), _StreamTerms()
+        attention = _StreamTerms()
+        feed_forward = _StreamTerms()
         if not block.instead:
             attention = self._head_terms(weights, trace, "self")
             apply_norm("attn.out", attention)
@@ -185,16 +211,19 @@ class Attributor:
         activations.clear()
 
     def _head_terms(self, weights: Weights, trace: LayerTrace, kind: Kind) -> _StreamTerms:
-        """The vectors that each head of an attention writes, z·W_O, and the bias of W_O, as parts; also records the key
-        that each attends to most."""
-        backend, position = self._text.backend, self._position
-        terms, prefix = _StreamTerms(), "attn" if kind == "self" else "cross"
+        """The vectors that each head of an attention writes, z·W_O, and the bias of W_O, as parts;
+        also records the key that each attends to most."""
+        backend = self._text.backend
+        position = self._position
+        terms = _StreamTerms()
+        prefix = "attn" if kind == "self" else "cross"
         mixed = float64(backend, head_outputs(trace.stages))[:, position]
         matrix = role_numbers(backend, weights, f"{prefix}.o.weight")
         assert matrix is not None
         width = mixed.shape[-1]
         for head, values in enumerate(mixed):
-            term, own = LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width]
+            term = LogitTerm("head", trace.layer, kind, head)
+            own = matrix[:, head * width : (head + 1) * width]
             terms.add(term, own @ values)
             if term == self._chosen:
                 terms.by_entry.append(own.T)
@@ -207,26 +236,35 @@ class Attributor:
         return terms
 
     def on_end(self, hidden: Array) -> None:
-        """Keep the token's vector of those that leave the last layer, [token, width], and take the parts through the
-        final norm."""
-        text, norm = self._text, self._text.model.spec.final_norm
+        """Keep the token's vector of those that leave the last layer, [token, width], and take the
+        parts through the final norm."""
+        text = self._text
+        norm = self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)
         self._hidden = hidden[self._position : self._position + 1]
         if norm is not None:
-            weight, bias = (role_numbers(text.backend, outer, f"final.{name}") for name in ("weight", "bias"))
+            weight, bias = (
+                role_numbers(text.backend, outer, f"final.{name}") for name in ("weight", "bias")
+            )
             self._stream.apply_norm(norm, self._vector(hidden), weight, bias, None)
         refuse_overflow(text.backend, self._hidden)
 
     def attribution(self, target: int | None, versus: int | None) -> Attribution:
-        """The parts that a logit is the sum of, once the last layer has run. Arguments and errors are those of
-        `attribute`."""
-        text, spec = self._text, self._text.model.spec
-        backend, outer, head = text.backend, text.model.store.outer(text.backend), spec.head
+        """The parts that a logit is the sum of, once the last layer has run. Arguments and errors
+        are those of `attribute`."""
+        text = self._text
+        spec = self._text.model.spec
+        backend = text.backend
+        outer = text.model.store.outer(text.backend)
+        head = spec.head
         assert head is not None
         assert self._hidden is not None
         spec_without_cap = replace(spec, head=replace(head, softcap=None))
         token_logits = float64(backend, logits(spec_without_cap, outer, backend, self._hidden))[0]
-        target_id = int(token_logits.argmax()) if target is None else target
+        if target is None:
+            target_id = int(token_logits.argmax())
+        else:
+            target_id = target
         direction, bias = logit_direction(text, target_id, versus)
         values = np.stack(self._stream.vectors) @ direction
         parts = [*zip(self._stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)]
@@ -236,7 +274,9 @@ class Attributor:
             target_id,
             head.softcap,
             self._looks,
-            np.concatenate([vectors @ direction for vectors in self._stream.by_entry] or [np.zeros(0)]),
+            np.concatenate(
+                [vectors @ direction for vectors in self._stream.by_entry] or [np.zeros(0)]
+            ),
         )
 
     def _vector(self, array: Array) -> Floats:
@@ -244,10 +284,12 @@ class Attributor:
         return float64(self._text.backend, array[self._position])
 
 
-def logit_sources(text: SweepText, position: int, target: int, versus: int | None) -> dict[LogitTerm, Floats]:
-    """What each head adds to a logit from each token that it attends to, [source], by head: A_ij·v_j·W_O through frozen
-    norms to the logit of `target`, or its difference from that of `versus`. Learned keys come after the tokens; a
-    head's sources sum to its part of `attribute`.
+def logit_sources(
+    text: SweepText, position: int, target: int, versus: int | None
+) -> dict[LogitTerm, Floats]:
+    """What each head adds to a logit from each token that it attends to, [source], by head:
+    A_ij·v_j·W_O through frozen norms to the logit of `target`, or its difference from that of
+    `versus`. Learned keys come after the tokens; a head's sources sum to its part of `attribute`.
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
@@ -262,37 +304,56 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
         name = "global_v" if position in event.apart and "global_v" in stages else "v"
         values = float64(backend, stages[name])
         group = len(weights) // len(values)
-        gate = float64(backend, stages["gate"])[:, position] if "gate" in stages else None
+        if "gate" in stages:
+            gate = float64(backend, stages["gate"])[:, position]
+        else:
+            gate = None
         for head, row in enumerate(weights):
             onto = event.matrices[head][:, 0]
             carried = values[head // group] @ (onto if gate is None else onto * gate[head])
             term = LogitTerm("head", event.trace.layer, event.kind, head)
             collected[term] = (event.norm_count, row * carried * float(event.factors[0, 0]))
 
-    receiver = Receiver(len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1))
+    receiver = Receiver(
+        len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1)
+    )
     keep = frozenset({"weights"})
-    (reading,) = read_stream(text.model, text.tokens, backend, [receiver], keep=keep, split="none", on_heads=on_heads)
-    return {term: values * reading.tails[norm_count][0] for term, (norm_count, values) in collected.items()}
+    (reading,) = read_stream(
+        text.model, text.tokens, backend, [receiver], keep=keep, split="none", on_heads=on_heads
+    )
+    return {
+        term: values * reading.tails[norm_count][0]
+        for term, (norm_count, values) in collected.items()
+    }
 
 
 def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[Floats, float]:
-    """The vector, [width], whose product with the final normed vector is the logit of `target` (less that of `versus`
-    where given), and the constant that is added to the product."""
-    backend, head, outer = text.backend, text.model.spec.head, text.model.store.outer(text.backend)
+    """The vector, [width], whose product with the final normed vector is the logit of `target`
+    (less that of `versus` where given), and the constant that is added to the product."""
+    backend = text.backend
+    head = text.model.spec.head
+    outer = text.model.store.outer(text.backend)
     assert head is not None
     matrix = unembedding(head, outer)
     assert matrix is not None
     signed_tokens = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
-    direction = sum(sign * float64(backend, matrix[row]) for row, sign in signed_tokens) * head.scale
+    direction = (
+        sum(sign * float64(backend, matrix[row]) for row, sign in signed_tokens) * head.scale
+    )
     constant = 0.0
     for role in ("head.bias", "head.offsets"):
         biases = role_numbers(backend, outer, role)
         if biases is not None:
             constant += sum(sign * float(biases.reshape(-1)[row]) for row, sign in signed_tokens)
     if head.projection:
-        narrow, bias = (role_numbers(backend, outer, f"head.project.{name}") for name in ("weight", "bias"))
+        narrow, bias = (
+            role_numbers(backend, outer, f"head.project.{name}") for name in ("weight", "bias")
+        )
         constant += 0.0 if bias is None else float(direction @ bias)
-        direction = direction if narrow is None else direction @ narrow
+        if narrow is None:
+            direction = direction
+        else:
+            direction = direction @ narrow
     return np.asarray(direction), constant
 
 
@@ -302,13 +363,19 @@ def float64(backend: Backend, array: Array) -> Floats:
 
 
 def role_numbers(backend: Backend, weights: Weights, role: str) -> Floats | None:
-    """A weight array of the model by its role, such as "attn.o.bias", as float64; None where the model has none."""
+    """A weight array of the model by its role, such as "attn.o.bias", as float64; None where the
+    model has none.
+    """
     array = weights(role)
-    return None if array is None else float64(backend, array)
+    if array is None:
+        return None
+    return float64(backend, array)
 
 
 def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTerm, float]]:
-    """Sum the values of equal parts (biases of one layer are one part) and sort them in the order of the model."""
+    """Sum the values of equal parts (biases of one layer are one part) and sort them in the order
+    of the model.
+    """
     by_term: dict[LogitTerm, float] = {}
     for part, value in parts:
         by_term[part] = by_term.get(part, 0.0) + value
@@ -316,8 +383,13 @@ def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTe
 
 
 def _model_order(part: LogitTerm) -> tuple[int, int, bool, int]:
-    """The sort key that puts parts in the order of the model: by layer, kind, self before cross, head."""
-    layer = (-1 if part.kind == "embedding" else 10**9) if part.layer is None else part.layer
+    """The sort key that puts parts in the order of the model: by layer, kind, self before cross,
+    head.
+    """
+    if part.layer is None:
+        layer = -1 if part.kind == "embedding" else 10**9
+    else:
+        layer = part.layer
     return layer, get_args(PartKind).index(part.kind), part.attention == "cross", part.head or 0
 
 
@@ -326,8 +398,9 @@ MOST_LENS = 5
 
 
 def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
-    """The logit lens of one token: the likeliest next tokens read from its vectors before each layer, after each
-    attention and after the last layer, through the model's final norm and output head.
+    """The logit lens of one token: the likeliest next tokens read from its vectors before each
+    layer, after each attention and after the last layer, through the model's final norm and output
+    head.
 
     Args:
         text: The text on its model, which has an output head.
@@ -335,15 +408,16 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
         target: The vocabulary entry whose rank and probability are told.
 
     Returns:
-        Rows in the order of the model. A layer whose attention and feed-forward part run side by side has no vectors
-        between them, and no row of them.
+        Rows in the order of the model. A layer whose attention and feed-forward part run side by
+        side has no vectors between them, and no row of them.
 
     Raises:
         UnsupportedError: The model has no output head.
 
     Source: nostalgebraist, interpreting GPT: the logit lens, 2020.
     """
-    model, backend = text.model, text.backend
+    model = text.model
+    backend = text.backend
     spec = model.spec
     vectors: list[tuple[int | None, LensStage, Floats]] = []
 
@@ -358,7 +432,11 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
         block = spec.blocks[trace.layer]
         stages = trace.stages
         if not (block.parallel and block.mlp is not None) and "sum" in stages:
-            add(trace.layer, "after attention", stages["norm" if "norm" in stages else "sum"][position])
+            add(
+                trace.layer,
+                "after attention",
+                stages["norm" if "norm" in stages else "sum"][position],
+            )
         if trace.layer == last:
             add(None, "end", trace.after[position])
     rows = []
@@ -371,7 +449,10 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
             LensRow(
                 layer=layer,
                 stage=stage,
-                top=[LensToken(token=target_token(model, entry), probability=float(shares[entry])) for entry in best],
+                top=[
+                    LensToken(token=target_token(model, entry), probability=float(shares[entry]))
+                    for entry in best
+                ],
                 rank=int((logits > logits[target]).sum()) + 1,
                 probability=float(shares[target]),
             )

@@ -1,4 +1,5 @@
-"""What is measured of a changed run against the text's own: vectors, log-probabilities, divergences.
+"""What is measured of a changed run against the text's own: vectors, log-probabilities,
+divergences.
 
 A measure that is not defined, such as the angle to a vector of length 0, is NaN.
 """
@@ -30,47 +31,60 @@ LONGEST_ID = 12
 
 
 def target_id(model: Model, name: str) -> int:
-    """The vocabulary id that `name` stands for: `id:N`, or a word that is a single token, first tried with a blank
-    before it, then as at the start of a text.
+    """The vocabulary id that `name` stands for: `id:N`, or a word that is a single token, first
+    tried with a blank before it, then as at the start of a text.
 
-    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a malformed id;
-    UnsupportedError for a model that predicts no token.
+    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a
+    malformed id; UnsupportedError for a model that predicts no token.
     """
     if model.spec.head is None:
         raise no_output_head(model.spec, message("attn ablate --measure vector needs none"))
     if name.startswith(BY_ID):
         number = name.removeprefix(BY_ID)
         if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
-            raise UsageError("{name} names no entry", expected="id: and a whole number, such as id:42", name=repr(name))
+            raise UsageError(
+                "{name} names no entry",
+                expected="id: and a whole number, such as id:42",
+                name=repr(name),
+            )
         if int(number) >= model.spec.vocabulary:
-            expected = message("0 to {last:,}, the model's vocabulary", last=model.spec.vocabulary - 1)
+            expected = message(
+                "0 to {last:,}, the model's vocabulary", last=model.spec.vocabulary - 1
+            )
             raise InputError("there is no entry {number:,}", expected=expected, number=int(number))
         return int(number)
     spellings = (f" {name}", name)
-    encodings = [[token for token in model.tokenizer.encode(text) if not token.special] for text in spellings]
+    encodings = [
+        [token for token in model.tokenizer.encode(text) if not token.special] for text in spellings
+    ]
     for pieces in encodings:
         if len(pieces) == 1 and pieces[0].id is not None and not pieces[0].unknown:
             return pieces[0].id
     if any(token.unknown for token in encodings[-1]):
-        what = message("{name} is unknown to this model: its vocabulary has no entry for it", name=repr(name))
+        what = message(
+            "{name} is unknown to this model: its vocabulary has no entry for it", name=repr(name)
+        )
         raise InputError(what, expected="a word that is one entry", hint="id:N names an entry")
     pieces_text = " ".join(f"{token.text} (id:{token.id})" for token in encodings[-1])
     raise InputError(
-        message(
-            "{name} is {encodings} entries of the vocabulary: {pieces_text}",
-            name=repr(name),
-            encodings=len(encodings[-1]),
-            pieces_text=pieces_text,
-        )
-        if pieces_text
-        else message("{name} is no entry", name=repr(name)),
+        (
+            message(
+                "{name} is {encodings} entries of the vocabulary: {pieces_text}",
+                name=repr(name),
+                encodings=len(encodings[-1]),
+                pieces_text=pieces_text,
+            )
+            if pieces_text
+            else message("{name} is no entry", name=repr(name))
+        ),
         expected="a word that is one entry",
         hint="one of these, as id:N" if pieces_text else "id:N names an entry",
     )
 
 
 def target_ids(model: Model, target: str) -> list[int]:
-    """The vocabulary ids of an answer: one where `target_id` finds one, else those of the tokens of the text.
+    """The vocabulary ids of an answer: one where `target_id` finds one, else those of the tokens of
+    the text.
 
     Raises as `target_id`, and InputError for a text with words that the vocabulary does not have.
     """
@@ -78,7 +92,11 @@ def target_ids(model: Model, target: str) -> list[int]:
         return [target_id(model, target)]
     except InputError:
         pieces = [token for token in model.tokenizer.encode(target) if not token.special]
-        if target.startswith("id:") or not pieces or any(token.unknown or token.id is None for token in pieces):
+        if (
+            target.startswith("id:")
+            or not pieces
+            or any(token.unknown or token.id is None for token in pieces)
+        ):
             raise
         return [token.id for token in pieces if token.id is not None]
 
@@ -87,7 +105,10 @@ def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) 
     """The tokens of these vocabulary ids, with positions that continue the text's."""
     if not ids:  # a tokenizer need not have any
         return []
-    return [replace(token, index=len(tokens) + token.index) for token in model.tokenizer.ids_to_tokens(ids)]
+    return [
+        replace(token, index=len(tokens) + token.index)
+        for token in model.tokenizer.ids_to_tokens(ids)
+    ]
 
 
 def target_token(model: Model, number: int) -> TargetToken:
@@ -108,16 +129,16 @@ VECTORS_AT_ONCE = 256
 
 
 def refuse_overflow(backend: Backend, vectors: Array) -> None:
-    """Raise InputError where vectors of the unchanged run are not all finite, so that no change can be measured against
-    them."""
+    """Raise InputError where vectors of the unchanged run are not all finite, so that no change can
+    be measured against them."""
     if not np.isfinite(np.asarray(backend.numpy(vectors), np.float64)).all():
         what = message("the model's own numbers leave the range of {dtype}", dtype=backend.dtype)
         raise InputError(what, expected="a smaller --scale or a wider --dtype")
 
 
 class Reader(Protocol):
-    """Computes measures from the last layer's output of changed runs ("branches", one per changed head). target: the
-    vocabulary id that they are about; None for none."""
+    """Computes measures from the last layer's output of changed runs ("branches", one per changed
+    head). target: the vocabulary id that they are about; None for none."""
 
     target: int | None
 
@@ -126,8 +147,8 @@ class Reader(Protocol):
         """The measures of the unchanged run by name, each [1]."""
 
     def read(self, after: Array) -> Readings:
-        """The measures of changed runs by name, each [branch]. after: what leaves the last layer, [branch, token,
-        width]."""
+        """The measures of changed runs by name, each [branch]. after: what leaves the last layer,
+        [branch, token, width]."""
 
 
 class SweepReading(Protocol):
@@ -141,17 +162,19 @@ class SweepReading(Protocol):
         """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """Make the reader that measures changed runs against the unchanged one. hidden: the unchanged run's last-layer
-        output, [token, width], from token `first` on."""
+        """Make the reader that measures changed runs against the unchanged one. hidden: the
+        unchanged run's last-layer output, [token, width], from token `first` on."""
 
 
 class MeasureRequest(Struct, frozen=True):
     """Which measures are taken of a run, and at which tokens.
 
-    positions: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
-    predicted. target: its id, None for the own run's first choice. every: whether the log-probability is the mean over
-    all positions of that of the token which does follow. following: those tokens' ids, then; or those of an answer of
-    several tokens, the sum of whose log-probabilities is measured.
+    positions: the tokens whose last vectors' mean is the vector that turns. position: after which
+        token the next one is
+    predicted. target: its id, None for the own run's first choice. every: whether the
+    log-probability is the mean over all positions of that of the token which does follow.
+    following: those tokens' ids, then; or those of an answer of several tokens, the sum of whose
+    log-probabilities is measured.
     """
 
     measures: tuple[Measure, ...]
@@ -173,15 +196,25 @@ class MeasureRequest(Struct, frozen=True):
         target: str | None,
         every: bool,
     ) -> MeasureRequest:
-        """Build the request from names. query: positions to measure at; None: next token after the last one, vectors at
-        `usual`, or at `measured_at` where that is None too. target: a vocabulary entry, as for `target_id`, or, after
-        the last token of a decoder, an answer of several tokens, as for `target_ids`."""
-        position = len(tokens) - 1 if query is None else query[-1]
+        """Build the request from names. query: positions to measure at; None: next token after the
+        last one, vectors at `usual`, or at `measured_at` where that is None too. target: a
+        vocabulary entry, as for `target_id`, or, after the last token of a decoder, an answer of
+        several tokens, as for `target_ids`."""
+        if query is None:
+            position = len(tokens) - 1
+        else:
+            position = query[-1]
         answer: list[int] = []
         if target is not None:
             at_end = position == len(tokens) - 1 and reads_on(model.spec)
-            answer = target_ids(model, target) if at_end else [target_id(model, target)]
-        follows = tuple(token.id or 0 for token in tokens[1:]) if every else tuple(answer if len(answer) > 1 else ())
+            if at_end:
+                answer = target_ids(model, target)
+            else:
+                answer = [target_id(model, target)]
+        if every:
+            follows = tuple(token.id or 0 for token in tokens[1:])
+        else:
+            follows = tuple(answer if len(answer) > 1 else ())
         return cls(
             tuple(measures),
             tuple(query or usual or measured_at(model.spec, len(tokens))),
@@ -203,7 +236,10 @@ class MeasureRequest(Struct, frozen=True):
 
     def rows(self, count: int) -> slice:
         """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
-        places = set(self.positions) if "vector" in self.measures else set()
+        if "vector" in self.measures:
+            places = set(self.positions)
+        else:
+            places = set()
         if self.every and "logprob" in self.measures:
             places |= set(range(count))
         elif self.predicts:
@@ -213,82 +249,122 @@ class MeasureRequest(Struct, frozen=True):
         return slice(min(places), max(places) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """The `Meter` that compares changed runs with the unchanged one. hidden: the latter's last-layer output,
-        [token, width], from token `first` on."""
+        """The `Meter` that compares changed runs with the unchanged one. hidden: the latter's
+        last-layer output, [token, width], from token `first` on."""
         return Meter(model, backend, self, hidden, first)
 
 
 class Meter:
-    """Measures changed runs ("branches") against the unchanged one. first: the text position of the first token in the
-    arrays that it is handed."""
+    """Measures changed runs ("branches") against the unchanged one. first: the text position of the
+    first token in the arrays that it is handed."""
 
-    def __init__(self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int) -> None:
-        self._model, self._backend, self._request, self._first = model, backend, request, first
+    def __init__(
+        self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int
+    ) -> None:
+        self._model = model
+        self._backend = backend
+        self._request = request
+        self._first = first
         self._weights = model.store.outer(backend)
         vectors = self._apply_final_norm(hidden[None])
-        # a link cut far before what is predicted: the vectors of its query are not there, and nothing asks for them
-        self.vector: Floats = self._mean_over_positions(vectors)[0] if "vector" in request.measures else np.empty(0)
+        # a link cut far before what is predicted: the vectors of its query are not there, and
+        # nothing asks for them
+        if "vector" in request.measures:
+            self.vector: Floats = self._mean_over_positions(vectors)[0]
+        else:
+            self.vector = np.empty(0)
         self.target = request.target
         self._log_probabilities: Floats | None = None
         self._loss: float | None = None
         if request.following and "logprob" in request.measures:
             self._loss = float(self._following_log_probabilities(hidden[None])[0])
         if "kl" in request.measures or ("logprob" in request.measures and not request.every):
-            self._log_probabilities = self.log_probabilities(hidden[None][:, request.position - first])[0]
-            self.target = int(self._log_probabilities.argmax()) if request.target is None else request.target
+            self._log_probabilities = self.log_probabilities(
+                hidden[None][:, request.position - first]
+            )[0]
+            if request.target is None:
+                self.target = int(self._log_probabilities.argmax())
+            else:
+                self.target = request.target
 
     def read(self, after: Array) -> Readings:
-        """How the changed runs differ from the unchanged one, by measure, each [branch]. after: what leaves the last
-        layer, [branch, token, width]."""
-        request, readings = self._request, Readings()
+        """How the changed runs differ from the unchanged one, by measure, each [branch]. after:
+        what leaves the last layer, [branch, token, width]."""
+        request = self._request
+        readings = Readings()
         if "vector" in request.measures:
-            readings |= vector_change(self.vector, self._mean_over_positions(self._apply_final_norm(after)))
+            readings |= vector_change(
+                self.vector, self._mean_over_positions(self._apply_final_norm(after))
+            )
         if self._log_probabilities is not None:
             hidden = after[:, request.position - self._first]
-            parts = [self.log_probabilities(part) for part in portions(hidden, self._model.spec.vocabulary)]
+            parts = [
+                self.log_probabilities(part)
+                for part in portions(hidden, self._model.spec.vocabulary)
+            ]
             if "logprob" in request.measures and not request.following:
                 gain = [log[:, self.target] - self._log_probabilities[self.target] for log in parts]
                 readings["logprob"] = np.concatenate(gain)
             if "kl" in request.measures:
-                readings["kl"] = np.concatenate([divergence(self._log_probabilities, log) for log in parts])
+                readings["kl"] = np.concatenate(
+                    [divergence(self._log_probabilities, log) for log in parts]
+                )
         if self._loss is not None:
             readings["logprob"] = self._following_log_probabilities(after) - self._loss
         return {name: readings[name] for name in readings_of(request.measures)}
 
     @property
     def baseline(self) -> Readings:
-        """The measures of the unchanged run against itself, each [1]: 0, or NaN for a vector of length 0."""
-        nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
+        """The measures of the unchanged run against itself, each [1]: 0, or NaN for a vector of
+        length 0.
+        """
+        if np.linalg.norm(self.vector) > 0:
+            nowhere = np.zeros(1)
+        else:
+            nowhere = np.full(1, np.nan)
         names = readings_of(self._request.measures)
         return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}
 
     def log_probabilities(self, hidden: Array) -> Floats:
-        """Log-probabilities of all next tokens in nats, [branch, vocabulary], from last-layer vectors, [branch,
-        width]."""
+        """Log-probabilities of all next tokens in nats, [branch, vocabulary], from last-layer
+        vectors, [branch, width]."""
         return log_softmax(next_logits(self._model, self._backend, hidden))
 
     def _following_log_probabilities(self, after: Array) -> Floats:
-        """Log-probability of the tokens that follow, [branch]: the mean over every position of the text, or the sum
-        over those of an answer."""
+        """Log-probability of the tokens that follow, [branch]: the mean over every position of the
+        text, or the sum over those of an answer."""
         following = np.asarray(self._request.following)
-        count, width = len(following), after.shape[-1]
-        start = 0 if self._request.every else self._request.position - self._first
+        count = len(following)
+        width = after.shape[-1]
+        if self._request.every:
+            start = 0
+        else:
+            start = self._request.position - self._first
         flat = after[:, start : start + count].reshape((-1, width))
         next_tokens = np.tile(following, after.shape[0])
-        parts = [slice(first, first + VECTORS_AT_ONCE) for first in range(0, len(next_tokens), VECTORS_AT_ONCE)]
+        parts = [
+            slice(first, first + VECTORS_AT_ONCE)
+            for first in range(0, len(next_tokens), VECTORS_AT_ONCE)
+        ]
         picks = [self._next_log_probabilities(flat[part], next_tokens[part]) for part in parts]
         rows = np.concatenate(picks).reshape(after.shape[0], count)
-        return rows.mean(1) if self._request.every else rows.sum(1)
+        if self._request.every:
+            return rows.mean(1)
+        return rows.sum(1)
 
     def _next_log_probabilities(self, hidden: Array, next_tokens: np.ndarray[Any, Any]) -> Floats:
-        """Log-probability of one given next token for each vector, [row], computed a portion of the vocabulary at a
-        time.
+        """Log-probability of one given next token for each vector, [row], computed a portion of the
+        vocabulary at a time.
 
         The sum of exponentials is kept relative to the largest logit so far.
         """
-        vocabulary, count = self._model.spec.vocabulary, len(next_tokens)
-        rows, step = np.arange(count), max(LOGITS_AT_ONCE // count, 1)
-        largest, total, token_logits = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
+        vocabulary = self._model.spec.vocabulary
+        count = len(next_tokens)
+        rows = np.arange(count)
+        step = max(LOGITS_AT_ONCE // count, 1)
+        largest = np.full(count, -np.inf)
+        total = np.zeros(count)
+        token_logits = np.zeros(count)
         for first in range(0, vocabulary, step):
             part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
             in_part = (next_tokens >= first) & (next_tokens < first + part.shape[1])
@@ -303,16 +379,22 @@ class Meter:
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _mean_over_positions(self, vectors: Array) -> Floats:
-        """The mean vector over the positions measured, [branch, width]. vectors: [branch, token, width]."""
-        rows = np.asarray([place - self._first for place in self._request.positions if place >= self._first])
+        """The mean vector over the positions measured, [branch, width]. vectors: [branch, token,
+        width].
+        """
+        rows = np.asarray(
+            [place - self._first for place in self._request.positions if place >= self._first]
+        )
         first = int(rows.min())
         wide = np.asarray(self._backend.numpy(vectors[:, first : int(rows.max()) + 1]), np.float64)
         return np.asarray(wide[:, rows - first].mean(1))
 
 
-def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Floats:
-    """Next-token logits of last-layer vectors, [branch, width], for the vocabulary entries of `entries`: [branch,
-    vocabulary].
+def next_logits(
+    model: Model, backend: Backend, hidden: Array, entries: slice = slice(None)
+) -> Floats:
+    """Next-token logits of last-layer vectors, [branch, width], for the vocabulary entries of
+    `entries`: [branch, vocabulary].
 
     Raises UnsupportedError where there is no output head, naming the measure that needs none.
     """
@@ -323,15 +405,17 @@ def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = 
 
 
 def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
-    """Split vectors, [branch, width], into consecutive groups whose logits over the vocabulary fit in memory."""
+    """Split vectors, [branch, width], into consecutive groups whose logits over the vocabulary fit
+    in memory.
+    """
     step = max(LOGITS_AT_ONCE // max(vocabulary, 1), 1)
     for start in range(0, hidden.shape[0], step):
         yield hidden[start : start + step]
 
 
 def vector_change(x: Floats, others: Floats) -> Readings:
-    """How far vectors `others`, [branch, width], moved from x, [width]: "cosine" is 1 − cos, computed as ½‖x̂ − x̂′‖²
-    to lose no digits near 0, "norm" is ‖x − x′‖/‖x‖."""
+    """How far vectors `others`, [branch, width], moved from x, [width]: "cosine" is 1 − cos,
+    computed as ½‖x̂ − x̂′‖² to lose no digits near 0, "norm" is ‖x − x′‖/‖x‖."""
     # both by the same sum, so that equal vectors are 0 apart, bit for bit
     (length,), lengths = np.linalg.norm(x[None], axis=-1), np.linalg.norm(others, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -350,7 +434,9 @@ def log_softmax(scores: Floats) -> Floats:
 
 
 def divergence(log_probabilities: Floats, changed_log_probabilities: Floats) -> Floats:
-    """KL(p ‖ p′) in nats, [branch], at least 0, from logarithms of p, [vocabulary], and p′, [branch, vocabulary]."""
+    """KL(p ‖ p′) in nats, [branch], at least 0, from logarithms of p, [vocabulary], and p′,
+    [branch, vocabulary].
+    """
     share = np.exp(log_probabilities)
     with np.errstate(invalid="ignore"):
         terms = np.where(share > 0, share * (log_probabilities - changed_log_probabilities), 0.0)

@@ -23,7 +23,15 @@ from attncli.features.effects.measures import (
     target_id,
 )
 from attncli.features.effects.places import HeadAddress, measured_at, places
-from attncli.features.effects.sweep import Mixed, SweepPlan, SweepText, mixed_of, put_values, same_length, sweep
+from attncli.features.effects.sweep import (
+    Mixed,
+    SweepPlan,
+    SweepText,
+    mixed_of,
+    put_values,
+    same_length,
+    sweep,
+)
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -31,7 +39,14 @@ from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Interventions, PutProjection
 from attncli.mechanism.frozen_projection import Side, freeze, head_projection
 from attncli.mechanism.projection import LayerAttention
-from attncli.mechanism.spec import Attention, Disentangled, HeadSelection, RelativeSines, Spec, parse_head
+from attncli.mechanism.spec import (
+    Attention,
+    Disentangled,
+    HeadSelection,
+    RelativeSines,
+    Spec,
+    parse_head,
+)
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import cache_weights, finish
@@ -42,13 +57,13 @@ LEAST = 1e-6
 
 
 class PatchRequest(Struct, frozen=True):
-    """Which heads are patched (their output in the clean text put into the corrupt one), at which tokens, and what is
-    measured.
+    """Which heads are patched (their output in the clean text put into the corrupt one), at which
+    tokens, and what is measured.
 
-    positions: the tokens that get the clean text's. measure: "logit difference" of `target` and `versus` and "log
-    probability" of `target`, after the last token of `query`; "cosine" of the mean of `query`'s last vectors to the
-    clean text's. Logits are those before a soft cap. into: the heads that are told, and by what; none for all that
-    reads the residual stream.
+    positions: the tokens that get the clean text's. measure: "logit difference" of `target` and
+    `versus` and "log probability" of `target`, after the last token of `query`; "cosine" of the
+    mean of `query`'s last vectors to the clean text's. Logits are those before a soft cap. into:
+    the heads that are told, and by what; none for all that reads the residual stream.
     """
 
     selection: HeadSelection
@@ -77,7 +92,8 @@ class PatchRequest(Struct, frozen=True):
         versus: str | None,
         into: Sequence[str] = (),
     ) -> PatchRequest:
-        """Build the request from names. positions: empty for all tokens. query: None for the last token with a target,
+        """Build the request from names. positions: empty for all tokens. query: None for the last
+        token with a target,
         else `measured_at`. target, versus: vocabulary entries, as for `target_id`.
 
         Raises UsageError for `versus` without `target`.
@@ -85,12 +101,21 @@ class PatchRequest(Struct, frozen=True):
         if versus is not None and target is None:
             raise UsageError("versus is taken from a target", expected="a target as well")
         last = len(clean) - 1
-        usual = measured_at(model.spec, len(clean)) if target is None else (last,)
+        if target is None:
+            usual = measured_at(model.spec, len(clean))
+        else:
+            usual = (last,)
         return cls(
             selection,
             tuple(sorted(set(positions))) or tuple(range(last + 1)),
             usual if query is None else tuple(query),
-            "cosine" if target is None else "log probability" if versus is None else "logit difference",
+            (
+                "cosine"
+                if target is None
+                else "log probability"
+                if versus is None
+                else "logit difference"
+            ),
             None if target is None else target_id(model, target),
             None if versus is None else target_id(model, versus),
             tuple(parse_receivers(into, model.spec)) if into else (),
@@ -98,7 +123,8 @@ class PatchRequest(Struct, frozen=True):
 
 
 class PatchResult(Struct, frozen=True, eq=False):
-    """The share of the difference between corrupt (0) and clean (1) measure that each head recovers; values beyond are
+    """The share of the difference between corrupt (0) and clean (1) measure that each head
+    recovers; values beyond are
     possible. clean, corrupt: the measures themselves."""
 
     recovered_shares: Sequence[tuple[HeadAddress, float]]
@@ -116,8 +142,8 @@ def patch(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> PatchResult:
-    """Activation patching: put each head's output in the clean run into the corrupt run, one head at a time, and return
-    what share of the measure it recovers.
+    """Activation patching: put each head's output in the clean run into the corrupt run, one head
+    at a time, and return what share of the measure it recovers.
 
     Raises InputError for texts of different length or without a difference; as `remove` besides.
     """
@@ -149,23 +175,30 @@ def patch(
         change = partial(put_values, text, mixed, patching.positions)
         plan = SweepPlan(head_places, change, start=min(patching.positions))
         swept = sweep(text, plan, request, memory, on_progress=progress)
-        readings, reader = swept.readings["m"][:, 0], swept.reader
+        readings = swept.readings["m"][:, 0]
+        reader = swept.reader
     corrupt_value = float(reader.baseline["m"][0])
     if not abs(goal - corrupt_value) >= LEAST:
         raise InputError(
             "both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
-            expected="measures that differ by {least:g} or more, so that there is a difference to carry",
+            expected=(
+                "measures that differ by {least:g} or more, so that there is a difference to carry"
+            ),
             hint="another --target, --versus or --query, or texts that differ",
             goal=goal,
             corrupt_value=corrupt_value,
             least=LEAST,
         )
     shares = ((readings - corrupt_value) / (goal - corrupt_value)).tolist()
-    return PatchResult(list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend)
+    return PatchResult(
+        list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend
+    )
 
 
 class _PatchReading(Struct, frozen=True, eq=False):
-    """What patching measures, as the `SweepReading` of its sweep. clean: the clean text's measured vector, [width]."""
+    """What patching measures, as the `SweepReading` of its sweep. clean: the clean text's measured
+    vector, [width].
+    """
 
     patching: PatchRequest
     clean: Floats
@@ -177,34 +210,54 @@ class _PatchReading(Struct, frozen=True, eq=False):
 
     def rows(self, count: int) -> slice:
         """The range of tokens whose last-layer vectors are needed."""
-        query = self.patching.query if self.patching.measure == "cosine" else self.patching.query[-1:]
+        if self.patching.measure == "cosine":
+            query = self.patching.query
+        else:
+            query = self.patching.query[-1:]
         return slice(min(query), max(query) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """The `_Recovery` that measures patched runs. hidden: the corrupt run's last-layer output, [token, width], from
-        token `first` on."""
+        """The `_Recovery` that measures patched runs. hidden: the corrupt run's last-layer output,
+        [token, width], from token `first` on."""
         return _Recovery(model, backend, self, hidden, first)
 
 
 class _Recovery:
-    """Computes the measure of patching (logit difference, log-probability or cosine), under the name "m"."""
+    """Computes the measure of patching (logit difference, log-probability or cosine), under the
+    name "m".
+    """
 
     target: int | None = None
 
-    def __init__(self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int) -> None:
-        self._model, self._backend, self._request, self._first = model, backend, request, first
+    def __init__(
+        self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int
+    ) -> None:
+        self._model = model
+        self._backend = backend
+        self._request = request
+        self._first = first
         self.baseline = self.read(hidden[None])
 
     def read(self, after: Array) -> Readings:
-        """The measure "m" of patched runs, [branch]. after: what leaves the last layer, [branch, token, width]."""
-        patching, model, backend = self._request.patching, self._model, self._backend
+        """The measure "m" of patched runs, [branch]. after: what leaves the last layer, [branch,
+        token, width].
+        """
+        patching = self._request.patching
+        model = self._model
+        backend = self._backend
         if patching.measure == "cosine":
             branches = (after[index] for index in range(len(after)))
-            vectors = np.stack([_mean_vector(model, backend, part, patching.query, self._first) for part in branches])
+            vectors = np.stack(
+                [
+                    _mean_vector(model, backend, part, patching.query, self._first)
+                    for part in branches
+                ]
+            )
             lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
             with np.errstate(divide="ignore", invalid="ignore"):
                 return {"m": vectors @ self._request.clean / lengths}
-        head, is_difference = model.spec.head, patching.measure == "logit difference"
+        head = model.spec.head
+        is_difference = patching.measure == "logit difference"
         if head is not None and is_difference:
             model = replace(model, spec=replace(model.spec, head=replace(head, softcap=None)))
         readings = []
@@ -217,47 +270,59 @@ class _Recovery:
         return {"m": np.concatenate(readings)}
 
 
-def _mean_vector(model: Model, backend: Backend, after: Array, query: Sequence[int], first: int = 0) -> Floats:
-    """The mean vector of the tokens at positions `query` after the final norm, [width]. after: the last layer's output,
-    [token, width], from token `first` on."""
-    vectors = np.asarray(backend.numpy(finish(model.spec, model.store.outer(backend), backend, after)), np.float64)
+def _mean_vector(
+    model: Model, backend: Backend, after: Array, query: Sequence[int], first: int = 0
+) -> Floats:
+    """The mean vector of the tokens at positions `query` after the final norm, [width]. after: the
+    last layer's output, [token, width], from token `first` on."""
+    vectors = np.asarray(
+        backend.numpy(finish(model.spec, model.store.outer(backend), backend, after)), np.float64
+    )
     return np.asarray(vectors[[position - first for position in query]].mean(0))
 
 
-# Direct path patching: the part of each earlier head that reaches a receiver's queries (keys, values) is replaced by
-# its part of the clean text, with the norms held as they were in the corrupt one; the receiver is recomputed, and the
-# rest of the model runs on. Source: Wang et al., Interpretability in the wild, 2022, whose receivers read what only the
-# sender changed.
+# Direct path patching: the part of each earlier head that reaches a receiver's queries (keys,
+# values) is replaced by its part of the clean text, with the norms held as they were in the corrupt
+# one; the receiver is recomputed, and the rest of the model runs on. Source: Wang et al.,
+# Interpretability in the wild, 2022, whose receivers read what only the sender changed.
 
 SIDES: tuple[Side, ...] = ("q", "k", "v")
 """What a receiver reads with: queries, keys, values."""
 
 
 class PathReceiver(Struct, frozen=True):
-    """A self-attention head, and which of its projections (`side`: "q", "k" or "v") gets the clean text's contribution
-    of earlier heads in path patching."""
+    """A self-attention head, and which of its projections (`side`: "q", "k" or "v") gets the clean
+    text's contribution of earlier heads in path patching."""
 
     layer: int
     head: int
     side: Side
 
 
-def check_receivers(spec: Spec, receivers: Sequence[PathReceiver], senders: Sequence[HeadAddress]) -> None:
-    """Raise InputError where no sender (patched head) comes before the last receiver, UnsupportedError for receivers
-    whose position terms or global projections cannot be replaced."""
+def check_receivers(
+    spec: Spec, receivers: Sequence[PathReceiver], senders: Sequence[HeadAddress]
+) -> None:
+    """Raise InputError where no sender (patched head) comes before the last receiver,
+    UnsupportedError for receivers whose position terms or global projections cannot be replaced."""
     last = max(receiver.layer for receiver in receivers)
     if not any(sender.layer < last for sender in senders):
-        raise InputError("no chosen head comes before the one that --into names", expected="a head of a later layer")
+        raise InputError(
+            "no chosen head comes before the one that --into names",
+            expected="a head of a later layer",
+        )
     for receiver in receivers:
         attention = spec.blocks[receiver.layer].attention
         if isinstance(attention.position, Disentangled | RelativeSines) and receiver.side != "v":
             raise UnsupportedError(
-                "the queries and keys of this {family} model also meet positions, which cannot be replaced apart",
+                "the queries and keys of this {family} model also meet positions, which cannot be"
+                " replaced apart",
                 expected="values, as in L1H0:v, or another model",
                 family=spec.family,
             )
         if attention.own_global:
-            what = message("global tokens have projections to themselves, which --into does not replace")
+            what = message(
+                "global tokens have projections to themselves, which --into does not replace"
+            )
             raise UnsupportedError(what, expected="a model without global tokens")
 
 
@@ -267,12 +332,14 @@ def told_values(
     clean: Mixed,
     positions: Sequence[int],
 ) -> dict[HeadAddress, dict[PathReceiver, Floats]]:
-    """How patching each sender (earlier head) with its output in the clean text, at these positions, changes each
-    receiver's queries, keys or values: [token, dim] by sender and receiver. text: the corrupt one. clean: the heads'
-    outputs in the clean one."""
-    model, backend = text.model, text.backend
+    """How patching each sender (earlier head) with its output in the clean text, at these
+    positions, changes each receiver's queries, keys or values: [token, dim] by sender and receiver.
+    text: the corrupt one. clean: the heads' outputs in the clean one."""
+    model = text.model
+    backend = text.backend
     whole = slice(0, text.count)
-    projections, taps = [], []
+    projections = []
+    taps = []
     for receiver in receivers:
         attention = model.spec.blocks[receiver.layer].attention
         weights = cache_weights(model.store.layer(backend, receiver.layer))
@@ -284,18 +351,27 @@ def told_values(
     rows = list(positions)
 
     def on_heads(number: int, event: HeadEvent) -> None:
-        """Record for one receiver how its projection changes if each head of an attention had its output in the clean
-        text."""
+        """Record for one receiver how its projection changes if each head of an attention had its
+        output in the clean text."""
         mixed = np.asarray(backend.numpy(event.trace.stages["mixed"]), np.float64)
         stages = event.trace.stages
-        gate = np.asarray(backend.numpy(stages["gate"]), np.float64) if "gate" in stages else None
+        if "gate" in stages:
+            gate = np.asarray(backend.numpy(stages["gate"]), np.float64)
+        else:
+            gate = None
         clean_mixed = clean[event.trace.layer, event.kind]
         for head in range(len(mixed)):
             change = np.zeros_like(mixed[head])
             change[rows] = clean_mixed[head][rows] - mixed[head][rows]
-            change = change if gate is None else change * gate[head]
+            if gate is None:
+                change = change
+            else:
+                change = change * gate[head]
             address = HeadAddress(event.trace.layer, event.kind, head)
-            changes[number, address] = (event.norm_count, change @ event.matrices[head] * event.factors)
+            changes[number, address] = (
+                event.norm_count,
+                change @ event.matrices[head] * event.factors,
+            )
 
     readings = read_stream(model, text.tokens, backend, taps, split="none", on_heads=on_heads)
     frozen = [
@@ -316,13 +392,18 @@ def run_paths(
     at_once: int,
     progress: Callable[[float], None],
 ) -> list[Array]:
-    """Run the corrupt text once per sender, with the receivers' queries, keys or values changed by `changes` of that
-    sender; returns the last layer's output, [sender, token, width], in parts of at most `at_once`."""
-    model, backend, spec = text.model, text.backend, text.model.spec
+    """Run the corrupt text once per sender, with the receivers' queries, keys or values changed by
+    `changes` of that sender; returns the last layer's output, [sender, token, width], in parts of
+    at most `at_once`.
+    """
+    model = text.model
+    backend = text.backend
+    spec = text.model.spec
     context = text.context()
     first = min(receiver.layer for receiver in receivers)
     hidden = model.store.embed(backend, text.tokens)
-    entering, own = hidden, dict[int, dict[str, Array]]()
+    entering = hidden
+    own = dict[int, dict[str, Array]]()
     model.store.expect(range(len(spec.blocks)))
     for index, block in enumerate(spec.blocks):
         if index == first:
@@ -331,19 +412,30 @@ def run_paths(
         if any(receiver.layer == index for receiver in receivers):
             own[index] = {name: trace.stages[name] for name in SIDES}
         hidden = trace.after
-    parts = [range(start, min(start + at_once, len(changes))) for start in range(0, len(changes), at_once)]
+    parts = [
+        range(start, min(start + at_once, len(changes)))
+        for start in range(0, len(changes), at_once)
+    ]
     results = [backend.broadcast(entering, (len(part), *entering.shape)) for part in parts]
     for index in range(first, len(spec.blocks)):
-        block, weights = spec.blocks[index], cache_weights(model.store.layer(backend, index))
+        block = spec.blocks[index]
+        weights = cache_weights(model.store.layer(backend, index))
         layer_receivers = [receiver for receiver in receivers if receiver.layer == index]
         for number, part in enumerate(parts):
             puts = [
-                _put_projection(text, block.attention, receiver, own[index], [changes[place] for place in part])
+                _put_projection(
+                    text, block.attention, receiver, own[index], [changes[place] for place in part]
+                )
                 for receiver in layer_receivers
             ]
-            interventions: Interventions = {(index, "self"): tuple(puts)} if puts else {}
+            if puts:
+                interventions: Interventions = {(index, "self"): tuple(puts)}
+            else:
+                interventions = {}
             changed = replace(context, interventions=interventions)
-            results[number] = run_block(backend, block, weights, results[number], changed, index).after
+            results[number] = run_block(
+                backend, block, weights, results[number], changed, index
+            ).after
         progress((index + 1 - first) / (len(spec.blocks) - first))
     return results
 
@@ -355,18 +447,23 @@ def _put_projection(
     own: Mapping[str, Array],
     changes: Sequence[Mapping[PathReceiver, Floats]],
 ) -> PutProjection:
-    """The intervention that replaces one receiver's queries, keys or values by the run's own plus each sender's change,
-    [sender, token, dim]; senders without a change keep the run's own."""
+    """The intervention that replaces one receiver's queries, keys or values by the run's own plus
+    each sender's change, [sender, token, dim]; senders without a change keep the run's own."""
     backend = text.backend
-    group = 1 if receiver.side == "q" else attention.heads // attention.kv_heads
-    base = np.asarray(backend.numpy(own[receiver.side]), np.float64)[receiver.head // group][: text.count]
+    if receiver.side == "q":
+        group = 1
+    else:
+        group = attention.heads // attention.kv_heads
+    base = np.asarray(backend.numpy(own[receiver.side]), np.float64)[receiver.head // group][
+        : text.count
+    ]
     values = np.stack([base + change.get(receiver, 0.0) for change in changes])
     return PutProjection(receiver.head, receiver.side, backend.array(values))
 
 
 def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
-    """Parse the values of `--into`, such as "L5H11:q", into receivers. Raises InputError for malformed names and for
-    heads that the model lacks."""
+    """Parse the values of `--into`, such as "L5H11:q", into receivers. Raises InputError for
+    malformed names and for heads that the model lacks."""
     receivers = []
     for name in [part.strip() for argument in names for part in argument.split(",")]:
         place, colon, side = name.partition(":")
@@ -374,7 +471,9 @@ def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
         reads = next((known for known in SIDES if known == side.strip().lower()), None)
         if address is None or not colon or reads is None:
             raise InputError(
-                "--into {name} is no head with its side", expected="such as L5H11:q, :k or :v", name=repr(name)
+                "--into {name} is no head with its side",
+                expected="such as L5H11:q, :k or :v",
+                name=repr(name),
             )
         layer, head = address
         if layer >= len(spec.blocks) or head >= spec.blocks[layer].attention.heads:

@@ -16,7 +16,8 @@ from attncli.mechanism.spec import Attention, Block, HeadSelection, Spec
 from attncli.models.run import check_indices
 
 READ = 2
-"""Keys that a first query may see in a text that is read from left to right: with two, it sees one."""
+"""Keys that a first query may see in a text that is read from left to right: with two, it sees one.
+"""
 
 
 class HeadAddress(Struct, frozen=True):
@@ -33,22 +34,29 @@ def most_heads(spec: Spec) -> int:
 
 
 def heads_of(block: Block) -> int:
-    """The largest number of heads that an attention of this layer has; 0 for a layer that does not attend."""
+    """The largest number of heads that an attention of this layer has; 0 for a layer that does not
+    attend.
+    """
     return max((attention.heads for _, attention in attentions(block)), default=0)
 
 
 def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
-    """A layer's attentions as (kind, attention), "self" before "cross", in the order in which they run; empty for a
-    layer that does not attend."""
+    """A layer's attentions as (kind, attention), "self" before "cross", in the order in which they
+    run; empty for a layer that does not attend."""
     if block.instead:
         return []
-    return [("self", block.attention), *([("cross", block.cross)] if block.cross is not None else [])]  # type: ignore[list-item]
+    parts: list[tuple[Kind, Attention]] = [("self", block.attention)]
+    if block.cross is not None:
+        parts.append(("cross", block.cross))
+    return parts
 
 
 def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
-    """The addresses of the selected heads, by layer, self before cross, by number. Raises InputError where there are
-    none."""
-    check_indices("layer", sorted(set(numbers_of(selection.layers, len(spec.blocks)))), len(spec.blocks))
+    """The addresses of the selected heads, by layer, self before cross, by number. Raises
+    InputError where there are none."""
+    check_indices(
+        "layer", sorted(set(numbers_of(selection.layers, len(spec.blocks)))), len(spec.blocks)
+    )
     addresses = [
         HeadAddress(layer, kind, head)
         for layer, block in enumerate(spec.blocks)
@@ -59,36 +67,46 @@ def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
     if not addresses:
         spec.attending(selection.layers)
         expected = message(
-            "heads 0 to {last} of layers 0 to {last_2}", last=most_heads(spec) - 1, last_2=len(spec.blocks) - 1
+            "heads 0 to {last} of layers 0 to {last_2}",
+            last=most_heads(spec) - 1,
+            last_2=len(spec.blocks) - 1,
         )
         raise InputError("no head is chosen", expected=expected)
     return addresses
 
 
 def reads_on(spec: Spec) -> bool:
-    """Whether every layer is causal: a token sees only itself and earlier ones. Such a model is a decoder."""
+    """Whether every layer is causal: a token sees only itself and earlier ones. Such a model is a
+    decoder.
+    """
     return all(span(block.attention.mask, 0, 0, READ) == (0, 1) for block in spec.blocks)
 
 
 def measured_at(spec: Spec, count: int) -> tuple[int, ...]:
-    """The default positions whose mean vector is measured in a text of `count` tokens: the last of a decoder, all of an
-    encoder (special tokens included), as sentence encoders pool."""
-    return (count - 1,) if reads_on(spec) else tuple(range(count))
+    """The default positions whose mean vector is measured in a text of `count` tokens: the last of
+    a decoder, all of an encoder (special tokens included), as sentence encoders pool."""
+    if reads_on(spec):
+        return (count - 1,)
+    return tuple(range(count))
 
 
 def may_start_late(spec: Spec) -> bool:
-    """Whether tokens before a changed one need not be computed again: the model is causal, and its masks depend on
-    positions alone."""
-    return reads_on(spec) and not any(_depends_on_more(block.attention.mask) for block in spec.blocks)
+    """Whether tokens before a changed one need not be computed again: the model is causal, and its
+    masks depend on positions alone."""
+    return reads_on(spec) and not any(
+        _depends_on_more(block.attention.mask) for block in spec.blocks
+    )
 
 
 def may_query_some(spec: Spec) -> bool:
-    """Whether the last layer's attention can be computed for some queries alone: its mask depends on positions alone,
-    and it does not hash."""
+    """Whether the last layer's attention can be computed for some queries alone: its mask depends
+    on positions alone, and it does not hash."""
     last = spec.blocks[-1].attention
     return last.hashing is None and not _depends_on_more(last.mask)
 
 
 def _depends_on_more(mask: Mask) -> bool:
-    """Whether any part of a mask depends on more than token positions, such as the vectors or the words."""
+    """Whether any part of a mask depends on more than token positions, such as the vectors or the
+    words.
+    """
     return any(part.depends_on != "positions" for part in mask.parts_of())

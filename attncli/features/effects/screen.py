@@ -1,4 +1,6 @@
-"""The screens of effects: of `attn ablate`, over one text and over many, of `attn logits`, of `attn patch`."""
+"""The screens of effects: of `attn ablate`, over one text and over many, of `attn logits`, of `attn
+patch`.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,16 @@ from attncli.features.effects.effect_answer import (
     lens_table,
     subject,
 )
-from attncli.features.effects.effect_answer import ablate_sentences as ablate_sentences  # `attn.ablate/1` answers so
+from attncli.features.effects.effect_answer import (
+    ablate_sentences as ablate_sentences,
+)  # `attn.ablate/1` answers so
 from attncli.language import contextual, message, say
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
-    """Yield the rows of `--plain` for mean effects: column names, one row a head, last that of all heads at once."""
+    """Yield the rows of `--plain` for mean effects: column names, one row a head, last that of all
+    heads at once.
+    """
     names = readings_of(document.measures)
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high", "_texts")]
     yield ("attention", "layer", "head", *columns)
@@ -65,10 +71,16 @@ def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
 
 
 def _plain_means(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
-    """Yield for each number in `names` its mean, both ends of its interval, and how many texts define it."""
+    """Yield for each number in `names` its mean, both ends of its interval, and how many texts
+    define it.
+    """
     for name in names:
         interval = measures.mean(name)
-        yield from (None,) * 4 if interval is None else (interval.mean, interval.low, interval.high, interval.texts)
+        yield from (
+            (None,) * 4
+            if interval is None
+            else (interval.mean, interval.low, interval.high, interval.texts)
+        )
 
 
 def _first_reading(document: EffectsDocument) -> Reading:
@@ -78,16 +90,23 @@ def _first_reading(document: EffectsDocument) -> Reading:
 
 def _effects_header(document: EffectsDocument, view: View) -> Lines:
     """Lines on the model, the number of texts that means are taken over, and warnings."""
-    name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
+    name = label(
+        document.model.name or document.model.family or document.model.source, ascii=view.ascii
+    )
     count = document.texts
-    note = say(view, "one text") if count == 1 else say(view, "mean over {count} texts", count=count)
+    if count == 1:
+        note = say(view, "one text")
+    else:
+        note = say(view, "mean over {count} texts", count=count)
     top = heading(name, note, view)
     return stack(top, *(warning(warning_text, view) for warning_text in document.warnings))
 
 
 def _effects_grid(document: EffectsDocument, view: View) -> Lines:
     """A map of the heads, layer × head, by their mean effect."""
-    means = ((effect, effect.measures.mean(_first_reading(document))) for effect in document.effects)
+    means = (
+        (effect, effect.measures.mean(_first_reading(document))) for effect in document.effects
+    )
     values = by_attention((effect, None if mean is None else mean.mean) for effect, mean in means)
     title = say(view, GRID_TITLES[document.measures[0]])
     return grids(values, view, title, signed=document.measures[0] == "logprob")
@@ -95,24 +114,36 @@ def _effects_grid(document: EffectsDocument, view: View) -> Lines:
 
 def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     """A table of the heads with the largest mean effects and their intervals."""
-    shown = document.effects if view.full else document.effects[: view.top]
+    if view.full:
+        shown = document.effects
+    else:
+        shown = document.effects[: view.top]
     if not shown:
         return Lines()
     intervals = [effect.measures.mean(_first_reading(document)) for effect in shown]
     means, lows, highs = effect_columns(
-        *([None if mean is None else getattr(mean, name) for mean in intervals] for name in ("mean", "low", "high"))
+        *(
+            [None if mean is None else getattr(mean, name) for mean in intervals]
+            for name in ("mean", "low", "high")
+        )
     )
-    first, ends = MEASURE_COLUMNS[document.measures[0]], message("95% interval")
+    first = MEASURE_COLUMNS[document.measures[0]]
+    ends = message("95% interval")
     columns: dict[str, list[str]] = {first: means, ends: list(map(_range_text, lows, highs))}
-    return heads_table(shown, columns, view, title=_effects_title(document, view), count=len(document.effects))
+    return heads_table(
+        shown, columns, view, title=_effects_title(document, view), count=len(document.effects)
+    )
 
 
 EFFECTS_TITLES = {
     "zero": message("what changes in {subject} when one head is taken away, mean over texts"),
     "mean": message("what changes in {subject} when one head passes on a mean, mean over texts"),
-    "resample": message("what changes in {subject} when one head passes on another text's values, mean over texts"),
+    "resample": message(
+        "what changes in {subject} when one head passes on another text's values, mean over texts"
+    ),
     "knockout": message(
-        "{query} no longer sees {key}, in one head at a time: what changes in {subject}, mean over texts"
+        "{query} no longer sees {key}, in one head at a time: what changes in {subject}, mean over"
+        " texts"
     ),
 }
 """The title of the heads, by what stands for the one that is taken away."""
@@ -123,7 +154,10 @@ def _effects_title(document: EffectsDocument, view: View) -> str:
     link = document.link
     ends = {}
     if link is not None:
-        ends = {"query": label(link.query, ascii=view.ascii), "key": label(link.key, ascii=view.ascii)}
+        ends = {
+            "query": label(link.query, ascii=view.ascii),
+            "key": label(link.key, ascii=view.ascii),
+        }
     return say(view, EFFECTS_TITLES[document.by], subject=effects_subject(document, view), **ends)
 
 
@@ -144,59 +178,98 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
 
 def _range_text(low: str, high: str) -> str:
     """Join the written ends of an interval as "low … high"; "-" where an end is "-"."""
-    return "-" if "-" in (low, high) else f"{low} … {high}"
+    if "-" in (low, high):
+        return "-"
+    return f"{low} … {high}"
 
 
 def _interval_text(interval: Interval) -> str:
     """The ends of a mean's 95% interval as "low … high"; "-" where it has none."""
-    return _range_text(*("-" if end is None else effect_text(end) for end in (interval.low, interval.high)))
+    return _range_text(
+        *("-" if end is None else effect_text(end) for end in (interval.low, interval.high))
+    )
 
 
 @capitalize_sentences
 def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
-    """Yield the answer in sentences: the head whose mean effect is largest, whether the next one's interval lies apart
-    from it, and the effect of all at once."""
-    means = [(effect, effect.measures.mean(_first_reading(document))) for effect in document.effects]
+    """Yield the answer in sentences: the head whose mean effect is largest, whether the next one's
+    interval lies apart from it, and the effect of all at once."""
+    means = [
+        (effect, effect.measures.mean(_first_reading(document))) for effect in document.effects
+    ]
     known_means = [(effect, mean) for effect, mean in means if mean is not None]
     if known_means:
         effect, first = known_means[0]
-        template = (
-            message("In the one text there is {head} changes most: {size}. One text has no interval.")
-            if first.low is None
-            else message("On average over {count} texts {head} changes most: {size} (95% interval {interval}).")
+        if first.low is None:
+            template = message(
+                "In the one text there is {head} changes most: {size}. One text has no interval."
+            )
+        else:
+            template = message(
+                "On average over {count} texts {head} changes most: {size} (95% interval"
+                " {interval})."
+            )
+        head = head_phrase(effect, view)
+        mean = effect_text(first.mean)
+        yield say(
+            view,
+            template,
+            head=head,
+            size=mean,
+            interval=_interval_text(first),
+            count=document.texts,
         )
-        head, mean = head_phrase(effect, view), effect_text(first.mean)
-        yield say(view, template, head=head, size=mean, interval=_interval_text(first), count=document.texts)
         if len(known_means) > 1 and first.low is not None:
             effect, second = known_means[1]
             yield say(
                 view,
-                "The next one, {head}, lies below that interval."
-                if second.high is not None and second.high < first.low
-                else "The interval of the next one, {head}, overlaps it: these texts do not tell them apart.",
+                (
+                    "The next one, {head}, lies below that interval."
+                    if second.high is not None and second.high < first.low
+                    else (
+                        "The interval of the next one, {head}, overlaps it: these texts do not tell"
+                        " them apart."
+                    )
+                ),
                 head=head_phrase(effect, view),
             )
     together = document.together.mean(_first_reading(document))
     if together is not None:
-        ends = "" if together.low is None else f" ({_interval_text(together)})"
+        if together.low is None:
+            ends = ""
+        else:
+            ends = f" ({_interval_text(together)})"
         templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
         yield say(view, templates["together"], size=f"{effect_text(together.mean)}{ends}")
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
     """The answer of an `attn.effects/1` document in words."""
-    answer_sentences = (*mean_effect_sentences(document, view), not_learned_note(document.model, view))
+    answer_sentences = (
+        *mean_effect_sentences(document, view),
+        not_learned_note(document.model, view),
+    )
     return sentences(answer_sentences, view)
 
 
-# The screen of `attn.difference/1`: how effects of heads differ between two sets of texts, or two models.
+# The screen of `attn.difference/1`: how effects of heads differ between two sets of texts, or two
+# models.
 
 
 def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
     yield ("attention", "layer", "head", "a", "b", "difference", "low", "high")
     for head in document.heads:
-        yield (head.attention, head.layer, head.head, head.a, head.b, head.difference, head.low, head.high)
+        yield (
+            head.attention,
+            head.layer,
+            head.head,
+            head.a,
+            head.b,
+            head.difference,
+            head.low,
+            head.high,
+        )
 
 
 def _difference_header(document: DifferenceDocument, view: View) -> Lines:
@@ -209,21 +282,42 @@ def _difference_header(document: DifferenceDocument, view: View) -> Lines:
 
 def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     """A table of the heads: the effect in A, in B, and the difference with its interval."""
-    shown = document.heads if view.full else document.heads[: view.top]
+    if view.full:
+        shown = document.heads
+    else:
+        shown = document.heads[: view.top]
     a, b, difference, lows, highs = effect_columns(
-        *([getattr(head, name) for head in shown] for name in ("a", "b", "difference", "low", "high"))
+        *(
+            [getattr(head, name) for head in shown]
+            for name in ("a", "b", "difference", "low", "high")
+        )
     )
-    columns = {"A": a, "B": b, "B - A": difference, message("95% interval"): list(map(_range_text, lows, highs))}
-    return heads_table(shown, columns, view, title=message("effects of heads, B less A"), count=len(document.heads))
+    columns = {
+        "A": a,
+        "B": b,
+        "B - A": difference,
+        message("95% interval"): list(map(_range_text, lows, highs)),
+    }
+    return heads_table(
+        shown, columns, view, title=message("effects of heads, B less A"), count=len(document.heads)
+    )
 
 
 @capitalize_sentences
 def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
-    """Yield sentences on how many heads have an interval of their difference without 0, and which differs most."""
+    """Yield sentences on how many heads have an interval of their difference without 0, and which
+    differs most.
+    """
     first = document.heads[0]
-    head, a, b = head_phrase(first, view), effect_text(first.a), effect_text(first.b)
+    head = head_phrase(first, view)
+    a = effect_text(first.a)
+    b = effect_text(first.b)
     yield say(view, "{head} differs most: {a} in A, {b} in B.", head=head, a=a, b=b)
-    intervals = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
+    intervals = [
+        (head.low, head.high)
+        for head in document.heads
+        if head.low is not None and head.high is not None
+    ]
     if intervals:
         yield say(
             view,
@@ -232,7 +326,10 @@ def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[
             heads=len(intervals),
         )
         chance = len(intervals) * 0.05
-        count = f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"
+        if chance >= 1:
+            count = f"{chance:.0f}"
+        else:
+            count = f"{chance:.1g}"
         yield say(view, "About {count} would by chance alone.", count=count)
 
 
@@ -243,8 +340,8 @@ LONGEST_ABLATE, NAME_ABLATE = 20, 12
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
-    """Yield the rows of `--plain` for one text's effects: column names, one row a head, last that of all heads at
-    once."""
+    """Yield the rows of `--plain` for one text's effects: column names, one row a head, last that
+    of all heads at once."""
     names = readings_of(document.measures)
     yield (
         "attention",
@@ -259,10 +356,15 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     for effect in document.effects:
         looks = effect.looks
         yield (
-            effect.attention, effect.layer, effect.head, *(reading_of(effect, name) for name in names),
-            *(None if effect.random is None else reading_of(effect.random, name) for name in names), effect.weight,
-            None if looks is None else looks.key, None if looks is None else looks.weight,
-        )  # fmt: skip
+            effect.attention,
+            effect.layer,
+            effect.head,
+            *(reading_of(effect, name) for name in names),
+            *(None if effect.random is None else reading_of(effect.random, name) for name in names),
+            effect.weight,
+            None if looks is None else looks.key,
+            None if looks is None else looks.weight,
+        )
     together = (reading_of(document.together, name) for name in names)
     yield ("together", None, None, *together, *(None for _ in names), None, None, None)
 
@@ -271,18 +373,31 @@ ABLATE_TITLES = {
     "zero": message("what changes in {subject} when one head is taken away"),
     "mean": message("what changes in {subject} when one head passes on a mean"),
     "resample": message("what changes in {subject} when one head passes on another text's values"),
-    "knockout": message("{query} no longer sees {key}, in one head at a time: what changes in {subject}"),
+    "knockout": message(
+        "{query} no longer sees {key}, in one head at a time: what changes in {subject}"
+    ),
 }
 """The title of the heads, by what stands for the one that is taken away."""
 
 
 def effect_grid(document: AblateDocument, view: View) -> Lines:
-    """Draw the layer × head grid of the first measure; no lines for one layer, or where not all heads were measured."""
+    """Draw the layer × head grid of the first measure; no lines for one layer, or where not all
+    heads were measured.
+    """
     values = by_attention((effect, effect_size(effect, document)) for effect in document.effects)
-    first, signed = GRID_TITLES[document.measures[0]], document.measures[0] == "logprob"
-    cross = message("the same for the heads that look at the other text") if values["self"] else first
+    first = GRID_TITLES[document.measures[0]]
+    signed = document.measures[0] == "logprob"
+    if values["self"]:
+        cross = message("the same for the heads that look at the other text")
+    else:
+        cross = first
     titles = {"self": first, "cross": cross}
-    return stack(*(grid(values[kind], view, say(view, title), signed=signed) for kind, title in titles.items()))
+    return stack(
+        *(
+            grid(values[kind], view, say(view, title), signed=signed)
+            for kind, title in titles.items()
+        )
+    )
 
 
 def _ablate_heads(document: AblateDocument, view: View) -> Lines:
@@ -290,45 +405,77 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     effects = document.effects
     if not effects:
         return Lines()
-    shown = effects if view.full else effects[: view.top]
+    if view.full:
+        shown = effects
+    else:
+        shown = effects[: view.top]
     changes, random_changes = effect_columns(
         [effect_size(effect, document) for effect in shown],
-        [None if effect.random is None else effect_size(effect.random, document) for effect in shown],
+        [
+            None if effect.random is None else effect_size(effect.random, document)
+            for effect in shown
+        ],
     )
-    columns = {MEASURE_COLUMNS[document.measures[0]]: changes, "": [""] * len(shown), message("random"): random_changes}
+    columns = {
+        MEASURE_COLUMNS[document.measures[0]]: changes,
+        "": [""] * len(shown),
+        message("random"): random_changes,
+    }
     for name in document.measures[1:]:
         readings = [reading_of(effect, readings_of([name])[0]) for effect in shown]
         columns[MEASURE_COLUMNS[name]] = effect_columns(readings)[0]
     if document.link is not None:
         columns[message("weight")] = [f"{effect.weight:.2f}" for effect in shown]
     elif any(effect.looks is not None for effect in shown):
-        columns[message("looks most at")] = [_key_and_weight(document, effect, view) for effect in shown]
-    sizes, title = [abs(effect_size(effect, document) or 0.0) for effect in shown], _ablate_title(document, view)
-    return heads_table(shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE)
+        columns[message("looks most at")] = [
+            _key_and_weight(document, effect, view) for effect in shown
+        ]
+    sizes = [abs(effect_size(effect, document) or 0.0) for effect in shown]
+    title = _ablate_title(document, view)
+    return heads_table(
+        shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE
+    )
 
 
 def _ablate_title(document: AblateDocument, view: View) -> str:
     """A title in words: what was taken away, and what is measured."""
-    ends = {} if document.link is None else _end_texts(document, document.link, view)
+    if document.link is None:
+        ends = {}
+    else:
+        ends = _end_texts(document, document.link, view)
     return say(view, ABLATE_TITLES[document.by], subject=subject(document, view), **ends)
 
 
 def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[str, str]:
-    """The texts of a link's ends by "query" and "key", with their positions where both are the same word."""
-    query, keys = _token_texts(document, link.query, view), link.key if isinstance(link.key, list) else [link.key]
+    """The texts of a link's ends by "query" and "key", with their positions where both are the same
+    word.
+    """
+    query = _token_texts(document, link.query, view)
+    keys = link.key if isinstance(link.key, list) else [link.key]
     if link.attention == "cross":
         states = ", ".join(f"s{key}" for key in keys)
-        return {"query": query, "key": states if link.text is UNSET else label(link.text, ascii=view.ascii)}
+        return {
+            "query": query,
+            "key": states if link.text is UNSET else label(link.text, ascii=view.ascii),
+        }
     key = _token_texts(document, keys, view)
     if query == key and link.query != link.key:  # two of one word
-        first = link.query[0] if isinstance(link.query, list) else link.query
-        query, key = (say(view, "{name} ({place})", name=query, place=place) for place in (first, keys[0]))
+        if isinstance(link.query, list):
+            first = link.query[0]
+        else:
+            first = link.query
+        query, key = (
+            say(view, "{name} ({place})", name=query, place=place) for place in (first, keys[0])
+        )
     return {"query": query, "key": key}
 
 
 def _token_texts(document: AblateDocument, places: int | list[int], view: View) -> str:
     """The texts of the tokens at one position, or at several, joined by blanks."""
-    positions = [places] if isinstance(places, int) else places
+    if isinstance(places, int):
+        positions = [places]
+    else:
+        positions = places
     return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in positions)
 
 
@@ -338,7 +485,10 @@ def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> 
         return "-"
     if effect.attention == "cross":
         return f"{spell('#', ascii=view.ascii)}{effect.looks.key} {effect.looks.weight:.2f}"
-    return f"{short(document.tokens[effect.looks.key].text, NAME_ABLATE, view)} {effect.looks.weight:.2f}"
+    return (
+        f"{short(document.tokens[effect.looks.key].text, NAME_ABLATE, view)}"
+        f" {effect.looks.weight:.2f}"
+    )
 
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.
@@ -363,10 +513,16 @@ def _logit_grid(document: LogitsDocument, view: View) -> Lines:
 def _logit_title(document: LogitsDocument, view: View) -> str:
     """A title in words: whose logit is split, after which token."""
     target, place = (
-        quoted_word(text, view) for text in (document.target.text, document.tokens[document.position].text)
+        quoted_word(text, view)
+        for text in (document.target.text, document.tokens[document.position].text)
     )
     if document.versus is None:
-        return say(view, "what each part adds to the logit of {target} after {place}", target=target, place=place)
+        return say(
+            view,
+            "what each part adds to the logit of {target} after {place}",
+            target=target,
+            place=place,
+        )
     versus = quoted_word(document.versus.text, view)
     return say(
         view,
@@ -380,7 +536,10 @@ def _logit_title(document: LogitsDocument, view: View) -> str:
 def _logit_table(document: LogitsDocument, view: View) -> Lines:
     """The parts that add or take away most, the rest as one, and their sum: the column adds up."""
     parts = sorted(document.parts, key=lambda part: -abs(part.value))
-    parts_shown = parts if view.full else parts[: view.top]
+    if view.full:
+        parts_shown = parts
+    else:
+        parts_shown = parts[: view.top]
     rest = parts[len(parts_shown) :]
     rows = [(say(view, logit_part_name(part)), part.value) for part in parts_shown]
     if rest:
@@ -391,8 +550,13 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     origins = [_origin(part, document, view) for part in parts_shown]
     titles = [say(view, "part"), say(view, "adds"), "", say(view, "most from")]
-    beside = [(titles[3], *origins)] if any(origins) else []
-    added = bars([abs(part.value) for part in parts_shown], (names, numbers, *beside), view, LONGEST_LOGITS)
+    if any(origins):
+        beside = [(titles[3], *origins)]
+    else:
+        beside = []
+    added = bars(
+        [abs(part.value) for part in parts_shown], (names, numbers, *beside), view, LONGEST_LOGITS
+    )
     columns = [names, numbers, added, origins][: 3 + len(beside)]
     return table(
         titles[: len(columns)],
@@ -406,64 +570,96 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
 
 
 def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
-    """The token from which a head adds most to the logit, and how much; "" where the document has no split by token."""
+    """The token from which a head adds most to the logit, and how much; "" where the document has
+    no split by token.
+    """
     if part.sources is UNSET or not part.sources:
         return ""
     first = part.sources[0]
     is_word = part.attention != "cross" and first.source < len(document.tokens)
-    name = short(document.tokens[first.source].text, NAME_ABLATE, view) if is_word else f"#{first.source}"
+    if is_word:
+        name = short(document.tokens[first.source].text, NAME_ABLATE, view)
+    else:
+        name = f"#{first.source}"
     return f"{name} {format_signed(first.value, 2)}"
 
 
 @capitalize_sentences
 def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     """The answer in words: the head that adds most, the one that takes away most, and the sum."""
-    heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
-    target, logit = quoted_word(document.target.text, view), f"{document.logit:.2f}"
+    heads = sorted(
+        (part for part in document.parts if part.part == "head"), key=lambda part: -part.value
+    )
+    target = quoted_word(document.target.text, view)
+    logit = f"{document.logit:.2f}"
     has_gain = bool(heads) and heads[0].value > 0
     if has_gain:
-        head, value = head_phrase(heads[0], view), format_signed(heads[0].value, 2)
+        head = head_phrase(heads[0], view)
+        value = format_signed(heads[0].value, 2)
         gain = message("Of the heads {head} adds most to {target}: {value} of {logit}.")
         yield say(view, gain, head=head, target=target, value=value, logit=logit)
     if heads and heads[-1].value < 0:
-        template = (
-            message("Of the heads {head} speaks most against it: {value}.")
-            if has_gain
-            else message("None of the heads adds to {target}; {head} speaks most against it: {value}.")
-        )
-        head, value = head_phrase(heads[-1], view), format_signed(heads[-1].value, 2)
+        if has_gain:
+            template = message("Of the heads {head} speaks most against it: {value}.")
+        else:
+            template = message(
+                "None of the heads adds to {target}; {head} speaks most against it: {value}."
+            )
+        head = head_phrase(heads[-1], view)
+        value = format_signed(heads[-1].value, 2)
         yield say(view, template, head=head, value=value, target=target)
     sums = {
         name: format_signed(sum(part.value for part in document.parts if part.part in kinds), 2)
         for name, kinds in (
-            ("heads", ("head",)), ("mixers", ("mixer",)), ("mlps", ("mlp",)), ("rest", ("embedding", "bias")),
+            ("heads", ("head",)),
+            ("mixers", ("mixer",)),
+            ("mlps", ("mlp",)),
+            ("rest", ("embedding", "bias")),
         )
-    }  # fmt: skip
-    whole = (
-        message(
-            "All heads {heads}, mixers {mixers}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, "
-            "the model's own logit."
+    }
+    if any(part.part == "mixer" for part in document.parts):
+        whole = message(
+            "All heads {heads}, mixers {mixers}, feed-forward parts {mlps}, embedding and biases"
+            " {rest}: {logit}, the model's own logit."
         )
-        if any(part.part == "mixer" for part in document.parts)
-        else message(
-            "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, the model's own logit."
+    else:
+        whole = message(
+            "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit},"
+            " the model's own logit."
         )
-    )
     yield say(view, whole, **sums, logit=logit)
     yield from lens_sentences(document, view)
-    yield say(view, "Norms keep the statistics of this run: what a head adds through later layers is not counted here.")
+    yield say(
+        view,
+        "Norms keep the statistics of this run: what a head adds through later layers is not"
+        " counted here.",
+    )
     yield not_learned_note(document.model, view)
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
-    """The text tinted by what the token attends to most in the head that adds most to the logit, and the answer in
-    sentences."""
+    """The text tinted by what the token attends to most in the head that adds most to the logit,
+    and the answer in sentences."""
     shares = [0.0] * len(document.tokens)
-    first = max((part for part in document.parts if part.part == "head"), key=lambda part: part.value, default=None)
-    if first is not None and first.looks is not UNSET and first.attention == "self" and first.value > 0:
+    first = max(
+        (part for part in document.parts if part.part == "head"),
+        key=lambda part: part.value,
+        default=None,
+    )
+    if (
+        first is not None
+        and first.looks is not UNSET
+        and first.attention == "self"
+        and first.value > 0
+    ):
         shares[first.looks.key] = first.looks.weight
-    tint = message("tint: the word looked at most in {head}", head="" if first is None else head_phrase(first, view))
-    tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=document.position, tint=tint)
+    tint = message(
+        "tint: the word looked at most in {head}",
+        head="" if first is None else head_phrase(first, view),
+    )
+    tinted_sentence = shaded_sentence(
+        document.text, document.tokens, shares, view, query=document.position, tint=tint
+    )
     return stack(tinted_sentence, sentences(logits_sentences(document, view), view))
 
 
@@ -497,10 +693,14 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
     shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
     shares = [effect.recovered for effect in shown]
     return heads_table(
-        shown, {message("recovered"): effect_columns(shares)[0], "": [""] * len(shown)}, view,
-        title=message("how much of the clean text's answer one head brings back"), count=len(effects),
-        sizes=list(map(abs, shares)), longest=LONGEST_PATCH,
-    )  # fmt: skip
+        shown,
+        {message("recovered"): effect_columns(shares)[0], "": [""] * len(shown)},
+        view,
+        title=message("how much of the clean text's answer one head brings back"),
+        count=len(effects),
+        sizes=list(map(abs, shares)),
+        longest=LONGEST_PATCH,
+    )
 
 
 PATCH_MEASURES = {
@@ -524,37 +724,50 @@ def _distinct_number_texts(a: float, b: float) -> list[str]:
     return next(
         texts
         for digits in (*range(3, 18), 18)
-        if (texts := [f"{value:.{digits}g}" for value in (a, b)])[0] != texts[1] or a == b or digits == 18
+        if (texts := [f"{value:.{digits}g}" for value in (a, b)])[0] != texts[1]
+        or a == b
+        or digits == 18
     )
 
 
 @capitalize_sentences
 def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
-    """Yield the answer in sentences: at which tokens clean values were put in, what was measured, and which head brings
-    back most."""
+    """Yield the answer in sentences: at which tokens clean values were put in, what was measured,
+    and which head brings back most."""
     ends = {"target": document.target, "versus": document.versus}
     names = {name: quoted_word(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))
     is_everywhere = len(document.places) == len(document.tokens)
     yield say(
         view,
-        "the clean text's heads are put in at every token of the corrupt one; measured: {measure}"
-        if is_everywhere
-        else "the clean text's heads are put in at {place} of the corrupt one; measured: {measure}",
-        place=comma.join(quoted_word(document.tokens[index].text, view) for index in document.places),
+        (
+            "the clean text's heads are put in at every token of the corrupt one; measured:"
+            " {measure}"
+            if is_everywhere
+            else (
+                "the clean text's heads are put in at {place} of the corrupt one; measured:"
+                " {measure}"
+            )
+        ),
+        place=comma.join(
+            quoted_word(document.tokens[index].text, view) for index in document.places
+        ),
         measure=say(view, PATCH_MEASURES[document.measure], **names),
     )
     if document.into is not UNSET:
         receivers = comma.join(
-            say(view, TOLD_BY[receiver.side], layer=receiver.layer, head=receiver.head) for receiver in document.into
+            say(view, TOLD_BY[receiver.side], layer=receiver.layer, head=receiver.head)
+            for receiver in document.into
         )
-        yield say(view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers)
+        yield say(
+            view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers
+        )
     if document.effects:
         first = document.effects[0]
         if first.recovered > LITTLE:
             most = message(
-                "Of single heads {head} brings back most: {share} of the difference ({clean} in the "
-                "clean text, {corrupt} in the corrupt one)."
+                "Of single heads {head} brings back most: {share} of the difference ({clean} in the"
+                " clean text, {corrupt} in the corrupt one)."
             )
         elif first.recovered > 0:
             most = message(
@@ -562,8 +775,12 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
                 "{corrupt} corrupt); {head} most: {share}."
             )
         else:
-            most = message("No single head brings back any of the difference ({clean} clean, {corrupt} corrupt).")
-        head, share = head_phrase(first, view), percent(first.recovered)
+            most = message(
+                "No single head brings back any of the difference ({clean} clean, {corrupt}"
+                " corrupt)."
+            )
+        head = head_phrase(first, view)
+        share = percent(first.recovered)
         clean, corrupt = _distinct_number_texts(document.m_clean, document.m_corrupt)
         yield say(view, most, head=head, share=share, clean=clean, corrupt=corrupt)
         last = min(document.effects, key=lambda row: row.recovered)
@@ -577,7 +794,10 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:
     """Both texts, tinted where their words differ, and the answer in sentences."""
-    query_indices = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
+    if len(document.query) < len(document.tokens):
+        query_indices = frozenset(document.query)
+    else:
+        query_indices = frozenset()
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
     differ = [
         DIFFERS if left.text != right.text else 0.0
@@ -585,7 +805,10 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
     ]
     differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
     return stack(
-        *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
+        *(
+            sentence(words(text, tokens, differ[: len(tokens)], query_indices), view)
+            for text, tokens in texts
+        ),
         remark("tint: words that differ" if any(differ) else "", view),
         sentences(patch_sentences(document, view), view),
     )
@@ -601,7 +824,9 @@ EFFECTS_PARTS: Parts[EffectsDocument] = (
 DIFFERENCE_PARTS: Parts[DifferenceDocument] = (
     ScreenPart("header", _difference_header),
     ScreenPart("heads", _difference_heads),
-    ScreenPart("answer", lambda document, view: sentences(_difference_sentences(document, view), view)),
+    ScreenPart(
+        "answer", lambda document, view: sentences(_difference_sentences(document, view), view)
+    ),
 )
 
 ABLATE_PARTS: Parts[AblateDocument] = (

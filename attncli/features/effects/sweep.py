@@ -1,7 +1,9 @@
-"""A sweep: one branch for each change of one head, through the layers above it, measured at the end; the changes.
+"""A sweep: one branch for each change of one head, through the layers above it, measured at the
+end; the changes.
 
-The text's own run goes along once and stays as the trunk. Branches run in portions that fit the memory given; where
-not even their vectors fit together, several sweeps begin at the layers where theirs leave.
+The text's own run goes along once and stays as the trunk. Branches run in portions that fit the
+memory given; where not even their vectors fit together, several sweeps begin at the layers where
+theirs leave.
 """
 
 from __future__ import annotations
@@ -17,20 +19,42 @@ from msgspec.structs import replace
 from attncli.arrays.backend import SCORE_ITEM, Array, Backend
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import InputError, LimitError
-from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
-from attncli.features.effects.places import HeadAddress, attentions, may_query_some, may_start_late, most_heads
+from attncli.features.effects.measures import (
+    LOGITS_AT_ONCE,
+    Reader,
+    Readings,
+    SweepReading,
+    refuse_overflow,
+)
+from attncli.features.effects.places import (
+    HeadAddress,
+    attentions,
+    may_query_some,
+    may_start_late,
+    most_heads,
+)
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Bools
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Context, Intervention, Interventions, Kind, KnockOut, Replace, Weights, Zero
+from attncli.mechanism.context import (
+    Context,
+    Intervention,
+    Interventions,
+    Kind,
+    KnockOut,
+    Replace,
+    Weights,
+    Zero,
+)
 from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import ComputeWork, CostEstimate, estimate, seconds_of, work_of
 from attncli.models.model import Model
 from attncli.models.run import LeavingBranches, Trunk, run_branches, run_layers
 
-# How much memory a sweep takes, how many branches run together within it, and roughly how long it takes.
+# How much memory a sweep takes, how many branches run together within it, and roughly how long it
+# takes.
 
 ROWS_AT_ONCE = 1024
 """Vectors that one matrix product takes: more of them make it no faster."""
@@ -39,11 +63,14 @@ SCORES = 3
 LOGITS = 3
 """Arrays of the size of a portion of logits that are alive at once."""
 SHARE = 0.5
-"""How much of the memory given is for the vectors of branches that wait; the rest is for those that run."""
+"""How much of the memory given is for the vectors of branches that wait; the rest is for those that
+run.
+"""
 
 
 class BranchPlan(Struct, frozen=True):
-    """How many changed runs ("branches") fit in memory. at_once: how many are computed together. waiting: how many can
+    """How many changed runs ("branches") fit in memory. at_once: how many are computed together.
+    waiting: how many can
     be held between layers. bytes: the sweep's peak memory, without the program's own."""
 
     at_once: int
@@ -51,15 +78,16 @@ class BranchPlan(Struct, frozen=True):
     bytes: int
 
     def groups(self, places: Sequence[HeadAddress], variants: int) -> Iterator[list[HeadAddress]]:
-        """Split the heads, in order, into groups whose branches (`variants` for each head) can be held at once; each
-        group is one pass from the layer of its first head."""
+        """Split the heads, in order, into groups whose branches (`variants` for each head) can be
+        held at once; each group is one pass from the layer of its first head."""
         size = max(self.waiting // variants, 1)
         for start in range(0, len(places), size):
             yield list(places[start : start + size])
 
 
 class SweepSize(Struct, frozen=True):
-    """What determines the memory and time of sweeps (runs with one head changed at a time) over a text. count: its
+    """What determines the memory and time of sweeps (runs with one head changed at a time) over a
+    text. count: its
     tokens. predicts: whether next tokens are measured, which adds the output head and logits."""
 
     spec: Spec
@@ -68,12 +96,19 @@ class SweepSize(Struct, frozen=True):
     predicts: bool = False
 
     def plan(self, branches: int, memory: int | None) -> BranchPlan:
-        """Plan how `branches` changed runs fit in `memory` bytes, None for any amount. At least one runs at a time even
+        """Plan how `branches` changed runs fit in `memory` bytes, None for any amount. At least one
+        runs at a time even
         where that takes more: see `least_bytes`."""
-        branch_bytes, running = self.count * self.spec.d_model * SCORE_ITEM[self.dtype], self._running_bytes
-        base, most_at_once = self._base_bytes, max(min(-(-ROWS_AT_ONCE // self.count), branches), 1)
+        branch_bytes = self.count * self.spec.d_model * SCORE_ITEM[self.dtype]
+        running = self._running_bytes
+        base = self._base_bytes
+        most_at_once = max(min(-(-ROWS_AT_ONCE // self.count), branches), 1)
         if memory is None:
-            return BranchPlan(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
+            return BranchPlan(
+                most_at_once,
+                max(branches, 1),
+                base + most_at_once * running + branches * branch_bytes,
+            )
         free = max(memory - base, 0)
         at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
         waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
@@ -85,19 +120,25 @@ class SweepSize(Struct, frozen=True):
         return self.plan(1, 0).bytes
 
     def refuse_over(self, memory: int | None) -> None:
-        """Raise LimitError if even one changed run at a time takes more than `memory` bytes, None for any amount."""
+        """Raise LimitError if even one changed run at a time takes more than `memory` bytes, None
+        for any amount.
+        """
         if memory is not None and self.least_bytes > memory:
             raise over_memory(self.least_bytes, memory)
 
     def run_cost(self) -> CostEstimate:
         """Estimated cost of running the text once, unchanged, and measuring it."""
-        return replace(estimate(self.spec, self.count, dtype=self.dtype), memory={"branches": self.least_bytes})
+        return replace(
+            estimate(self.spec, self.count, dtype=self.dtype), memory={"branches": self.least_bytes}
+        )
 
-    def sweep_cost(self, places: Sequence[HeadAddress], memory: int, draws: int = 0) -> CostEstimate:
+    def sweep_cost(
+        self, places: Sequence[HeadAddress], memory: int, draws: int = 0
+    ) -> CostEstimate:
         """Estimated cost of changing each of these heads in turn, within `memory` bytes.
 
-        draws: how many random changes follow, for the heads that are compared with them: which those are is not known
-        yet, so that they count as evenly spread over the places.
+        draws: how many random changes follow, for the heads that are compared with them: which
+        those are is not known yet, so that they count as evenly spread over the places.
         """
         work = sweep_work(self.spec, self.count, places)
         return replace(
@@ -110,35 +151,55 @@ class SweepSize(Struct, frozen=True):
 
     @property
     def _running_bytes(self) -> int:
-        """Bytes that one changed run takes inside a layer: its vectors, the feed-forward part's and its scores."""
-        width = max(3 * _inner_width(block) + 4 * self.spec.d_model + _heads_width(block) for block in self.spec.blocks)
+        """Bytes that one changed run takes inside a layer: its vectors, the feed-forward part's and
+        its scores.
+        """
+        width = max(
+            3 * _inner_width(block) + 4 * self.spec.d_model + _heads_width(block)
+            for block in self.spec.blocks
+        )
         scores = SCORES * most_heads(self.spec) * self.count
         return self.count * (width + scores) * SCORE_ITEM[self.dtype]
 
     @property
     def _base_bytes(self) -> int:
-        """Bytes beside the changed runs: the unchanged run with what enters each layer, one layer's weights, and, where
-        next tokens are measured, the output head and the logits held at once."""
-        spec, item = self.spec, SCORE_ITEM[self.dtype]
+        """Bytes beside the changed runs: the unchanged run with what enters each layer, one layer's
+        weights, and, where next tokens are measured, the output head and the logits held at
+        once."""
+        spec = self.spec
+        item = SCORE_ITEM[self.dtype]
         layer = max(work_of(spec, [block], self.count).weights for block in spec.blocks)
         numbers = layer + len(spec.blocks) * self.count * spec.d_model
-        run_bytes = estimate(spec, self.count, kept_stages=2, dtype=self.dtype).peak + numbers * item
+        run_bytes = (
+            estimate(spec, self.count, kept_stages=2, dtype=self.dtype).peak + numbers * item
+        )
         if not self.predicts:
             return run_bytes
-        head_bytes = 0 if spec.head is None else spec.vocabulary * spec.d_model * item
-        return run_bytes + head_bytes + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
+        if spec.head is None:
+            head_bytes = 0
+        else:
+            head_bytes = spec.vocabulary * spec.d_model * item
+        return (
+            run_bytes
+            + head_bytes
+            + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
+        )
 
 
 def over_memory(needed: int, memory: int) -> LimitError:
     """The error for work that takes `needed` bytes where there may be `memory`."""
     what = message(
-        "this would take about {needed:,} bytes of memory, there may be {memory:,}", needed=needed, memory=memory
+        "this would take about {needed:,} bytes of memory, there may be {memory:,}",
+        needed=needed,
+        memory=memory,
     )
     return LimitError(what, expected="less work, or a higher --max-memory", hint="a shorter text")
 
 
 def _inner_width(block: Block) -> int:
-    """Numbers per token inside a layer's feed-forward part, of a mixture those of the chosen experts; 0 without one."""
+    """Numbers per token inside a layer's feed-forward part, of a mixture those of the chosen
+    experts; 0 without one.
+    """
     match block.mlp:
         case Mlp(width):
             return width
@@ -159,8 +220,8 @@ def _heads_width(block: Block) -> int:
 
 
 def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress]) -> ComputeWork:
-    """The operations of a sweep over a text of `count` tokens: the unchanged run, and for each head in `places` a run
-    from its layer to the last."""
+    """The operations of a sweep over a text of `count` tokens: the unchanged run, and for each head
+    in `places` a run from its layer to the last."""
     layers = [work_of(spec, [block], count) for block in spec.blocks]
     whole_run = work_of(spec, spec.blocks, count)
     branches = [work for place in places for work in layers[place.layer :]]
@@ -173,11 +234,14 @@ def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress]) -> Compute
 
 Numbers = np.ndarray[Any, Any]
 Change = Callable[[LayerTrace, Weights, Kind], Numbers]
-"""What each head of an attention would mix after the change, [head, token, v_dim], given its layer's own trace."""
+"""What each head of an attention would mix after the change, [head, token, v_dim], given its
+layer's own trace.
+"""
 JointChange = Callable[[LayerTrace], Interventions]
 """Every change of a layer at once."""
 Variants = Callable[[HeadAddress, Numbers, Numbers], Numbers]
-"""Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim]."""
+"""Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim].
+"""
 
 
 class SweepText(Struct, frozen=True, eq=False):
@@ -201,14 +265,14 @@ class SweepText(Struct, frozen=True, eq=False):
         return self.model.context(self.tokens, self.backend, keep)
 
     def weighted_values(self, trace: LayerTrace, kind: Kind) -> Numbers:
-        """Every head's output before W_O, A·V, in one attention of a layer, [head, token, v_dim], from the layer's
-        trace."""
+        """Every head's output before W_O, A·V, in one attention of a layer, [head, token, v_dim],
+        from the layer's trace."""
         return self.backend.numpy(trace_of_kind(trace, kind).stages["mixed"])
 
 
 class SweepPlan(Struct, frozen=True, eq=False):
-    """Which heads a sweep changes, and how. places: heads, one at a time, by `change`; variants: makes from own and
-    changed output those that are run, `many` for each head.
+    """Which heads a sweep changes, and how. places: heads, one at a time, by `change`; variants:
+    makes from own and changed output those that are run, `many` for each head.
 
     start: the first token that changes. joint: every change at once, None for no such run.
     """
@@ -222,8 +286,9 @@ class SweepPlan(Struct, frozen=True, eq=False):
 
 
 class SweepResult(Struct, frozen=True, eq=False):
-    """What a sweep returns. readings: measures by name, [head, variant]; together: those of the run with all changes at
-    once, [1], None without one; reader: what measured them, with the unchanged run's values."""
+    """What a sweep returns. readings: measures by name, [head, variant]; together: those of the run
+    with all changes at once, [1], None without one; reader: what measured them, with the unchanged
+    run's values."""
 
     readings: Readings
     together: Readings | None
@@ -239,14 +304,20 @@ def sweep(
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> SweepResult:
-    """Run the text once for each head of the plan with that head's output changed, and measure each run.
+    """Run the text once for each head of the plan with that head's output changed, and measure each
+    run.
 
-    memory: bytes there may be, None for any amount. on_trace: is handed each layer's own trace, with its weights.
+    memory: bytes there may be, None for any amount. on_trace: is handed each layer's own trace,
+        with its weights.
     on_progress: the share done.
     """
-    spec, rows = text.model.spec, reading.rows(text.count)
+    spec = text.model.spec
+    rows = reading.rows(text.count)
     rows_only = may_query_some(spec)
-    late = min(plan.start, rows.start) if may_start_late(spec) else 0
+    if may_start_late(spec):
+        late = min(plan.start, rows.start)
+    else:
+        late = 0
     branch_rows = slice(rows.start - late, rows.stop - late)
     entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
     ran: list[bool] = []
@@ -257,12 +328,22 @@ def sweep(
     groups = list(budget.groups(plan.places, plan.many)) or [[]]
     for number, group in enumerate(groups):
         leaver = _Leaver(text, group, plan, budget.at_once, on_trace if number == 0 else None)
-        begin = group[0].layer if group else 0
+        if group:
+            begin = group[0].layer
+        else:
+            begin = 0
         first = begin if number else 0
         trunk = Trunk(
-            spec, text.model.store, text.backend, text.context(frozenset(("weights",) if number == 0 else ())),
-            first, late, rows if rows_only else None, budget.at_once, plan.joint if number == 0 else None,
-        )  # fmt: skip
+            spec,
+            text.model.store,
+            text.backend,
+            text.context(frozenset(("weights",) if number == 0 else ())),
+            first,
+            late,
+            rows if rows_only else None,
+            budget.at_once,
+            plan.joint if number == 0 else None,
+        )
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
             """Keep what enters a layer, and report the share of the sweep that is done."""
@@ -273,24 +354,34 @@ def sweep(
 
         branched = run_branches(trunk, entering[first], leaver.leave, on_layer)
         if reader is None:
-            own_hidden = branched.hidden if rows_only else branched.hidden[rows]
+            if rows_only:
+                own_hidden = branched.hidden
+            else:
+                own_hidden = branched.hidden[rows]
             refuse_overflow(text.backend, own_hidden)
             reader = reading.reader(text.model, text.backend, own_hidden, rows.start)
             if branched.joint is not None:
-                together = reader.read(branched.joint[None] if rows_only else branched.joint[None][:, rows])
+                together = reader.read(
+                    branched.joint[None] if rows_only else branched.joint[None][:, rows]
+                )
         ran += leaver.ran
-        parts += [reader.read(part if rows_only else part[:, branch_rows]) for part in branched.branches]
+        parts += [
+            reader.read(part if rows_only else part[:, branch_rows]) for part in branched.branches
+        ]
     assert reader is not None
     on_progress(1.0)
-    readings = _place_readings(np.asarray(ran, bool).reshape(len(plan.places), plan.many), parts, reader.baseline)
+    readings = _place_readings(
+        np.asarray(ran, bool).reshape(len(plan.places), plan.many), parts, reader.baseline
+    )
     return SweepResult(readings, together, reader)
 
 
 class _Leaver:
-    """Makes the changed runs ("branches") of a group of heads when the unchanged run reaches each head's layer.
+    """Makes the changed runs ("branches") of a group of heads when the unchanged run reaches each
+    head's layer.
 
-    ran: of each variant, whether it was run; one that leaves what a head mixes bit for bit as it was is not, nor one of
-    a head that W_O writes nowhere.
+    ran: of each variant, whether it was run; one that leaves what a head mixes bit for bit as it
+    was is not, nor one of a head that W_O writes nowhere.
     """
 
     def __init__(
@@ -301,15 +392,19 @@ class _Leaver:
         at_once: int,
         on_trace: Callable[[LayerTrace], None] | None,
     ) -> None:
-        self._text, self._plan, self._at_once, self._on_trace = text, plan, at_once, on_trace
+        self._text = text
+        self._plan = plan
+        self._at_once = at_once
+        self._on_trace = on_trace
         self._group = {
-            key: list(head_places) for key, head_places in groupby(group, key=lambda place: (place.layer, place.kind))
+            key: list(head_places)
+            for key, head_places in groupby(group, key=lambda place: (place.layer, place.kind))
         }
         self.ran: list[bool] = []
 
     def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
-        """Yield the branches that start in this layer, as the changed outputs of its heads, in portions computed
-        together."""
+        """Yield the branches that start in this layer, as the changed outputs of its heads, in
+        portions computed together."""
         if self._on_trace is not None:
             self._on_trace(trace)
         kinds: tuple[Kind, ...] = ("self", "cross")
@@ -320,12 +415,17 @@ class _Leaver:
                     yield LeavingBranches(kind, self._text.backend.array(np.stack(portion)))
 
     def _changed_values(self, trace: LayerTrace, weights: Weights, kind: Kind) -> Iterator[Numbers]:
-        """Yield the outputs of all heads, [head, token, v_dim], once for each variant of each head of the group, with
-        that head's output replaced."""
-        head_values, replacement = self._text.weighted_values(trace, kind), self._plan.change(trace, weights, kind)
-        idle = _idle_heads(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
+        """Yield the outputs of all heads, [head, token, v_dim], once for each variant of each head
+        of the group, with that head's output replaced."""
+        head_values = self._text.weighted_values(trace, kind)
+        replacement = self._plan.change(trace, weights, kind)
+        idle = _idle_heads(
+            weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2]
+        )
         for place in self._group[trace.layer, kind]:
-            for values in self._plan.variants(place, head_values[place.head], replacement[place.head]):
+            for values in self._plan.variants(
+                place, head_values[place.head], replacement[place.head]
+            ):
                 same = np.array_equal(values, head_values[place.head], equal_nan=True)
                 self.ran.append(not (same or idle[place.head]))
                 if self.ran[-1]:
@@ -335,14 +435,18 @@ class _Leaver:
 
 
 def _idle_heads(projection: Array | None, heads: int, width: int) -> list[bool]:
-    """For each head, whether its columns of W_O, [out, head·v_dim], are all 0, so that it writes nothing."""
+    """For each head, whether its columns of W_O, [out, head·v_dim], are all 0, so that it writes
+    nothing.
+    """
     columns = (slice(head * width, (head + 1) * width) for head in range(heads))
-    return [projection is not None and not bool((projection[:, part] != 0).any()) for part in columns]
+    return [
+        projection is not None and not bool((projection[:, part] != 0).any()) for part in columns
+    ]
 
 
 def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -> Readings:
-    """Arrange the measures of the branches that ran as [head, variant] where `ran` is true, and the baseline's, [1],
-    elsewhere."""
+    """Arrange the measures of the branches that ran as [head, variant] where `ran` is true, and the
+    baseline's, [1], elsewhere."""
     readings: Readings = {}
     for name, value in baseline.items():
         readings[name] = np.full(ran.shape, value[0])
@@ -354,7 +458,9 @@ def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -
 # Changes: what a head mixes after it is taken away, or after one of its links is.
 
 Mixed: TypeAlias = Mapping[tuple[int, Kind], Numbers]
-"""What the heads of each attention mix, [head, token, v_dim]; [head, 1, v_dim] for a mean over tokens."""
+"""What the heads of each attention mix, [head, token, v_dim]; [head, 1, v_dim] for a mean over
+tokens.
+"""
 
 BASELINE_SEED = 0
 """Seed of the random directions."""
@@ -369,16 +475,16 @@ class ByZero(Struct, frozen=True):
 
 
 class ByMean(Struct, frozen=True, eq=False):
-    """Replaces a head's output at every token by its mean over tokens. of: the means over reference texts, None for
-    this text's own. Source: Wang et al., Interpretability in the wild, 2022."""
+    """Replaces a head's output at every token by its mean over tokens. of: the means over reference
+    texts, None for this text's own. Source: Wang et al., Interpretability in the wild, 2022."""
 
     of: Mixed | None = None
     name: ClassVar[Literal["mean"]] = "mean"
 
 
 class ByResample(Struct, frozen=True, eq=False):
-    """Replaces a head's output by that in another text of as many tokens, token by token. Source: Chan et al., Causal
-    scrubbing, 2022."""
+    """Replaces a head's output by that in another text of as many tokens, token by token. Source:
+    Chan et al., Causal scrubbing, 2022."""
 
     of: Mixed
     tokens: Sequence[Token]
@@ -389,8 +495,8 @@ By: TypeAlias = ByZero | ByMean | ByResample
 
 
 class CutLink(Struct, frozen=True):
-    """Positions whose attention is cut: no query of `queries` sees any key of `keys`, in self- or cross-attention
-    (`kind`)."""
+    """Positions whose attention is cut: no query of `queries` sees any key of `keys`, in self- or
+    cross-attention (`kind`)."""
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -405,7 +511,9 @@ def trace_of_kind(trace: LayerTrace, kind: Kind) -> LayerTrace:
 
 
 def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numbers:
-    """What replaces each head's output in one attention of a layer, as `by` says: [head, token, v_dim]."""
+    """What replaces each head's output in one attention of a layer, as `by` says: [head, token,
+    v_dim].
+    """
     values = text.weighted_values(trace, kind)
     match by:
         case ByZero():
@@ -420,8 +528,12 @@ def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numb
     return np.broadcast_to(mean.astype(values.dtype), values.shape)
 
 
-def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection, trace: LayerTrace) -> Interventions:
-    """The interventions that replace the output of all selected heads of a layer in one run, as `by` says."""
+def ablate_heads_together(
+    text: SweepText, by: By, selection: HeadSelection, trace: LayerTrace
+) -> Interventions:
+    """The interventions that replace the output of all selected heads of a layer in one run, as
+    `by` says.
+    """
     changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
     for kind, attention in attentions(text.model.spec.blocks[trace.layer]):
         heads = tuple(head for head in range(attention.heads) if selection.has(trace.layer, head))
@@ -433,10 +545,13 @@ def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection, tra
     return changes
 
 
-def cut_link(text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-    """Each head's output with the link cut in it, [head, token, v_dim]; only the rows of the link's queries differ from
-    the run's."""
-    block, queries = text.model.spec.blocks[trace.layer], list(link.queries)
+def cut_link(
+    text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights, kind: Kind
+) -> Numbers:
+    """Each head's output with the link cut in it, [head, token, v_dim]; only the rows of the link's
+    queries differ from the run's."""
+    block = text.model.spec.blocks[trace.layer]
+    queries = list(link.queries)
     heads = tuple(range(dict(attentions(block))[kind].heads))
     interventions = {(trace.layer, kind): (KnockOut(heads, link.queries, link.keys),)}
     # whole, as the own run was: the same products, bit for bit
@@ -447,29 +562,45 @@ def cut_link(text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights
     return values
 
 
-def cut_link_together(text: SweepText, link: CutLink, selection: HeadSelection, trace: LayerTrace) -> Interventions:
-    """The interventions that cut the link in all selected heads of a layer in one run; empty where it has no such
-    attention."""
+def cut_link_together(
+    text: SweepText, link: CutLink, selection: HeadSelection, trace: LayerTrace
+) -> Interventions:
+    """The interventions that cut the link in all selected heads of a layer in one run; empty where
+    it has no such attention."""
     attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
-    heads = () if attention is None else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
-    return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)} if heads else {}
+    heads = (
+        (())
+        if (attention is None)
+        else (tuple(h for h in range(attention.heads) if selection.has(trace.layer, h)))
+    )
+    if heads:
+        return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)}
+    return {}
 
 
 def put_values(
-    text: SweepText, of: Mixed, positions: Sequence[int], trace: LayerTrace, weights: Weights, kind: Kind
+    text: SweepText,
+    of: Mixed,
+    positions: Sequence[int],
+    trace: LayerTrace,
+    weights: Weights,
+    kind: Kind,
 ) -> Numbers:
-    """Each head's output, [head, token, v_dim], with that of another text, `of`, at these positions."""
-    values, tokens = text.weighted_values(trace, kind).copy(), list(positions)
+    """Each head's output, [head, token, v_dim], with that of another text, `of`, at these
+    positions.
+    """
+    values = text.weighted_values(trace, kind).copy()
+    tokens = list(positions)
     values[:, tokens] = of[trace.layer, kind][:, tokens]
     return values
 
 
 def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers) -> Numbers:
-    """A head's output moved in random directions, at every token as far as `replacement` is from `values`: [draw,
-    token, v_dim].
+    """A head's output moved in random directions, at every token as far as `replacement` is from
+    `values`: [draw, token, v_dim].
 
-    values, replacement: [token, v_dim]. Each direction is uniform on the sphere, from a stream of its own by layer,
-    attention, head, token and draw.
+    values, replacement: [token, v_dim]. Each direction is uniform on the sphere, from a stream of
+    its own by layer, attention, head, token and draw.
     """
     change = replacement.astype(np.float64) - values
     variants = np.repeat(values.astype(np.float64)[None], DRAWS, 0)
@@ -483,10 +614,12 @@ def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers)
 
 
 def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
-    """Run a text: every head's output before W_O, [head, token, v_dim], by (layer, kind), and what leaves the last
-    layer, [token, width]."""
+    """Run a text: every head's output before W_O, [head, token, v_dim], by (layer, kind), and what
+    leaves the last layer, [token, width]."""
     by_layer: dict[tuple[int, Kind], Numbers] = {}
-    spec, store, backend = text.model.spec, text.model.store, text.backend
+    spec = text.model.spec
+    store = text.model.store
+    backend = text.backend
     after = store.embed(backend, text.tokens)
     for trace in run_layers(spec, store, backend, after, text.context(), range(len(spec.blocks))):
         for kind, _ in attentions(spec.blocks[trace.layer]):
@@ -501,8 +634,8 @@ def resample_from(text: SweepText) -> ByResample:
 
 
 def means_of(texts: Iterable[SweepText]) -> Mixed:
-    """Every head's output averaged over all tokens of all texts, [head, 1, v_dim], by (layer, kind). Raises InputError
-    for no text."""
+    """Every head's output averaged over all tokens of all texts, [head, 1, v_dim], by (layer,
+    kind). Raises InputError for no text."""
     sums: dict[tuple[int, Kind], Numbers] = {}
     count = 0
     for text in texts:
@@ -516,7 +649,9 @@ def means_of(texts: Iterable[SweepText]) -> Mixed:
 
 
 def same_length(tokens_a: Sequence[Token], tokens_b: Sequence[Token], what: str) -> None:
-    """Raise InputError unless both texts have as many tokens. what: what the error calls the second text."""
+    """Raise InputError unless both texts have as many tokens. what: what the error calls the second
+    text.
+    """
     if len(tokens_a) != len(tokens_b):
         texts = [" ".join(token.text for token in tokens) for tokens in (tokens_a, tokens_b)]
         raise InputError(

@@ -14,7 +14,14 @@ from typer.core import TyperGroup
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import completion, declarations, request
 from attncli.cli.app import LazyCommands
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput, RunSetup, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    PagedOutput,
+    RunSetup,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import GroupedCommand
 from attncli.cli.option import (
@@ -47,54 +54,71 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class ExplainOutput(PagedOutput):
-    """The output options of `attn explain`: the common ones with more digits, `--step` (wait for a key after each step)
-    and `--code`."""
+    """The output options of `attn explain`: the common ones with more digits, `--step` (wait for a
+    key after each step) and `--code`."""
 
     precision: Annotated[int, declarations.PRECISION] = DIGITS
     step: Annotated[bool, declarations.STEP] = False
     code: Annotated[str | None, declarations.CODE] = None
 
 
-TextOutput = Annotated[ExplainOutput, without("scale_colors"), meaning(show=About.JSON | SCREEN, max_output=RUN)]
-TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "code"), meaning(max_output=RUN)]
+TextOutput = Annotated[
+    ExplainOutput, without("scale_colors"), meaning(show=About.JSON | SCREEN, max_output=RUN)
+]
+TopicOutput = Annotated[
+    ExplainOutput, without("show", "top", "scale_colors", "code"), meaning(max_output=RUN)
+]
 """Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
 SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output", "code")]
 """Those of a topic without a text, whose document is small."""
 
 
 def chosen_layer(model: Model, options: ModelOptions) -> int:
-    """The layer that `--layer` names; without it, the first layer that has attention. Raises UsageError where it names
-    several or is malformed, InputError for one that is not there."""
+    """The layer that `--layer` names; without it, the first layer that has attention. Raises
+    UsageError where it names several or is malformed, InputError for one that is not there."""
     selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
-    return model.spec.attending()[0] if selection is EVERY else single(selection, "layer")
+    if selection is EVERY:
+        return model.spec.attending()[0]
+    return single(selection, "layer")
 
 
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
-    """The layer and the head that `--layer` and `--head` name; None for one that is not given. Raises as
-    `chosen_layer`."""
-    layer = None if options.layer is None else chosen_layer(model, options)
+    """The layer and the head that `--layer` and `--head` name; None for one that is not given.
+    Raises as `chosen_layer`."""
+    if options.layer is None:
+        layer = None
+    else:
+        layer = chosen_layer(model, options)
     if options.head is None:
         return layer, None
     searched = layer is None and model.identity.source == "checkpoint"
-    layers = model.spec.attending() if searched else [chosen_layer(model, options)]
+    if searched:
+        layers = model.spec.attending()
+    else:
+        layers = [chosen_layer(model, options)]
     most = max(model.spec.blocks[index].attention.heads for index in layers)
     return layer, single(request.numbers(options.head, "head", most), "head")
 
 
 def refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -> None:
-    """Raise LimitError if finding the head with the query's strongest link takes more memory than allowed. count:
-    tokens of the text, not used."""
+    """Raise LimitError if finding the head with the query's strongest link takes more memory than
+    allowed. count: tokens of the text, not used."""
     del count
     request.refuse_memory(expected.peak, compute, "--layer L --head H, or a shorter text")
 
 
 def single(selection: Selection, what: str) -> int:
-    """The one layer or head of a selection; 0 where it is not restricted. what: "layer" or "head", for the message.
-    Raises UsageError for several."""
-    numbers = [0] if selection is EVERY else list(selection)
+    """The one layer or head of a selection; 0 where it is not restricted. what: "layer" or "head",
+    for the message. Raises UsageError for several."""
+    if selection is EVERY:
+        numbers = [0]
+    else:
+        numbers = list(selection)
     if len(numbers) > 1:
         expected = message("one: this is about one {noun}", noun=term(what))
-        raise UsageError("--{what} names {numbers} {what}s", expected=expected, what=what, numbers=len(numbers))
+        raise UsageError(
+            "--{what} names {numbers} {what}s", expected=expected, what=what, numbers=len(numbers)
+        )
     return numbers[0]
 
 
@@ -108,7 +132,9 @@ def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOut
     write_explanation(document, output, environment, validate_options(output, environment))
 
 
-def write_explanation(document: ExplainDocument, output: ExplainOutput, environment: Environment, view: View) -> None:
+def write_explanation(
+    document: ExplainDocument, output: ExplainOutput, environment: Environment, view: View
+) -> None:
     """Write an explanation: with `--step` one step after each key press, else all at once."""
     if not output.step:
         write_with_figure([document], output, environment, view)
@@ -125,10 +151,17 @@ def write_explanation(document: ExplainDocument, output: ExplainOutput, environm
 
 
 def check_steps(output: ExplainOutput, environment: Environment) -> None:
-    """Raise UsageError where `--step` is used without a terminal, or with an output format that is no screen."""
+    """Raise UsageError where `--step` is used without a terminal, or with an output format that is
+    no screen.
+    """
     if not output.step:
         return
-    formats = {"--json": output.json, "--ndjson": output.ndjson, "--plain": output.plain, "--brief": output.brief}
+    formats = {
+        "--json": output.json,
+        "--ndjson": output.ndjson,
+        "--plain": output.plain,
+        "--brief": output.brief,
+    }
     formats |= {
         "--output": output.file is not None,
         "--figure": output.svg is not None,
@@ -141,8 +174,14 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
             expected="one of them",
             format_option=format_option,
         )
-    if not (environment.stdin_is_terminal and environment.stdout_is_terminal) or environment.keys is None:
-        raise UsageError("--step waits for a key, and nobody is at a terminal", expected="a terminal, or no --step")
+    if (
+        not (environment.stdin_is_terminal and environment.stdout_is_terminal)
+        or environment.keys is None
+    ):
+        raise UsageError(
+            "--step waits for a key, and nobody is at a terminal",
+            expected="a terminal, or no --step",
+        )
 
 
 # The topics of `attn explain` that are about a whole layer: position, mask, multihead, residual.
@@ -156,7 +195,9 @@ SEVERAL = redeclare(declarations.NUM_HEADS, help=f"Number of heads. [default: {H
 
 @dataclass(frozen=True)
 class TopicPlace:
-    """What an explanation is about: a model, a text with its tokens, a layer, a head and the query's position."""
+    """What an explanation is about: a model, a text with its tokens, a layer, a head and the
+    query's position.
+    """
 
     model: Model
     text: str
@@ -173,7 +214,8 @@ def position(
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
-    """How attention learns where words stand: each way's numbers, and what it does to one query's weights.
+    """How attention learns where words stand: each way's numbers, and what it does to one query's
+    weights.
 
     attn explain position "humpty dumpty sat on" --query on
 
@@ -184,9 +226,12 @@ def position(
     environment: Environment = ctx.obj
     place = topic_place(environment, text, setup, query)
     position = setup.attention.position
-    names = POSITIONS if position is None else dict.fromkeys(("none", position))
+    names = (POSITIONS) if (position is None) else (dict.fromkeys(("none", position)))
     is_fixed = place.model.identity.source == "checkpoint"
-    variants = [] if is_fixed else with_positions(names, setup.attention, place.model)
+    if is_fixed:
+        variants = []
+    else:
+        variants = with_positions(names, setup.attention, place.model)
     models = models_under(variants, environment, place.model, setup, text.tokenizer)
     document = position_document(
         models, place.text, place.tokens, layer=place.layer, head=place.head, query=place.query
@@ -200,10 +245,12 @@ def mask(
     setup: RunSetup,
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
-    others: Annotated[list[str] | None, argument("More texts: all are padded together.", "[OTHER]...")] = None,
+    others: Annotated[
+        list[str] | None, argument("More texts: all are padded together.", "[OTHER]...")
+    ] = None,
 ) -> None:
-    """What a mask does between scores and weights (--mask causal without another); of several texts, how padding is
-    masked.
+    """What a mask does between scores and weights (--mask causal without another); of several
+    texts, how padding is masked.
 
     attn explain mask "humpty dumpty sat on" --query sat
 
@@ -217,7 +264,13 @@ def mask(
     place = topic_place(ctx.obj, text, setup, query, in_middle=setup.attention.mask == ["causal"])
     more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
-        place.model, place.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
+        place.model,
+        place.text,
+        place.tokens,
+        layer=place.layer,
+        head=place.head,
+        query=place.query,
+        others=more,
     )
     give_topic(ctx, document, output)
 
@@ -233,13 +286,19 @@ def _refuse_mask_names(words: Sequence[str]) -> None:
         return
     if words:
         raise UsageError(
-            "{names} is the name of a mask, and this takes texts" if len(words) == 1 else
-            "{names} are names of masks, and this takes texts",
+            (
+                "{names} is the name of a mask, and this takes texts"
+                if len(words) == 1
+                else "{names} are names of masks, and this takes texts"
+            ),
             expected="a text in quotes; its mask after --mask",
-            hint=f"attn mask {' '.join(words)}" if len(words) > 1 else
-            f'attn explain mask "humpty dumpty sat on" --mask {words[0]}',
+            hint=(
+                f"attn mask {' '.join(words)}"
+                if len(words) > 1
+                else f'attn explain mask "humpty dumpty sat on" --mask {words[0]}'
+            ),
             names=listing(map(repr, words), " and "),
-        )  # fmt: skip
+        )
 
 
 def multihead(
@@ -249,14 +308,17 @@ def multihead(
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
-    """Several heads: what each looks at, what the average hides, and concat(O₁ … O_h)·W_O written out.
+    """Several heads: what each looks at, what the average hides, and concat(O₁ … O_h)·W_O written
+    out.
 
     attn explain multihead "humpty dumpty sat on" --query on --num-heads 4
     """
     from attncli.features.explain.compute import multihead_document
 
     place = topic_place(ctx.obj, text, setup, query, heads=HEADS, whole_layer=True)
-    document = multihead_document(place.model, place.text, place.tokens, layer=place.layer, query=place.query)
+    document = multihead_document(
+        place.model, place.text, place.tokens, layer=place.layer, query=place.query
+    )
     give_topic(ctx, document, output)
 
 
@@ -276,7 +338,9 @@ def residual(
     if setup.model.model is None:  # what the topic is about is there without being asked for
         setup = replace(setup, model=replace(setup.model, residual=True, layer_norm=True))
     place = topic_place(ctx.obj, text, setup, query, whole_layer=True)
-    document = residual_document(place.model, place.text, place.tokens, layer=place.layer, query=place.query)
+    document = residual_document(
+        place.model, place.text, place.tokens, layer=place.layer, query=place.query
+    )
     give_topic(ctx, document, output)
 
 
@@ -290,11 +354,12 @@ def topic_place(
     in_middle: bool = False,
     whole_layer: bool = False,
 ) -> TopicPlace:
-    """Resolve the options to model, text, layer, head and query; where a checkpoint's layer or head is not named, it is
-    that of the query's strongest link.
+    """Resolve the options to model, text, layer, head and query; where a checkpoint's layer or head
+    is not named, it is that of the query's strongest link.
 
-    query: the last word where it is None, or, if in_middle, the token in the middle. heads: how many seeded weights
-    have unless `--num-heads` says. whole_layer: whether the topic is about all heads of the layer.
+    query: the last word where it is None, or, if in_middle, the token in the middle. heads: how
+    many seeded weights have unless `--num-heads` says. whole_layer: whether the topic is about all
+    heads of the layer.
     """
     from attncli.features.explain.compute import default_query, strongest_head
     from attncli.features.run.compute import RunRequest
@@ -305,7 +370,10 @@ def topic_place(
     if query is not None:
         index = request.query_index(environment, tokens, query)
     else:
-        index = len(tokens) // 2 if in_middle else default_query(tokens)
+        if in_middle:
+            index = len(tokens) // 2
+        else:
+            index = default_query(tokens)
     open_layer, open_head = chosen_place(loaded_model, setup.model)
     layer, head = strongest_head(
         loaded_model,
@@ -318,15 +386,22 @@ def topic_place(
         note=environment.note,
         on_cost=partial(refuse_search, setup.compute),
     )
-    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), setup.compute, "a shorter text")
+    request.refuse_run(
+        loaded_model, len(tokens), RunRequest([layer], stages=True), setup.compute, "a shorter text"
+    )
     return TopicPlace(loaded_model, source_text.text, tokens, layer, head, index)
 
 
-def with_positions(names: Iterable[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
-    """The attention options once for each of these position encodings; RoPE is left out where heads have an odd width.
+def with_positions(
+    names: Iterable[str], attention: AttentionOptions, first: Model
+) -> list[AttentionOptions]:
+    """The attention options once for each of these position encodings; RoPE is left out where heads
+    have an odd width.
     first: a model from which the width is read."""
     even = first.spec.blocks[0].attention.head_dim % 2 == 0
-    return [replace(attention, position=name) for name in names if even or not name.startswith("rope")]
+    return [
+        replace(attention, position=name) for name in names if even or not name.startswith("rope")
+    ]
 
 
 def models_under(
@@ -336,22 +411,35 @@ def models_under(
     setup: RunSetup,
     tokenizer: str | None,
 ) -> Iterator[Model]:
-    """Yield models with the first model's weights under each of these attention options, loaded one by one; the first
-    model itself where there are none."""
+    """Yield models with the first model's weights under each of these attention options, loaded one
+    by one; the first model itself where there are none."""
     if not variants:
         yield first
     if setup.model.seed == "random":
         setup = replace(setup, model=replace(setup.model, seed=str(first.identity.seed)))
     for attention in variants:
-        yield request.model(replace(environment, quiet=True), replace(setup, attention=attention), tokenizer=tokenizer)
+        yield request.model(
+            replace(environment, quiet=True),
+            replace(setup, attention=attention),
+            tokenizer=tokenizer,
+        )
 
 
 def softmax(
     ctx: typer.Context,
     output: SmallOutput,
-    numbers: Annotated[list[str] | None, argument("The scores. [default: 2.0 1.0 0.1]", "[NUMBER]...")] = None,
+    numbers: Annotated[
+        list[str] | None, argument("The scores. [default: 2.0 1.0 0.1]", "[NUMBER]...")
+    ] = None,
     temperature: Annotated[
-        float, model_number(help="Divides the scores before the softmax.", metavar="T", least=0, most=1e30, above=True)
+        float,
+        model_number(
+            help="Divides the scores before the softmax.",
+            metavar="T",
+            least=0,
+            most=1e30,
+            above=True,
+        ),
     ] = 1.0,
 ) -> None:
     """Softmax of given numbers, worked through.
@@ -364,9 +452,13 @@ def softmax(
     from attncli.features.explain.softmax_topics import parse_scores, softmax_document
 
     unknown_option = next((text for text in numbers or [] if text.startswith("--")), None)
-    if unknown_option is not None:  # what looks like an option comes as a number, so that -1 can be one
+    if (
+        unknown_option is not None
+    ):  # what looks like an option comes as a number, so that -1 can be one
         raise no_option(ctx, unknown_option.partition("=")[0])
-    give_topic(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output)
+    give_topic(
+        ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output
+    )
 
 
 def scaling(
@@ -375,11 +467,16 @@ def scaling(
     d_k: Annotated[int, redeclare(declarations.D_K, help="Width of a query and key.")] = 64,
     d_model: Annotated[
         int | None,
-        redeclare(declarations.D_MODEL, help="Width of the token vectors: scales by 1/√d_model, as some tutorials do."),
+        redeclare(
+            declarations.D_MODEL,
+            help="Width of the token vectors: scales by 1/√d_model, as some tutorials do.",
+        ),
     ] = None,
     samples: Annotated[int, model_number(help="Independent pairs of q and k.", least=2)] = 4096,
     keys: Annotated[int, model_number(help="Keys that the softmax runs over.")] = 10,
-    seed: Annotated[int, redeclare(declarations.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
+    seed: Annotated[
+        int, redeclare(declarations.SEED_NUMBER, help="Seed of the random vectors.")
+    ] = 0,
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
 
@@ -387,7 +484,9 @@ def scaling(
     """
     from attncli.features.explain.softmax_topics import scaling_document
 
-    give_topic(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output)
+    give_topic(
+        ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output
+    )
 
 
 def matrix_softmax(
@@ -409,10 +508,21 @@ def matrix_softmax(
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
     layer = chosen_layer(loaded_model, setup.model)
-    head = single(request.numbers(setup.model.head, "head", loaded_model.spec.blocks[layer].attention.heads), "head")
-    refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
-    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), setup.compute, "a shorter text")
-    give_topic(ctx, matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head), output)
+    head = single(
+        request.numbers(setup.model.head, "head", loaded_model.spec.blocks[layer].attention.heads),
+        "head",
+    )
+    refuse_over(
+        estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text"
+    )
+    request.refuse_run(
+        loaded_model, len(tokens), RunRequest([layer], [head]), setup.compute, "a shorter text"
+    )
+    give_topic(
+        ctx,
+        matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head),
+        output,
+    )
 
 
 def order(
@@ -439,19 +549,30 @@ def order(
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(first, source_text)
     layer = chosen_layer(first, setup.model)
-    request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), setup.compute, "a shorter text")
-    new_order = reversed_order(tokens) if other_text is None else order_of(tokens, first.encode(other_text))
+    request.refuse_run(
+        first, len(tokens), RunRequest([layer], matrices=False), setup.compute, "a shorter text"
+    )
+    if other_text is None:
+        new_order = reversed_order(tokens)
+    else:
+        new_order = order_of(tokens, first.encode(other_text))
     attention = setup.attention
-    is_fixed = attention.position is not None or attention.mask or first.identity.source == "checkpoint"
+    is_fixed = (
+        attention.position is not None or attention.mask or first.identity.source == "checkpoint"
+    )
     variants = [*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])]
     models = models_under([] if is_fixed else variants, environment, first, setup, text.tokenizer)
-    give_topic(ctx, order_document(models, source_text.text, tokens, new_order, layer=layer), output)
+    give_topic(
+        ctx, order_document(models, source_text.text, tokens, new_order, layer=layer), output
+    )
 
 
 def metric(
     ctx: typer.Context,
     output: SmallOutput,
-    name: Annotated[str | None, argument("The metric; none lists them.", "[NAME]", completion.metric)] = None,
+    name: Annotated[
+        str | None, argument("The metric; none lists them.", "[NAME]", completion.metric)
+    ] = None,
 ) -> None:
     """What a metric of `attn heads` means: formula, range, what it leaves out, source.
 
@@ -462,7 +583,9 @@ def metric(
         view = validate_options(output, environment)
         files = (output.file, output.svg, output.page)
         if output.json or output.ndjson or output.plain or files != (None, None, None):
-            raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
+            raise UsageError(
+                "the list of the metrics is a screen alone", expected="attn explain metric NAME"
+            )
 
         from attncli.draw.lines import as_text
         from attncli.features.explain.softmax_screens import metrics_screen
@@ -476,7 +599,17 @@ def metric(
 
 TOPICS: dict[str, Callable[..., None]] = {
     function.__name__.replace("_", "-"): function
-    for function in (softmax, matrix_softmax, scaling, order, position, mask, multihead, residual, metric)
+    for function in (
+        softmax,
+        matrix_softmax,
+        scaling,
+        order,
+        position,
+        mask,
+        multihead,
+        residual,
+        metric,
+    )
 }
 """The topics by name, and the function of each."""
 
@@ -496,25 +629,34 @@ def text(
 
     attn explain "humpty dumpty sat on" --query on --d-model 512
 
-    attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
+    attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head
+    11
 
-    Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k 512, and
-    matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is itself a topic's name is
-    read with --file or from a pipe.
+    Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k
+    512, and matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is
+    itself a topic's name is read with --file or from a pipe.
     """
     environment: Environment = ctx.obj
     check_steps(output, environment)
     view = validate_options(output, environment, "explain")
     if output.code is not None and output.brief:
-        raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
+        raise UsageError(
+            "--code is about the steps, and --brief shows none of them", expected="one or the other"
+        )
     view = replace(view, code=output.code or "")
     from attncli.draw.encoding import estimate_bytes
     from attncli.draw.tables import PROJECTIONS
 
     shows_projections = view.show is not None and bool(view.show & set(PROJECTIONS))
     if (output.json or output.ndjson) and view.show is not None and not shows_projections:
-        what = message("--show {parts} changes no document: it always has these", parts=",".join(sorted(view.show)))
-        raise UsageError(what, expected=message("{weights}, which --show adds to it", weights=listing(PROJECTIONS)))
+        what = message(
+            "--show {parts} changes no document: it always has these",
+            parts=",".join(sorted(view.show)),
+        )
+        raise UsageError(
+            what,
+            expected=message("{weights}, which --show adds to it", weights=listing(PROJECTIONS)),
+        )
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
     def document_of(source_text: Text) -> ExplainDocument:
@@ -551,7 +693,9 @@ def text(
         )
 
     if output.json or output.svg is not None or output.page is not None or output.step:
-        write_explanation(document_of(request.one_text(environment, text)), output, environment, view)
+        write_explanation(
+            document_of(request.one_text(environment, text)), output, environment, view
+        )
         return
 
     def documents() -> Iterator[ExplainDocument]:
@@ -572,8 +716,17 @@ class TextCommand(GroupedCommand):
     """The command `attn explain TEXT`, which its usage line shows without the internal name `text`."""
 
     essentials = (
-        "--query", "--model", "--layer", "--head", "--mask", "--weights", "--residual", "--step", "--brief", "--json",
-    )  # fmt: skip
+        "--query",
+        "--model",
+        "--layer",
+        "--head",
+        "--mask",
+        "--weights",
+        "--residual",
+        "--step",
+        "--brief",
+        "--json",
+    )
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the usage line without the command's internal name."""
@@ -581,23 +734,32 @@ class TextCommand(GroupedCommand):
 
 
 class TextOrTopic(PlainParameters, TyperGroup):
-    """The command group `attn explain`: a first word that is a topic runs that topic's command, anything else the
-    command `text`."""
+    """The command group `attn explain`: a first word that is a topic runs that topic's command,
+    anything else the command `text`."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = LazyCommands(("text", *TOPICS), _topic_app)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put "text" before arguments that begin with no topic. Raises UsageError for a mistyped topic."""
+        """Put "text" before arguments that begin with no topic. Raises UsageError for a mistyped
+        topic.
+        """
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)  # a shell asks for the topics
         is_topic = bool(args) and args[0] in TOPICS
-        topic = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
+        if is_topic or len(args) < 2 or args[1].startswith("--"):
+            topic = None
+        else:
+            topic = _topic_like(args[0])
         if topic is not None:
             what = message("attn explain has no topic {arg}", arg=repr(args[0]))
             expected = message("{topics}, or one text in quotes", topics=listing(TOPICS))
-            raise UsageError(what, expected=expected, hint=message("did you mean attn explain {meant}?", meant=topic))
+            raise UsageError(
+                what,
+                expected=expected,
+                hint=message("did you mean attn explain {meant}?", meant=topic),
+            )
         return super().parse_args(ctx, args if is_topic else ["text", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -608,13 +770,15 @@ class TextOrTopic(PlainParameters, TyperGroup):
 
 def _topic_app(name: str) -> Any:
     """Build the command of one topic, or of "text"."""
-    command = text if name == "text" else TOPICS[name]
+    command: Callable[..., None] = text if name == "text" else TOPICS[name]
     # what is left over is refused by GroupedCommand, which knows what it probably is
     settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
     if command is softmax:  # a negative score is a number, not an option
         settings["ignore_unknown_options"] = True
     alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
-    alone.command(cls=TextCommand if command is text else GroupedCommand, context_settings=settings)(flat(command))
+    alone.command(
+        cls=TextCommand if command is text else GroupedCommand, context_settings=settings
+    )(flat(command))
     return typer.main.get_command(alone)
 
 

@@ -1,4 +1,6 @@
-"""The document of `attn explain TEXT`: one query's attention written out, beside the matrices it is a row of."""
+"""The document of `attn explain TEXT`: one query's attention written out, beside the matrices it is
+a row of.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Selection
-from attncli.documents.header import Heading, empty_rows, header, overflow, position_name, shape_rows, token_rows
+from attncli.documents.header import (
+    Heading,
+    empty_rows,
+    header,
+    overflow,
+    position_name,
+    shape_rows,
+    token_rows,
+)
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.document import (
     After,
@@ -32,8 +42,19 @@ from attncli.features.explain.document import (
     SoftmaxRow,
     Step,
 )
-from attncli.features.explain.softmax_topics import float64_of, layer_trace, row_softmax, softmax_steps
-from attncli.features.run.compute import RunRequest, cost, head_projections, layer_projections, run_document
+from attncli.features.explain.softmax_topics import (
+    float64_of,
+    layer_trace,
+    row_softmax,
+    softmax_steps,
+)
+from attncli.features.run.compute import (
+    RunRequest,
+    cost,
+    head_projections,
+    layer_projections,
+    run_document,
+)
 from attncli.inputs.token import Token, choose_token, ignore
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import listing, message
@@ -62,7 +83,8 @@ from attncli.models.one_layer import split_embedding
 class HeadShares(Struct, frozen=True):
     """What each head adds to one query's row of the attention output, concat·W_O.
 
-    shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], UNSET without one.
+    shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], UNSET
+    without one.
     """
 
     shares: Floats
@@ -70,14 +92,16 @@ class HeadShares(Struct, frozen=True):
 
 
 def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
-    """What each head adds to one query's row of concat·W_O. outputs: that query's A·V of every head, [head, v_dim].
+    """What each head adds to one query's row of concat·W_O. outputs: that query's A·V of every
+    head, [head, v_dim].
 
     None where there is no W_O, or where a model's weights are not to be had by role.
     """
     if not model.own_layers:
         return None
     weights = model.store.layer(model.backend, layer)
-    matrix, bias = weights("attn.o.weight"), weights("attn.o.bias")
+    matrix = weights("attn.o.weight")
+    bias = weights("attn.o.bias")
     if matrix is None:
         return None
     projection = float64_of(model, matrix)  # [width, head · v_dim]
@@ -105,9 +129,10 @@ def explain(
     Args:
         model: As `attncli.load` returns it.
         text: What runs.
-        query: The token that looks: "it", "the:2" (its second occurrence) or "#7"; None for the last word that the
-            model knows.
-        layer: Which layer; None, of a checkpoint, for that of the query's strongest link, else for the first.
+        query: The token that looks: "it", "the:2" (its second occurrence) or "#7"; None for the
+            last word that the model knows.
+        layer: Which layer; None, of a checkpoint, for that of the query's strongest link, else for
+            the first.
         head: Which head of it; None likewise.
         projections: Whether the document holds W_Q, W_K, W_V and W_O.
         tokens: Those of the text; None to let the model's tokenizer find them.
@@ -118,19 +143,33 @@ def explain(
         What `attn explain --json` writes, in float64.
 
     Raises:
-        UnsupportedError: For hash attention, and attention that reads more than its layer's vectors.
+        UnsupportedError: For hash attention, and attention that reads more than its layer's
+            vectors.
         InputError: For tokens, layers or heads that are not there.
     """
-    tokens = model.encode(text) if tokens is None else tokens
-    index = default_query(tokens) if query is None else choose_token(tokens, query, note)
-    place = strongest_head(model, text, tokens, index, layer=layer, head=head, note=note, on_cost=on_cost)
-    on_cost(cost(model, len(tokens), RunRequest([place[0]], [place[1]], stages=True), is_saved=False), len(tokens))
-    return derivation_document(model, text, tokens, layer=place[0], head=place[1], query=index, projections=projections)
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
+    if query is None:
+        index = default_query(tokens)
+    else:
+        index = choose_token(tokens, query, note)
+    place = strongest_head(
+        model, text, tokens, index, layer=layer, head=head, note=note, on_cost=on_cost
+    )
+    on_cost(
+        cost(model, len(tokens), RunRequest([place[0]], [place[1]], stages=True), is_saved=False),
+        len(tokens),
+    )
+    return derivation_document(
+        model, text, tokens, layer=place[0], head=place[1], query=index, projections=projections
+    )
 
 
 def default_query(tokens: Sequence[Token]) -> int:
-    """The position of the query where none is named: the last word that the model knows, else the last word, else the
-    last token."""
+    """The position of the query where none is named: the last word that the model knows, else the
+    last word, else the last token."""
     words = [index for index, token in enumerate(tokens) if not token.special]
     known = [index for index in words if not tokens[index].unknown]
     return (known or words or [len(tokens) - 1])[-1]
@@ -148,34 +187,53 @@ def strongest_head(
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> tuple[int, int]:
-    """The layer and the head with the query's strongest link, searched where either is None and the model is a
-    checkpoint; otherwise those given, with the first attending layer and head 0 for None.
+    """The layer and the head with the query's strongest link, searched where either is None and the
+    model is a checkpoint; otherwise those given, with the first attending layer and head 0 for
+    None.
 
-    whole_layer: whether all heads of the layer are explained. note: is told which. on_cost: is told what the search
-    takes.
+    whole_layer: whether all heads of the layer are explained. note: is told which. on_cost: is told
+    what the search takes.
     """
-    first_layer = model.spec.attending()[0] if layer is None else layer
-    if model.identity.source != "checkpoint" or None not in (layer, head) or (whole_layer and layer is not None):
+    if layer is None:
+        first_layer = model.spec.attending()[0]
+    else:
+        first_layer = layer
+    if (
+        model.identity.source != "checkpoint"
+        or None not in (layer, head)
+        or (whole_layer and layer is not None)
+    ):
         return first_layer, head or 0
     blocks = model.spec.blocks
-    layers = list(model.spec.attending()) if layer is None else [layer]
+    if layer is None:
+        layers = list(model.spec.attending())
+    else:
+        layers = [layer]
     heads: Selection = EVERY
     if head is not None:  # layers may have more heads or fewer
-        layers, heads = [index for index in layers if blocks[index].attention.heads > head], [head]
+        layers = [index for index in layers if blocks[index].attention.heads > head]
+        heads = [head]
     request = RunRequest(layers, heads, query=query, matrices=False, top=1)
     on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
     for every in (False, True):  # a link that says little, where there is no other
         document = run_document(model, text, tokens, replace(request, all_links=every))
         if document.links:
             link = document.links[0]
-            words = (_word_of(tokens[query]), _word_of(tokens[link.key]) if link.key < len(tokens) else "bias_k")
+            words = (
+                _word_of(tokens[query]),
+                _word_of(tokens[link.key]) if link.key < len(tokens) else "bias_k",
+            )
             note(
                 message(
-                    "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in head {head}; --layer "
-                    "chooses another"
-                    if whole_layer
-                    else "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
-                    "{weight:.2f}; --layer and --head choose another",
+                    (
+                        "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in"
+                        " head {head}; --layer chooses another"
+                        if whole_layer
+                        else (
+                            "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
+                            "{weight:.2f}; --layer and --head choose another"
+                        )
+                    ),
                     layer=link.layer,
                     head=link.head,
                     word=repr(words[0]),
@@ -189,39 +247,70 @@ def strongest_head(
 
 def _word_of(token: Token) -> str:
     """A token's text, with ? behind it where the model does not know it."""
-    return f"{token.text.strip() or token.text}?" if token.unknown else token.text
+    if token.unknown:
+        return f"{token.text.strip() or token.text}?"
+    return token.text
 
 
 def derivation_document(
-    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int, projections: bool = False
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    layer: int,
+    head: int,
+    query: int,
+    projections: bool = False,
 ) -> AttentionTopic:
-    """Build the `attn.explain/1` document, topic "attention": one query's attention in one head, step by step in
-    float64 from that head's q, k and v.
+    """Build the `attn.explain/1` document, topic "attention": one query's attention in one head,
+    step by step in float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
-    own matrices. A query that sees nothing has weights 0 and output 0. projections: whether W_Q, W_K, W_V and W_O are
-    to be in it. Raises UnsupportedError for hash attention and for attention that reads more than its layer's vectors,
-    InputError for numbers that left the range of their type.
+    own matrices. A query that sees nothing has weights 0 and output 0. projections: whether W_Q,
+    W_K, W_V and W_O are to be in it. Raises UnsupportedError for hash attention and for attention
+    that reads more than its layer's vectors, InputError for numbers that left the range of their
+    type.
     """
     spec = model.spec.blocks[layer].attention
     if spec.hashing is not None:
-        raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
+        raise UnsupportedError(
+            "the derivation is that of dense attention", expected="--attention dense"
+        )
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
     stages = {name: float64_of(model, array) for name, array in trace.stages.items()}
     if "hidden" not in stages:
-        what = message("the attention of layer {layer} reads vectors of another width than the layer's", layer=layer)
+        what = message(
+            "the attention of layer {layer} reads vectors of another width than the layer's",
+            layer=layer,
+        )
         expected = message("an attention whose queries come from what enters its layer")
-        raise UnsupportedError(what, expected=expected, hint="attn run shows its scores and weights")
+        raise UnsupportedError(
+            what, expected=expected, hint="attn run shows its scores and weights"
+        )
     if not np.isfinite(stages["mixed"][0, query]).all():
-        raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
-    sinks = model.store.layer(model.backend, layer)("attn.sinks") if spec.sinks else None
-    sink = None if sinks is None else float(model.backend.numpy(sinks)[head])
-    steps = steps_of(_with_global_projections(stages, spec, query), spec.scale, spec.softcap, sink, query)
+        raise InputError(
+            overflow(model.backend, trace)[0], expected="numbers that can be written out"
+        )
+    if spec.sinks:
+        sinks = model.store.layer(model.backend, layer)("attn.sinks")
+    else:
+        sinks = None
+    if sinks is None:
+        sink = None
+    else:
+        sink = float(model.backend.numpy(sinks)[head])
+    steps = steps_of(
+        _with_global_projections(stages, spec, query), spec.scale, spec.softcap, sink, query
+    )
     steps[0] = _with_query_column(model, steps[0], layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
     heading["model"] = replace(
-        heading["model"], heads=spec.heads, kv_heads=spec.kv_heads, d_k=spec.head_dim, d_v=spec.v_dim
+        heading["model"],
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        d_k=spec.head_dim,
+        d_v=spec.v_dim,
     )
     heading["attention"] = replace(heading["attention"], scale=spec.scale, softcap=spec.softcap)
     return AttentionTopic(
@@ -242,9 +331,11 @@ def derivation_document(
             weights=stages["weights"][0],
             output=stages["mixed"][0],
         ),
-        projections={**head_projections(model, layer, head), **layer_projections(model, layer)}
-        if projections
-        else UNSET,
+        projections=(
+            {**head_projections(model, layer, head), **layer_projections(model, layer)}
+            if projections
+            else UNSET
+        ),
         after=_after_heads(model, layer, trace.before, stages, query),
         agreement=agreement(steps, stages, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
@@ -252,9 +343,11 @@ def derivation_document(
     )
 
 
-def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: int) -> dict[str, Floats]:
-    """The stages with q, k and v replaced by those of the global projections where the query is a global token; else
-    the stages unchanged."""
+def _with_global_projections(
+    stages: dict[str, Floats], spec: Attention, query: int
+) -> dict[str, Floats]:
+    """The stages with q, k and v replaced by those of the global projections where the query is a
+    global token; else the stages unchanged."""
     if query not in (spec.own_global or ()):
         return stages
     q = np.array(stages["q"])
@@ -263,27 +356,37 @@ def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: 
 
 
 def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
-    """Add to the projections step the column of W_Q that gives q's first entry; unchanged where x times it is not that
-    entry (after rotation, with x normed first) or the weights cannot be read."""
+    """Add to the projections step the column of W_Q that gives q's first entry; unchanged where x
+    times it is not that entry (after rotation, with x normed first) or the weights cannot be
+    read."""
     assert isinstance(step, Projections)
     if not model.own_layers:  # the weights are not to be had by role
         return step
     weights = model.store.layer(model.backend, layer)
-    matrix, bias_vector = weights("attn.q.weight"), weights("attn.q.bias")
+    matrix = weights("attn.q.weight")
+    bias_vector = weights("attn.q.bias")
     row = head * len(np.asarray(step.q))
     if matrix is None:
         return step
     column = float64_of(model, matrix)[row]
-    bias = None if bias_vector is None else float(float64_of(model, bias_vector)[row])
-    first_entry = float(np.asarray(step.x) @ column) + (bias or 0.0) if column.shape == np.shape(step.x) else np.nan
+    if bias_vector is None:
+        bias = None
+    else:
+        bias = float(float64_of(model, bias_vector)[row])
+    if column.shape == np.shape(step.x):
+        first_entry = float(np.asarray(step.x) @ column) + (bias or 0.0)
+    else:
+        first_entry = np.nan
     if not np.isclose(first_entry, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
         return step
     return replace(step, column=column, bias=UNSET if bias is None else bias)
 
 
-def _after_heads(model: Model, layer: int, before: Array, stages: dict[str, Floats], query: int) -> After:
-    """What happens to the query's vector after the heads: each head's part of the output where there are several, the
-    residual sum and the norm.
+def _after_heads(
+    model: Model, layer: int, before: Array, stages: dict[str, Floats], query: int
+) -> After:
+    """What happens to the query's vector after the heads: each head's part of the output where
+    there are several, the residual sum and the norm.
 
     before: what entered the layer, before any norm, [token, width].
     """
@@ -294,33 +397,59 @@ def _after_heads(model: Model, layer: int, before: Array, stages: dict[str, Floa
     if "concat" in stages and spec.heads > 1:
         split = head_shares(model, layer, stages["concat"][query].reshape(spec.heads, spec.v_dim))
         if split is not None:
-            heads, bias = split.shares, split.bias
-    x = stages["hidden"][query] if model.spec.blocks[layer].normed else float64_of(model, before)[query]
+            heads = split.shares
+            bias = split.bias
+    if model.spec.blocks[layer].normed:
+        x = stages["hidden"][query]
+    else:
+        x = float64_of(model, before)[query]
     branch: Floats | UnsetType = UNSET
-    if "sum" in rows and not np.allclose(rows["sum"] - x, stages["out"][query], rtol=1e-3, atol=1e-5 * abs(x).max()):
+    if "sum" in rows and not np.allclose(
+        rows["sum"] - x, stages["out"][query], rtol=1e-3, atol=1e-5 * abs(x).max()
+    ):
         branch = rows["sum"] - x
     return After(x=x, heads=heads, bias=bias, out=stages["out"][query], branch=branch, **rows)
 
 
 def steps_of(
-    stages: Mapping[str, Floats], scale: float, softcap: float | None, sink: float | None, query: int
+    stages: Mapping[str, Floats],
+    scale: float,
+    softcap: float | None,
+    sink: float | None,
+    query: int,
 ) -> list[Step]:
-    """The steps of one query's attention, computed from one head's stages by name (hidden, q, k, v, capped, biased,
+    """The steps of one query's attention, computed from one head's stages by name (hidden, q, k, v,
+    capped, biased,
     masked). sink: the logit of a learned sink, None without one."""
-    x, q, k, v = stages["hidden"][query], stages["q"][0, query], stages["k"][0], stages["v"][0]
+    x = stages["hidden"][query]
+    q = stages["q"][0, query]
+    k = stages["k"][0]
+    v = stages["v"][0]
     products = q * k
     raw = products.sum(axis=1)
     scaled = raw * scale
-    capped = scaled if softcap is None else np.tanh(scaled / softcap) * softcap
+    if softcap is None:
+        capped = scaled
+    else:
+        capped = np.tanh(scaled / softcap) * softcap
     bias = _position_bias(stages, query)
-    scores = capped if bias is None else capped + bias
+    if bias is None:
+        scores = capped
+    else:
+        scores = capped + bias
     visible = ~(np.isneginf(stages["masked"][0, query]) & ~np.isneginf(stages["biased"][0, query]))
     softmax = softmax_steps(
-        [float(score) if is_visible else None for score, is_visible in zip(scores, visible, strict=True)], sink=sink
+        [
+            float(score) if is_visible else None
+            for score, is_visible in zip(scores, visible, strict=True)
+        ],
+        sink=sink,
     )
     weights = np.asarray(softmax.weights)
     # a hidden value may be anything, even NaN: it has no part in the sum
-    terms = np.where(weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0)
+    terms = np.where(
+        weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0
+    )
     return [
         Projections(formula="q = x·W_Q, k = x·W_K, v = x·W_V", x=x, q=q, k=k, v=v),
         Products(formula="q·k_j = Σ_i q_i·k_ji", products=products, raw=raw),
@@ -349,7 +478,8 @@ def steps_of(
 
 def _position_bias(stages: Mapping[str, Floats], query: int) -> Floats | None:
     """What the position encoding adds to this query's scores, [key]; None if it adds nothing."""
-    before, after = stages["capped"][0, query], stages["biased"][0, query]
+    before = stages["capped"][0, query]
+    after = stages["biased"][0, query]
     if np.array_equal(before, after, equal_nan=True):
         return None
     with np.errstate(invalid="ignore"):
@@ -394,7 +524,8 @@ def mask_topic_document(
     query: int,
     others: Sequence[tuple[str, Sequence[Token]]] = (),
 ) -> MaskTopic:
-    """Build the document of topic "mask": one head's scores before and after the mask, and the softmax of either.
+    """Build the document of topic "mask": one head's scores before and after the mask, and the
+    softmax of either.
 
     Args:
         model: As `attncli.load` returns it.
@@ -416,7 +547,7 @@ def mask_topic_document(
     scores, masked, after = (float64_of(model, trace.stages[name])[0] for name in names)
     before = row_softmax(scores)
     masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
-    batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
+    batch = (_padded_texts(model, [(text, tokens), *others], layer, head)) if (others) else (UNSET)
     return MaskTopic(
         **header(model, text, tokens),
         topic="mask",
@@ -436,8 +567,8 @@ def mask_topic_document(
 def _padded_texts(
     model: Model, texts: Sequence[tuple[str, Sequence[Token]]], layer: int, head: int
 ) -> list[PaddedText]:
-    """Run the texts in one padded batch, and return for each its last token's weights there and how far they are from
-    those without the batch."""
+    """Run the texts in one padded batch, and return for each its last token's weights there and how
+    far they are from those without the batch."""
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
@@ -448,16 +579,20 @@ def _padded_texts(
         alone = float64_of(model, lone.stages["weights"])[0, -1][: len(text_tokens)]
         row = together[entry, len(text_tokens) - 1, :longest]
         difference = float(np.abs(row[: len(text_tokens)] - alone).max(initial=0.0))
-        padded_texts.append(PaddedText(text=text, tokens=token_rows(text_tokens), weights=row, agreement=difference))
+        padded_texts.append(
+            PaddedText(text=text, tokens=token_rows(text_tokens), weights=row, agreement=difference)
+        )
     return padded_texts
 
 
 # Several heads, and how their outputs become one: topic "multihead" of `attn.explain/1`.
 
 
-def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> MultiheadTopic:
-    """Build the document of topic "multihead": every head's weights and output for one query, and their combination
-    through W_O.
+def multihead_document(
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int
+) -> MultiheadTopic:
+    """Build the document of topic "multihead": every head's weights and output for one query, and
+    their combination through W_O.
 
     Args:
         model: As `attncli.load` returns it.
@@ -467,20 +602,24 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
         query: The position of the token that looks, from 0.
 
     Returns:
-        What `attn explain multihead --json` writes, with the average of the rows. The shares are absent where there is
-        no W_O, or where its weights are not to be had.
+        What `attn explain multihead --json` writes, with the average of the rows. The shares are
+        absent where there is no W_O, or where its weights are not to be had.
 
     Raises:
         InputError: For a layer that is not there.
     """
     trace = layer_trace(model, tokens, layer, ("capped", "biased", "masked", "weights"))
     weights, mixed = (
-        float64_of(model, array)[:, query] for array in (trace.stages["weights"], head_outputs(trace.stages))
+        float64_of(model, array)[:, query]
+        for array in (trace.stages["weights"], head_outputs(trace.stages))
     )
     out = float64_of(model, trace.stages["out"])[query]
     split = head_shares(model, layer, mixed)
     if split is None:
-        total = mixed.reshape(-1) if "concat" not in trace.stages else out
+        if "concat" not in trace.stages:
+            total = mixed.reshape(-1)
+        else:
+            total = out
     else:
         total = split.shares.sum(axis=0) + (0.0 if split.bias is UNSET else split.bias)
     average = weights.mean(axis=0)
@@ -490,13 +629,20 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
         layer=layer,
         query=query,
         heads=[
-            HeadPart(head=head, weights=row, output=output, share=UNSET if split is None else split.shares[head])
+            HeadPart(
+                head=head,
+                weights=row,
+                output=output,
+                share=UNSET if split is None else split.shares[head],
+            )
             for head, (row, output) in enumerate(zip(weights, mixed, strict=True))
         ],
         average=average,
         entropies=(row_entropy(weights) + 0.0).tolist(),
         average_entropy=float(row_entropy(average)) + 0.0,
-        single=UNSET if len(weights) > 1 else _without_heads(model, trace, query, weights[0], mixed[0]),
+        single=(
+            UNSET if len(weights) > 1 else _without_heads(model, trace, query, weights[0], mixed[0])
+        ),
         concat=mixed.reshape(-1),
         bias=UNSET if split is None else split.bias,
         out=out,
@@ -508,8 +654,10 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
 def _without_heads(
     model: Model, trace: LayerTrace, query: int, weights: Floats, mixed: Floats
 ) -> SingleHead | UnsetType:
-    """One query's attention computed from q, k and v without splitting into heads, in float64, to compare with a model
-    of one head; UNSET where the trace lacks what it takes. weights, mixed: the run's own, [key] and [v_dim]."""
+    """One query's attention computed from q, k and v without splitting into heads, in float64, to
+    compare with a model of one head; UNSET where the trace lacks what it takes. weights, mixed: the
+    run's own, [key] and [v_dim].
+    """
     spec = model.spec.blocks[trace.layer].attention
     names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
     if spec.sinks or spec.own_global or not set(names) <= set(trace.stages):
@@ -518,7 +666,10 @@ def _without_heads(
     steps = steps_of(stages, spec.scale, spec.softcap, None, query)
     row = next(np.asarray(step.weights) for step in steps if isinstance(step, SoftmaxRow))
     output = next(np.asarray(step.output) for step in steps if isinstance(step, OutputSum))
-    apart = max(float(np.abs(row - weights).max(initial=0.0)), float(np.abs(output - mixed).max(initial=0.0)))
+    apart = max(
+        float(np.abs(row - weights).max(initial=0.0)),
+        float(np.abs(output - mixed).max(initial=0.0)),
+    )
     return SingleHead(weights=row, output=output, agreement=apart)
 
 
@@ -532,9 +683,16 @@ ADDED = {
 
 
 def position_document(
-    models: Iterable[Model], text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
+    models: Iterable[Model],
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    layer: int,
+    head: int,
+    query: int,
 ) -> PositionTopic:
-    """Compare position encodings: one query's weights in models that differ in their positions alone.
+    """Compare position encodings: one query's weights in models that differ in their positions
+    alone.
 
     Args:
         models: The models; the first is what the others are measured against.
@@ -557,16 +715,27 @@ def position_document(
     for model in models:
         heading = heading or header(model, text, tokens)
         warnings += [warning for warning in model.warnings if warning not in warnings]
-        ways.append(_position_way(model, tokens, layer, head, query, ways[0].weights if ways else None))
+        ways.append(
+            _position_way(model, tokens, layer, head, query, ways[0].weights if ways else None)
+        )
     assert heading is not None, "there is at least one model"
     warnings += unknown_notes(text, tokens)
-    return PositionTopic(**heading, topic="position", layer=layer, head=head, query=query, ways=ways, warnings=warnings)
+    return PositionTopic(
+        **heading,
+        topic="position",
+        layer=layer,
+        head=head,
+        query=query,
+        ways=ways,
+        warnings=warnings,
+    )
 
 
 def _position_way(
     model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None
 ) -> PositionWay:
-    """A model's position encoding and the query's weights under it, with their largest difference from `first`, [key]
+    """A model's position encoding and the query's weights under it, with their largest difference
+    from `first`, [key]
     (None: 0)."""
     names = ("capped", "biased", "weights")
     trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
@@ -576,16 +745,22 @@ def _position_way(
     within = np.isfinite(capped)
     bias = np.subtract(biased, capped, out=np.zeros(within.shape), where=within)
     name, enters, formula, table = _position_facts(model, tokens, layer, bias)
-    moved = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
-    return PositionWay(position=name, enters=enters, formula=formula, table=table, weights=row, moved=moved)
+    if first is None:
+        moved = 0.0
+    else:
+        moved = float(np.abs(row - first).max(initial=0.0))
+    return PositionWay(
+        position=name, enters=enters, formula=formula, table=table, weights=row, moved=moved
+    )
 
 
 def _position_facts(
     model: Model, tokens: Sequence[Token], layer: int, bias: Floats
 ) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | UnsetType]:
-    """A layer's position encoding: name, where it enters, formula, and its table of numbers (UNSET without one). bias:
-    what it adds to the scores, [query, key]."""
-    input_positions, score_position = model.spec.embedding.positions, model.spec.blocks[layer].attention.position
+    """A layer's position encoding: name, where it enters, formula, and its table of numbers (UNSET
+    without one). bias: what it adds to the scores, [query, key]."""
+    input_positions = model.spec.embedding.positions
+    score_position = model.spec.blocks[layer].attention.position
     if input_positions is not None:
         both = split_embedding(model, tokens)
         return (
@@ -601,7 +776,12 @@ def _position_facts(
         case Rope():
             per_pair, _ = frequencies(score_position, len(tokens))
             angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
-            return name, "queries and keys", message("angle of pair m at position i: i · θ^(−2m/d)"), angles
+            return (
+                name,
+                "queries and keys",
+                message("angle of pair m at position i: i · θ^(−2m/d)"),
+                angles,
+            )
         case Alibi():
             return "alibi", "scores", message("S + bias; bias = −slope · |i − j|"), bias
         case RelativeBuckets() | Disentangled():
@@ -614,10 +794,13 @@ def _position_facts(
             assert_never(score_position)
 
 
-# The residual connection and the norm, worked out for one query: topic "residual" of `attn.explain/1`.
+# The residual connection and the norm, worked out for one query: topic "residual" of
+# `attn.explain/1`.
 
 
-def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> ResidualTopic:
+def residual_document(
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int
+) -> ResidualTopic:
     """Build the document of topic "residual": x, what attention adds, their sum, and the norm.
 
     Args:
@@ -628,25 +811,37 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         query: The position of the token that looks, from 0.
 
     Returns:
-        What `attn explain residual --json` writes. The norm is that of the sum, or, in a model that norms first, that
-        of x.
+        What `attn explain residual --json` writes. The norm is that of the sum, or, in a model that
+        norms first, that of x.
 
     Raises:
-        UnsupportedError: For a layer without a residual of its own, or whose weights are not to be had.
+        UnsupportedError: For a layer without a residual of its own, or whose weights are not to be
+            had.
     """
     block = model.spec.blocks[layer]
     trace = layer_trace(model, tokens, layer, ("weights",))
     if "sum" not in trace.stages:
-        reason = message("adds attention and feed-forward at once" if block.parallel else "has no residual")
-        raise UnsupportedError(
-            "layer {layer} {reason}", expected="x + attention on its own", hint="--residual", layer=layer, reason=reason
+        reason = message(
+            "adds attention and feed-forward at once" if block.parallel else "has no residual"
         )
-    entering = trace.stages["hidden"] if block.normed else trace.before
+        raise UnsupportedError(
+            "layer {layer} {reason}",
+            expected="x + attention on its own",
+            hint="--residual",
+            layer=layer,
+            reason=reason,
+        )
+    if block.normed:
+        entering = trace.stages["hidden"]
+    else:
+        entering = trace.before
     x, after = (float64_of(model, array)[query] for array in (entering, trace.stages["sum"]))
     norm = _norm_step(model, layer, block.norms, x, after)
     apart = 0.0
     if norm is not None:
-        run_norm = float64_of(model, trace.stages["norm" if norm.place == "attn.sum" else "hidden"])[query]
+        run_norm = float64_of(
+            model, trace.stages["norm" if norm.place == "attn.sum" else "hidden"]
+        )[query]
         apart = float(np.abs(norm.normed - run_norm).max(initial=0.0))
     weights = trace.stages.get("weights")
     lengths = float(np.linalg.norm(x) * np.linalg.norm(after))
@@ -667,17 +862,24 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     )
 
 
-def _norm_step(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats) -> NormStep | None:
-    """The norm of the query's vector, step by step: of the sum `after` the attention, or of x before it; None where the
-    layer has neither, or its weights cannot be read. x, after: [width]."""
+def _norm_step(
+    model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats
+) -> NormStep | None:
+    """The norm of the query's vector, step by step: of the sum `after` the attention, or of x
+    before it; None where the layer has neither, or its weights cannot be read. x, after:
+    [width]."""
     place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
     if place not in norms or not model.own_layers:
         return None
-    norm, vector = norms[place], after if place == "attn.sum" else x
+    norm = norms[place]
+    vector = after if place == "attn.sum" else x
     weights = model.store.layer(model.backend, layer)
     weight, bias = (weights(f"{place}.{name}") for name in ("weight", "bias"))
     mean = float(vector.mean())
-    centred = vector - mean if norm.kind == "layer" else vector
+    if norm.kind == "layer":
+        centred = vector - mean
+    else:
+        centred = vector
     variance = float((centred**2).mean())
     normed = scaled = centred / np.sqrt(variance + norm.eps)
     if weight is not None and norm.affine:

@@ -1,4 +1,6 @@
-"""The screen of a derivation: one query's attention step by step, the matrices around it, what it adds up to."""
+"""The screen of a derivation: one query's attention step by step, the matrices around it, what it
+adds up to.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.documents import Numbers
-from attncli.draw.lines import Lines, heading, line, line_width, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    heading,
+    line,
+    line_width,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import adding_column, adding_digits, bar, brief, percent, root_of
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note, shaded_sentence
@@ -20,7 +31,14 @@ from attncli.draw.tables import ledger, vector_sum, vectors
 from attncli.draw.token_names import position_and_text, quoted_token, short, token_reference
 from attncli.draw.tour import STEP, STEP_OF_PART, TOUR
 from attncli.draw.view import View
-from attncli.features.explain.document import AttentionTopic, OutputSum, Products, Projections, Scores, SoftmaxRow
+from attncli.features.explain.document import (
+    AttentionTopic,
+    OutputSum,
+    Products,
+    Projections,
+    Scores,
+    SoftmaxRow,
+)
 from attncli.language import contextual, message, plural, say
 
 ALL_KEYS, NAME = 16, 14
@@ -51,12 +69,13 @@ BESIDE = 46
 
 @dataclass(frozen=True)
 class Derivation:
-    """Draws the screen of one query's derivation (`attn.explain/1`, topic "attention"); each public method draws one
-    part.
+    """Draws the screen of one query's derivation (`attn.explain/1`, topic "attention"); each public
+    method draws one part.
 
-    all_keys: up to so many keys each has its own line. compact: whether parts are short: one key stands for all where
-    a step does the same to each. leads: whether each step says first, in a sentence, what it does. code: each step's
-    lines of code.
+    all_keys: up to so many keys each has its own line. compact: whether parts are short: one key
+        stands for all where
+    a step does the same to each. leads: whether each step says first, in a sentence, what it does.
+    code: each step's lines of code.
     """
 
     document: AttentionTopic
@@ -87,7 +106,9 @@ class Derivation:
         """The keys with a line of their own, by position."""
         if self.view.full or len(self.names) <= self.all_keys:
             return list(range(len(self.names)))
-        most = SHORT - 1 if self.compact and self.view.few else self.view.top  # the others take a line, too
+        most = (
+            SHORT - 1 if self.compact and self.view.few else self.view.top
+        )  # the others take a line, too
         return sorted(int(index) for index in np.argsort(-self.weights, kind="stable")[:most])
 
     @cached_property
@@ -100,14 +121,21 @@ class Derivation:
         return position_and_text(index, self.names[index], NAME, self.view)
 
     def _title(self, number: int, part: str, note: str) -> Lines:
-        """The heading of a step: number (0 for none), name, formula, code, and a sentence that says what it does. part:
-        the step's name in `STEP_TITLES`."""
+        """The heading of a step: number (0 for none), name, formula, code, and a sentence that says
+        what it does. part: the step's name in `STEP_TITLES`."""
         view = self.view
         name = say(view, STEP_TITLES[part], query=self.query)
-        title = f"{number} {name}" if number else name
+        if number:
+            title = f"{number} {name}"
+        else:
+            title = name
         top = heading(title, note, view)
         lines = [spell(text, ascii=view.ascii) for text in self.code.get(part, ())]
-        if lines and len(top.rows) == 1 and line_width(top.rows[0]) + 3 + cells("; ".join(lines)) <= view.width:
+        if (
+            lines
+            and len(top.rows) == 1
+            and line_width(top.rows[0]) + 3 + cells("; ".join(lines)) <= view.width
+        ):
             top = line(*top.rows[0], ("   ", ""), ("; ".join(lines), CODE))
         elif lines:
             top = stack(top, *(line((f"  {text}", CODE)) for text in lines))
@@ -130,117 +158,186 @@ class Derivation:
 
     def projections(self) -> Lines:
         """The query's q, and every key's k and v."""
-        step, view = self.document.step(Projections), self.view
+        step = self.document.step(Projections)
+        view = self.view
         rows = self.keys_shown
         names = [self.names[index] for index in rows]
         title = self._title(0, "projections", say(view, "Q = X·W_Q   K = X·W_K   V = X·W_V"))
         rotation_note = remark(
-            "Shown after rotation by position (rope), as they enter the dot products." if self.document.rotated else "",
+            (
+                "Shown after rotation by position (rope), as they enter the dot products."
+                if self.document.rotated
+                else ""
+            ),
             view,
         )
         if self.compact:
             return stack(title, rotation_note, line_of_first_entry(step, self.query, view))
-        q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
+        q = vectors(
+            [step.q],
+            [self.names[self.document.query]],
+            view,
+            title="q",
+            row_numbers=[self.document.query],
+        )
         k, v = (
-            vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
+            vectors(
+                np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows
+            )
             for name in ("k", "v")
         )
         worked_entry = table_of_first_entry(step, self.query, view)
         return stack(title, rotation_note, stack_spaced(q, worked_entry, k, v))
 
     def similarity(self) -> Lines:
-        """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
-        step, view = self.document.step(Products), self.view
-        products, raw = np.asarray(step.products, np.float64), np.asarray(step.raw, np.float64)
+        """q·k for every key, entry by entry; what does not fit is summed in one column, so that
+        rows add up.
+        """
+        step = self.document.step(Products)
+        view = self.view
+        products = np.asarray(step.products, np.float64)
+        raw = np.asarray(step.raw, np.float64)
         room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2
-        digits, dims, width, terms = view.precision, 1, products.shape[1], products
+        digits = view.precision
+        dims = 1
+        width = products.shape[1]
+        terms = products
         for _ in range(2):  # more digits take room: settle on both
             slot = digits + 5
-            dims = width if view.full or width <= room // slot - 1 else max(room // slot - 2, 1)
+            if view.full or width <= room // slot - 1:
+                dims = width
+            else:
+                dims = max(room // slot - 2, 1)
             if dims < width:
-                terms = np.hstack([products[:, :dims], products[:, dims:].sum(axis=1, keepdims=True)])
+                terms = np.hstack(
+                    [products[:, :dims], products[:, dims:].sum(axis=1, keepdims=True)]
+                )
             sums = zip(terms[self.keys_shown].tolist(), raw[self.keys_shown].tolist(), strict=True)
             digits = adding_digits(sums, view.precision)
         columns = [say(view, "key"), *map(str, range(dims))]
         columns += [say(view, "{count} more", count=width - dims)] if dims < width else []
         rows = [
-            [self.key(index), *(f"{term:.{digits}f}" for term in terms[index]), f"{raw[index]:.{view.precision}f}"]
+            [
+                self.key(index),
+                *(f"{term:.{digits}f}" for term in terms[index]),
+                f"{raw[index]:.{view.precision}f}",
+            ]
             for index in self.keys_shown
         ]
         title = self._title(1, "similarity", say(view, "S = Q·Kᵀ, s = Σ q_i·k_i"))
         return stack(title, ledger([*columns, "q·k"], rows, [], view), self._keys_shown_note())
 
     def scaled(self) -> Lines:
-        """From q·k to the score: scale, soft cap, bias; one key worked out where the screen is short."""
-        step, view = self.document.step(Scores), self.view
+        """From q·k to the score: scale, soft cap, bias; one key worked out where the screen is
+        short.
+        """
+        step = self.document.step(Scores)
+        view = self.view
         model = self.document.model
         root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
-        name = (
-            message("s = q·k, not scaled")
-            if step.scale == 1
-            else message("s = q·k × {scale} = q·k / √{root}")
-            if root
-            else message("s = q·k × {scale}")
-        )
+        if step.scale == 1:
+            name = message("s = q·k, not scaled")
+        elif root:
+            name = message("s = q·k × {scale} = q·k / √{root}")
+        else:
+            name = message("s = q·k × {scale}")
         title = self._title(2, "scaled", say(view, name, scale=brief(step.scale), root=root))
         raw = self.document.step(Products).raw
         plain = step.capped is None and step.bias is None
         if self.compact:
             index = int(np.argmax(self.weights))
-            return stack(title, line_of_score(step, index, self.key(index), float(raw[index]), root, view))
+            return stack(
+                title, line_of_score(step, index, self.key(index), float(raw[index]), root, view)
+            )
         columns = [("q·k", raw), *([] if plain else [(say(view, "× scale"), step.scaled)])]
         columns += [(say(view, "soft-capped"), step.capped)] if step.capped is not None else []
         columns += [(say(view, "+ bias"), step.bias)] if step.bias is not None else []
-        sums = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
+        sums = (step.capped if step.capped is not None else step.scaled) + (
+            0.0 if step.bias is None else step.bias
+        )
         columns.append((say(view, "score s"), sums))
         rows = [
-            [self.key(key), *(self._number_text(numbers[key]) for _, numbers in columns)] for key in self.keys_shown
+            [self.key(key), *(self._number_text(numbers[key]) for _, numbers in columns)]
+            for key in self.keys_shown
         ]
-        return stack(title, ledger([say(view, "key"), *(name for name, _ in columns)], rows, [], view))
+        return stack(
+            title, ledger([say(view, "key"), *(name for name, _ in columns)], rows, [], view)
+        )
 
     def masked(self) -> Lines:
         """Which keys the mask hides from the query, by name."""
-        view, visible = self.view, self.document.step(Scores).visible
+        view = self.view
+        visible = self.document.step(Scores).visible
         hidden = [index for index, is_visible in enumerate(visible) if not is_visible]
         counts = {"count": len(hidden), "keys": len(visible)}
         query_text = quoted_token(self.document.tokens, self.document.query, view)
-        sentence = say(view, "Nothing is hidden: {query} may look at all {keys} keys.", query=query_text, **counts)
+        sentence = say(
+            view,
+            "Nothing is hidden: {query} may look at all {keys} keys.",
+            query=query_text,
+            **counts,
+        )
         if hidden:
-            most = len(hidden) if view.full else MENTIONED
+            if view.full:
+                most = len(hidden)
+            else:
+                most = MENTIONED
             names = say(view, contextual("between", ", ")).join(map(self.key, hidden[:most]))
-            names += say(view, " and {count} more", count=len(hidden) - most) if len(hidden) > most else ""
-            template = message("Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names}).")
-            sentence = spell(say(view, template, query=query_text, names=names, **counts), ascii=view.ascii)
+            names += (
+                say(view, " and {count} more", count=len(hidden) - most)
+                if len(hidden) > most
+                else ""
+            )
+            template = message(
+                "Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names})."
+            )
+            sentence = spell(
+                say(view, template, query=query_text, names=names, **counts), ascii=view.ascii
+            )
         title = self._title(3, "masked", say(view, "s = −∞ where hidden"))
         return stack(title, remark(sentence, view, style=""))
 
     def softmax(self) -> Lines:
         """The softmax of the query's row as a table: maximum, exponentials, sum, quotients."""
-        step, view = self.document.step(SoftmaxRow), self.view
+        step = self.document.step(SoftmaxRow)
+        view = self.view
         title = self._title(4, "softmax", say(view, "w = exp(s − max) / sum"))
         if step.highest is None:
-            return stack(title, remark("This query sees no key: its weights and its output are 0 by definition.", view))
-        row_names, exponentials = self._key_names(), self._with_others(np.asarray(step.exponentials, np.float64))
+            return stack(
+                title,
+                remark(
+                    "This query sees no key: its weights and its output are 0 by definition.", view
+                ),
+            )
+        row_names = self._key_names()
+        exponentials = self._with_others(np.asarray(step.exponentials, np.float64))
         notes = []
         if not self.compact:
             template = message(
-                "max = {highest}; it is subtracted so that no exponential can overflow, and cancels in the quotient"
+                "max = {highest}; it is subtracted so that no exponential can overflow, and cancels"
+                " in the quotient"
             )
             notes.append(say(view, template, highest=self._number_text(step.highest)))
         if step.sink is not None:
-            row_names, exponentials = [*row_names, say(view, "learned sink")], [*exponentials, step.sink]
+            row_names = [*row_names, say(view, "learned sink")]
+            exponentials = [*exponentials, step.sink]
             template = message(
-                "The learned sink takes its share of the sum and is dropped: the weights sum to less than 1."
+                "The learned sink takes its share of the sum and is dropped: the weights sum to"
+                " less than 1."
             )
             notes.append(say(view, template))
         shares = [exponential / step.sum for exponential in exponentials]
-        scores, hidden = self.document.step(Scores).scores, spell("−∞", ascii=view.ascii)
+        scores = self.document.step(Scores).scores
+        hidden = spell("−∞", ascii=view.ascii)
         blanks = [""] * (len(row_names) - len(self.keys_shown))
 
         def of_keys(numbers: Sequence[float | None]) -> list[str]:
             """A column of one number per key, as text; −∞ for a hidden one."""
             keys = self.keys_shown
-            return [hidden if step.shifted[key] is None else self._number_text(numbers[key]) for key in keys] + blanks
+            return [
+                hidden if step.shifted[key] is None else self._number_text(numbers[key])
+                for key in keys
+            ] + blanks
 
         room = max(min(view.width - 62, 24), 0)
         columns = [
@@ -252,7 +349,9 @@ class Derivation:
         ]
         # beside other panes there is no room for the scores, which an earlier step has
         columns = columns[1 if view.width < BESIDE else 0 : 5 if room else 4]
-        names, texts, totals = zip((say(view, "key"), row_names, say(view, "sum")), *columns, strict=True)
+        names, texts, totals = zip(
+            (say(view, "key"), row_names, say(view, "sum")), *columns, strict=True
+        )
         strong = int(np.argmax(shares[: len(self.keys_shown)]))
         rows = list(zip(*texts, strict=True))
         body = ledger(names, rows, totals, view, strong=strong, bars=5 if room > 0 else None)
@@ -260,60 +359,107 @@ class Derivation:
 
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
-        step, view = self.document.step(OutputSum), self.view
-        terms, output = np.asarray(step.terms, np.float64), np.asarray(step.output, np.float64)
-        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2 - view.precision - 5
-        digits, dims = view.precision, 1
+        step = self.document.step(OutputSum)
+        view = self.view
+        terms = np.asarray(step.terms, np.float64)
+        output = np.asarray(step.output, np.float64)
+        room = (
+            view.width
+            - max(cells(self.key(index)) for index in self.keys_shown)
+            - 2
+            - view.precision
+            - 5
+        )
+        digits = view.precision
+        dims = 1
         columns = [self._with_others(term) for term in terms.T]
         for _ in range(2):
-            dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
-            digits = adding_digits(zip(columns[:dims], output.tolist(), strict=False), view.precision)
+            if view.full:
+                dims = len(output)
+            else:
+                dims = max(min(len(output), room // (digits + 5)), 1)
+            digits = adding_digits(
+                zip(columns[:dims], output.tolist(), strict=False), view.precision
+            )
         names = [say(view, "key"), "w", *map(str, range(dims))]
         weights = map(self._number_text, self._with_others(self.weights))
         texts = ([f"{value:.{digits}f}" for value in column] for column in columns[:dims])
         rows = list(zip(self._key_names(), weights, *texts, strict=True))
-        total = ["o", "", *(self._number_text(value) + " " * (digits - view.precision) for value in output[:dims])]
+        total = [
+            "o",
+            "",
+            *(
+                self._number_text(value) + " " * (digits - view.precision)
+                for value in output[:dims]
+            ),
+        ]
         title = self._title(5, "output", say(view, "O = A·V, o = Σ w_j·v_j"))
-        more = (
-            say(view, "dimensions 0–{last} of {total} shown; --full shows all", last=dims - 1, total=len(output))
-            if dims < len(output) and not self.compact
-            else ""
-        )
+        if dims < len(output) and not self.compact:
+            more = say(
+                view,
+                "dimensions 0–{last} of {total} shown; --full shows all",
+                last=dims - 1,
+                total=len(output),
+            )
+        else:
+            more = ""
         return stack(title, ledger(names, rows, total, view), remark(more, view))
 
     def further(self) -> Lines:
-        """Hints at what lies beyond the derivation, each with its command: the same link in other heads, and the run
-        without this head."""
-        document, view, model = self.document, self.view, self.document.model
-        tokens, best = document.tokens, int(np.argmax(self.weights[: len(document.tokens)]))
+        """Hints at what lies beyond the derivation, each with its command: the same link in other
+        heads, and the run without this head."""
+        document = self.document
+        view = self.view
+        model = self.document.model
+        tokens = document.tokens
+        best = int(np.argmax(self.weights[: len(document.tokens)]))
         query, key = (token_reference(tokens, index, view) for index in (document.query, best))
         other_heads = f"attn find … --from {query} --to {key}"
         without_head = f"attn ablate … --query {query} --head L{document.layer}H{document.head}"
         if model.attending == model.heads == 1:
             other_heads = say(view, "there are none: this model has one head")
-            without_head = f"attn ablate … --query {query}" + (" --num-heads 1" if model.source == "seeded" else "")
+            without_head = f"attn ablate … --query {query}" + (
+                " --num-heads 1" if model.source == "seeded" else ""
+            )
         if tokens[document.query].unknown:
-            other_heads, without_head = f"{other_heads} --unknown", f"{without_head} --unknown"
+            other_heads = f"{other_heads} --unknown"
+            without_head = f"{without_head} --unknown"
         return stack(
             *(
-                heading(f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}", spell(text, ascii=view.ascii), view)
+                heading(
+                    f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}",
+                    spell(text, ascii=view.ascii),
+                    view,
+                )
                 for name, text in (("heads", other_heads), ("effect", without_head))
             )
         )
 
     def matrices(self) -> Lines:
-        """The matrices of all queries, with the worked query's row marked, and how far its row is from the run's."""
-        document, view, names = self.document, self.view, self.names
-        matrices, query = document.matrices, document.query
+        """The matrices of all queries, with the worked query's row marked, and how far its row is
+        from the run's.
+        """
+        document = self.document
+        view = self.view
+        names = self.names
+        matrices = document.matrices
+        query = document.query
         texts = names[: len(document.tokens)]
         mark = spell("▸", ascii=view.ascii)
         rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
         # as many digits as let every key have its column, so that the worked row can be found again
         slot = (view.width - NAME - 4) // max(len(names), 1)
-        digits = view.precision if view.full else max(min(view.precision, slot - 5), min(view.precision, 2))
+        if view.full:
+            digits = view.precision
+        else:
+            digits = max(min(view.precision, slot - 5), min(view.precision, 2))
         close = replace(view, precision=digits)
         blocks = [
-            heading("the same for all queries", say(view, "row {row} is the one worked out above", row=query), view)
+            heading(
+                "the same for all queries",
+                say(view, "row {row} is the one worked out above", row=query),
+                view,
+            )
         ]
 
         def vectors_of(name: str, values: Numbers) -> Lines:
@@ -325,22 +471,38 @@ class Derivation:
         for name, values in _square_matrices(document):
             shown = visible(values, matrices.scores if name in ("scores", "weights") else UNSET)
             is_signed, (matrix_title, note) = name != "weights", MATRICES[name]
-            limits = None if is_signed else (0.0, 1.0)
+            if is_signed:
+                limits = None
+            else:
+                limits = (0.0, 1.0)
             blocks.append(
-                matrix(shown, rows, names, close, limits=limits, signed=is_signed, title=matrix_title, note=note)
+                matrix(
+                    shown,
+                    rows,
+                    names,
+                    close,
+                    limits=limits,
+                    signed=is_signed,
+                    title=matrix_title,
+                    note=note,
+                )
             )
         blocks.append(vectors_of("output", matrices.output))
         return stack(stack_spaced(*blocks), agreement_remark(document.agreement, view))
 
     def residual(self) -> Lines:
-        """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm where the layer has
-        them."""
-        view, after = self.view, self.document.after
+        """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm
+        where the layer has them."""
+        view = self.view
+        after = self.document.after
         if after is UNSET:
             return Lines()
         mixed = Lines()
         if after.heads is not UNSET:
-            terms = [(say(view, "head {head}", head=index), share) for index, share in enumerate(after.heads)]
+            terms = [
+                (say(view, "head {head}", head=index), share)
+                for index, share in enumerate(after.heads)
+            ]
             terms += [("b_O", after.bias)] if after.bias is not UNSET else []
             title = say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O")
             note = say(view, "each head's output times its own rows of W_O, added up")
@@ -353,41 +515,76 @@ class Derivation:
             return mixed
         query = label(self.names[self.document.query], ascii=view.ascii)
         title = say(view, "{query} after the heads", query=query)
-        note = say(view, "the residual x + O, and its layer norm" if after.norm is not UNSET else "the residual x + O")
+        note = say(
+            view,
+            (
+                "the residual x + O, and its layer norm"
+                if after.norm is not UNSET
+                else "the residual x + O"
+            ),
+        )
         if after.branch is not UNSET:
-            note = say(view, "b: what is added to x, O after its norm or factor and what is beside the heads")
-        names, values = list(vectors_by_name), list(vectors_by_name.values())
+            note = say(
+                view,
+                "b: what is added to x, O after its norm or factor and what is beside the heads",
+            )
+        names = list(vectors_by_name)
+        values = list(vectors_by_name.values())
         return stack_spaced(mixed, vectors(values, names, view, title=title, note=note))
 
     def answer(self) -> Lines:
         """The text tinted by the query's weights, and a sentence on what it attends to most."""
-        document, view, query = self.document, self.view, self.document.query
+        document = self.document
+        view = self.view
+        query = self.document.query
         tokens = document.tokens
         weights: Sequence[float] = self.weights[: len(tokens)].tolist()
         tint = message("tint: the weight that the word gets")
-        tinted_sentence = shaded_sentence(document.text, tokens, weights, view, query=query, tint=tint)
+        tinted_sentence = shaded_sentence(
+            document.text, tokens, weights, view, query=query, tint=tint
+        )
         best = int(np.argmax(weights))
-        query_text, key_text = (quoted_token(tokens, index, view, beside=(query, best)) for index in (query, best))
-        link_sentence = say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)
+        query_text, key_text = (
+            quoted_token(tokens, index, view, beside=(query, best)) for index in (query, best)
+        )
+        link_sentence = say(
+            view, "{query} can see no word: its weights and its output are 0.", query=query_text
+        )
         if weights[best] > 0:
             template = message("{query} looks most at {key}: {share} of its weight.")
-            link_sentence = say(view, template, query=query_text, key=key_text, share=percent(weights[best]))
-        return stack(tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view))
+            link_sentence = say(
+                view, template, query=query_text, key=key_text, share=percent(weights[best])
+            )
+        return stack(
+            tinted_sentence,
+            sentences((link_sentence, not_learned_note(document.model, view)), view),
+        )
 
     def _number_text(self, value: float | None) -> str:
         """A number with the view's digits, never -0; "" for None."""
-        text = "" if value is None else f"{value:.{self.view.precision}f}"
-        return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+        if value is None:
+            text = ""
+        else:
+            text = f"{value:.{self.view.precision}f}"
+        if text.startswith("-") and not text.strip("-0."):
+            return text[1:]
+        return text
 
     def _key_names(self) -> list[str]:
-        """The labels of the lines of a table: the keys with a line of their own, then "N others" where there are
-        any."""
-        return [*map(self.key, self.keys_shown), *([others_text(len(self.rest), self.view)] if self.rest else [])]
+        """The labels of the lines of a table: the keys with a line of their own, then "N others"
+        where there are any."""
+        return [
+            *map(self.key, self.keys_shown),
+            *([others_text(len(self.rest), self.view)] if self.rest else []),
+        ]
 
     def _with_others(self, values: np.ndarray[Any, Any]) -> list[float]:
-        """Values, [key], for the lines of a table: those of the keys with a line of their own, then the sum over the
-        others."""
-        return [*values[self.keys_shown].tolist(), *([float(values[self.rest].sum())] if self.rest else [])]
+        """Values, [key], for the lines of a table: those of the keys with a line of their own, then
+        the sum over the others."""
+        return [
+            *values[self.keys_shown].tolist(),
+            *([float(values[self.rest].sum())] if self.rest else []),
+        ]
 
     def _keys_shown_note(self) -> Lines:
         """How many keys have a line of their own, where not all have."""
@@ -395,8 +592,10 @@ class Derivation:
             return Lines()
         counts = {"count": len(self.keys_shown), "total": len(self.names)}
         note = plural(
-            "the {count} key with the largest weight of {total} shown; --top N or --full shows more",
-            "the {count} keys with the largest weights of {total} shown; --top N or --full shows more",
+            "the {count} key with the largest weight of {total} shown; --top N or --full shows"
+            " more",
+            "the {count} keys with the largest weights of {total} shown; --top N or --full shows"
+            " more",
             **counts,
         )
         if self.compact:
@@ -410,13 +609,17 @@ def others_text(count: int, view: View) -> str:
 
 
 def lead_remark(part: str, query: str, view: View) -> Lines:
-    """The introductory sentence of a step, from `LEADS`. part: the step's name. query: the query's text."""
+    """The introductory sentence of a step, from `LEADS`. part: the step's name. query: the query's
+    text.
+    """
     return remark(say(view, LEADS[part], query=say(view, '"{text}"', text=query)), view, style="")
 
 
 def agreement_remark(difference: float, view: View) -> Lines:
     """A remark that tells by how much the worked numbers differ at most from the run's own."""
-    template = message("Worked by hand and taken from the run, the same numbers differ by at most {difference}.")
+    template = message(
+        "Worked by hand and taken from the run, the same numbers differ by at most {difference}."
+    )
     return remark(say(view, template, difference=f"{difference:.1e}"), view)
 
 
@@ -424,18 +627,27 @@ def agreement_remark(difference: float, view: View) -> Lines:
 
 MATRICES = {
     "x": (message("input X"), message("one vector per token")),
-    "raw": (message("similarity S = Q·Kᵀ"), message("before scaling · rows: queries, columns: keys")),
+    "raw": (
+        message("similarity S = Q·Kᵀ"),
+        message("before scaling · rows: queries, columns: keys"),
+    ),
     "scaled": (message("scaled S"), message("before bias and mask · rows: queries, columns: keys")),
-    "scores": (message("scores S"), message("what enters the softmax · rows: queries, columns: keys")),
-    "weights": (message("weights A = softmax(S)"), message("each row sums to 1 · rows: queries, columns: keys")),
+    "scores": (
+        message("scores S"),
+        message("what enters the softmax · rows: queries, columns: keys"),
+    ),
+    "weights": (
+        message("weights A = softmax(S)"),
+        message("each row sums to 1 · rows: queries, columns: keys"),
+    ),
     "output": (message("output O = A·V"), message("one vector per query")),
 }
 """The title of each, and what its rows and columns are."""
 
 
 def _square_matrices(document: AttentionTopic) -> list[tuple[str, object]]:
-    """The matrices [query, key] of the document as (name, values), in the order of the steps, without those that equal
-    the next one."""
+    """The matrices [query, key] of the document as (name, values), in the order of the steps,
+    without those that equal the next one."""
     matrices = document.matrices
     squares: list[tuple[str, object]] = []
     if matrices.raw is not UNSET and matrices.scaled is not UNSET:
@@ -446,7 +658,8 @@ def _square_matrices(document: AttentionTopic) -> list[tuple[str, object]]:
     return [*squares, ("scores", matrices.scores), ("weights", matrices.weights)]
 
 
-# What a derivation adds to the steps: one entry of q worked out, the residual and layer norm, the answer.
+# What a derivation adds to the steps: one entry of q worked out, the residual and layer norm, the
+# answer.
 
 TERMS = 6
 """Products of one entry that have a line of their own."""
@@ -457,15 +670,19 @@ PRODUCTS = 1
 
 
 def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
-    """q's first entry worked out, q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line; nothing where the
+    """q's first entry worked out, q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line;
+    nothing where the
     document has no column of W_Q. query: the query's text."""
     column = step.column
     if column is UNSET:
         return Lines()
-    x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
+    x = np.asarray(step.x, np.float64)
+    weights = np.asarray(column, np.float64)
     products = x * weights
     largest_indices = (
-        sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()) if not view.full else range(len(x))
+        (sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()))
+        if (not view.full)
+        else (range(len(x)))
     )
     rest = float(products.sum() - products[list(largest_indices)].sum())
     bias = None if step.bias is UNSET else step.bias
@@ -478,7 +695,10 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     digits = adding_digits([(terms, total)], view.precision)
     write = f"{{:.{view.precision}f}}".format
     exact = f"{{:.{digits}f}}".format
-    rows = [[str(index), write(x[index]), write(weights[index]), exact(products[index])] for index in largest_indices]
+    rows = [
+        [str(index), write(x[index]), write(weights[index]), exact(products[index])]
+        for index in largest_indices
+    ]
     if len(largest_indices) < len(x):
         rows.append([others_text(len(x) - len(largest_indices), view), "", "", exact(rest)])
     if bias is not None:
@@ -495,44 +715,60 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
 
 
 def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
-    """q's first entry worked out in one line, its first product written out; where the document has no column of W_Q,
+    """q's first entry worked out in one line, its first product written out; where the document has
+    no column of W_Q,
     q itself. query: the query's text."""
     column = step.column
     if column is UNSET:
         return vectors([step.q], [query], view, title="q")
-    x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
+    x = np.asarray(step.x, np.float64)
+    weights = np.asarray(column, np.float64)
     bias = 0.0 if step.bias is UNSET else step.bias
     write = f"{{:.{view.precision}f}}".format
 
     def factor(value: float) -> str:
         """A number as a factor, in brackets if it is negative."""
-        return f"({write(value)})" if value < 0 else write(value)
+        if value < 0:
+            return f"({write(value)})"
+        return write(value)
 
-    terms = [f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))]
+    terms = [
+        f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))
+    ]
     terms += [say(view, "… ({count} more)", count=len(x) - PRODUCTS)] if len(x) > PRODUCTS else []
     terms += [factor(bias)] if step.bias is not UNSET else []
     sum_text = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
-    return remark(spell(say(view, "q_0 of {query}: {sum}", query=query, sum=sum_text), ascii=view.ascii), view)
+    return remark(
+        spell(say(view, "q_0 of {query}: {sum}", query=query, sum=sum_text), ascii=view.ascii), view
+    )
 
 
 def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view: View) -> Lines:
-    """The score of one key worked out in a line: q·k scaled, capped, and with what its position adds. name: the key's.
+    """The score of one key worked out in a line: q·k scaled, capped, and with what its position
+    adds. name: the key's.
     raw: q·k. root: the number by whose square root it is divided; "" for none."""
     write = f"{{:.{view.precision}f}}".format
     value = raw
     parts = [write(value)]
     if step.scale != 1:
-        parts.append(f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[key])}")
+        parts.append(
+            f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} ="
+            f" {write(step.scaled[key])}"
+        )
         value = float(step.scaled[key])
     if step.capped is not None:
         cap = brief(step.softcap or 0.0)
         parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[key])}")
         value = float(step.capped[key])
     if step.bias is not None:
-        bias_sum = f"{write(value)} + {write(step.bias[key])} = {write(value + float(step.bias[key]))}"
+        bias_sum = (
+            f"{write(value)} + {write(step.bias[key])} = {write(value + float(step.bias[key]))}"
+        )
         parts.append(bias_sum.replace("+ -", "− "))
     template = message("for {key}: q·k = {product}; every other key likewise")
     if view.width < ROOMY:
         template = message("for {key}: q·k = {product}")
-    score_text = say(view, template, key=name, product=say(view, contextual("clauses", ", ")).join(parts))
+    score_text = say(
+        view, template, key=name, product=say(view, contextual("clauses", ", ")).join(parts)
+    )
     return remark(spell(score_text, ascii=view.ascii), view)

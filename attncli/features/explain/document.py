@@ -35,9 +35,9 @@ class Projections(Part, tag_field="step", tag="projections", frozen=True, kw_onl
     formula: str
     x: Annotated[Numbers, axes("width")]
     q: Annotated[Numbers, axes("dim")]
-    column: Annotated[Numbers | UnsetType, axes("width", meaning="what x is multiplied with for q's first entry.")] = (
-        UNSET
-    )
+    column: Annotated[
+        Numbers | UnsetType, axes("width", meaning="what x is multiplied with for q's first entry.")
+    ] = UNSET
     bias: Annotated[float | UnsetType, describe("What is added to q's first entry.")] = UNSET
     k: Annotated[Numbers, axes("key", "dim")]
     v: Annotated[Numbers, axes("key", "v_dim")]
@@ -91,24 +91,42 @@ Kind = TypeVar("Kind", Projections, Products, Scores, SoftmaxRow, OutputSum)
 class After(Part, frozen=True, kw_only=True):
     """The token's vector after the heads."""
 
-    x: Annotated[Numbers, axes("width", meaning="what entered the layer, or its norm where that is added to.")]
+    x: Annotated[
+        Numbers,
+        axes("width", meaning="what entered the layer, or its norm where that is added to."),
+    ]
     heads: Annotated[
         Numbers | UnsetType,
-        axes("every head", "width", meaning="of several heads: each one's O_h times its rows of W_O."),
+        axes(
+            "every head", "width", meaning="of several heads: each one's O_h times its rows of W_O."
+        ),
     ] = UNSET
     bias: Annotated[Numbers | UnsetType, axes("width", meaning="b_O.")] = UNSET
-    out: Annotated[Numbers, axes("concat", meaning="concat(O₁ … O_h), times W_O where there is one.")]
+    out: Annotated[
+        Numbers, axes("concat", meaning="concat(O₁ … O_h), times W_O where there is one.")
+    ]
     branch: Annotated[
         Numbers | UnsetType,
-        axes("width", meaning="what is added to x, if not out: out after a norm or factor, a mixer's part beside it."),
+        axes(
+            "width",
+            meaning=(
+                "what is added to x, if not out: out after a norm or factor, a mixer's part"
+                " beside it."
+            ),
+        ),
     ] = UNSET
-    sum: Annotated[Numbers | UnsetType, axes("width", meaning="x + out, or x + branch where there is one.")] = UNSET
+    sum: Annotated[
+        Numbers | UnsetType, axes("width", meaning="x + out, or x + branch where there is one.")
+    ] = UNSET
     norm: Annotated[Numbers | UnsetType, axes("width", meaning="the norm of the sum.")] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) where vectors that are added differ in width."""
         if self.sum is not UNSET and len(self.out) != len(self.x):
-            yield "sum", message("x of width {x} and out of {out}", x=len(self.x), out=len(self.out))
+            yield (
+                "sum",
+                message("x of width {x} and out of {out}", x=len(self.x), out=len(self.out)),
+            )
 
 
 class Matrices(Part, frozen=True, kw_only=True):
@@ -135,15 +153,20 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     steps: Annotated[list[Step], describe("The steps in order; keys in the order of the text.")]
     matrices: Matrices
     projections: Annotated[
-        dict[str, Numbers] | UnsetType, describe("With --show W_Q and the like: the head's weights, [in, out].")
+        dict[str, Numbers] | UnsetType,
+        describe("With --show W_Q and the like: the head's weights, [in, out]."),
     ] = UNSET
     after: After | UnsetType = UNSET
-    agreement: Annotated[float, describe("Largest difference between the steps and the run's own numbers.")]
+    agreement: Annotated[
+        float, describe("Largest difference between the steps and the run's own numbers.")
+    ]
     empty_rows: EmptyRows
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """Lengths of the axes of the arrays: the tokens, and "key", the tokens and the learned keys after them."""
+        """Lengths of the axes of the arrays: the tokens, and "key", the tokens and the learned keys
+        after them.
+        """
         return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
 
     def step(self, kind: type[Kind]) -> Kind:
@@ -155,10 +178,14 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         yield from super().validation_errors()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
-            yield "steps", message("the steps are not projections, similarity, scores, softmax and output")
+            yield (
+                "steps",
+                message("the steps are not projections, similarity, scores, softmax and output"),
+            )
 
 
-# The topics of `attn.explain/1` that are about a whole layer: positions, masks, several heads, residual and norm.
+# The topics of `attn.explain/1` that are about a whole layer: positions, masks, several heads,
+# residual and norm.
 
 
 class PositionWay(Part, frozen=True, kw_only=True):
@@ -166,7 +193,8 @@ class PositionWay(Part, frozen=True, kw_only=True):
 
     position: str
     enters: Annotated[
-        Literal["nowhere", "input", "queries and keys", "scores"], describe("Where in the layer the positions come in.")
+        Literal["nowhere", "input", "queries and keys", "scores"],
+        describe("Where in the layer the positions come in."),
     ]
     formula: str
     table: Annotated[
@@ -174,12 +202,16 @@ class PositionWay(Part, frozen=True, kw_only=True):
         axes(
             "token",
             "",
-            meaning="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
-            "added to the scores of each key.",
+            meaning=(
+                "what comes in: vectors added to the input, angles in radians by pair of entries,"
+                " or what is added to the scores of each key."
+            ),
         ),
     ] = UNSET
     weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
-    moved: Annotated[float, describe("Largest |difference| of the query's weights from those of the first way.")]
+    moved: Annotated[
+        float, describe("Largest |difference| of the query's weights from those of the first way.")
+    ]
 
 
 class PositionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -199,7 +231,9 @@ class PaddedText(Part, frozen=True, kw_only=True):
     text: str
     tokens: list[TokenRow]
     weights: Annotated[Numbers, axes("padded", meaning="of its last token, padding included.")]
-    agreement: Annotated[float, describe("Largest |difference| of its weights from those that it has alone.")]
+    agreement: Annotated[
+        float, describe("Largest |difference| of its weights from those that it has alone.")
+    ]
 
 
 class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -210,11 +244,17 @@ class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     head: Count
     query: Annotated[Count, index_of("token")]
     scores: Annotated[Numbers, axes("token", "key", meaning="as they are before the mask.")]
-    masked: Annotated[Numbers, axes("token", "key", meaning="what enters the softmax; null where hidden.")]
+    masked: Annotated[
+        Numbers, axes("token", "key", meaning="what enters the softmax; null where hidden.")
+    ]
     before: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `scores`.")]
     after: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `masked`.")]
-    hidden: Annotated[Weight, describe("What the query's hidden keys have of its weights before the mask.")]
-    batch: Annotated[list[PaddedText] | UnsetType, describe("With several texts: each, padded to the longest.")] = UNSET
+    hidden: Annotated[
+        Weight, describe("What the query's hidden keys have of its weights before the mask.")
+    ]
+    batch: Annotated[
+        list[PaddedText] | UnsetType, describe("With several texts: each, padded to the longest.")
+    ] = UNSET
     warnings: list[str]
 
 
@@ -224,7 +264,9 @@ class HeadPart(Part, frozen=True, kw_only=True):
     head: Count
     weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
     output: Annotated[Numbers, axes("v_dim", meaning="the query's row of A·V.")]
-    share: Annotated[Numbers | UnsetType, axes("width", meaning="its output times its rows of W_O.")] = UNSET
+    share: Annotated[
+        Numbers | UnsetType, axes("width", meaning="its output times its rows of W_O.")
+    ] = UNSET
 
 
 class SingleHead(Part, frozen=True, kw_only=True):
@@ -232,7 +274,9 @@ class SingleHead(Part, frozen=True, kw_only=True):
 
     weights: Annotated[Numbers, axes("key")]
     output: Annotated[Numbers, axes("v_dim")]
-    agreement: Annotated[float, describe("Largest |difference| of both from those of the run's one head.")]
+    agreement: Annotated[
+        float, describe("Largest |difference| of both from those of the run's one head.")
+    ]
 
 
 class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -244,19 +288,24 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     heads: list[HeadPart]
     average: Annotated[Numbers, axes("key", meaning="of the heads' weights.")]
     entropies: Annotated[list[float], describe("Of each head's row, in nats.")]
-    average_entropy: Annotated[float, describe("Of the averaged row, in nats; never below the mean of the heads' own.")]
-    single: Annotated[SingleHead | UnsetType, describe("Of one head: the same without heads.")] = UNSET
+    average_entropy: Annotated[
+        float, describe("Of the averaged row, in nats; never below the mean of the heads' own.")
+    ]
+    single: Annotated[SingleHead | UnsetType, describe("Of one head: the same without heads.")] = (
+        UNSET
+    )
     concat: Annotated[Numbers, axes("concat", meaning="the heads' outputs side by side.")]
     bias: Annotated[Numbers | UnsetType, axes("width", meaning="b_O.")] = UNSET
     out: Annotated[Numbers, axes("out", meaning="concat·W_O, or concat where there is no W_O.")]
     agreement: Annotated[
-        float, describe("Largest |difference| of the heads' shares, added up, from the run's own output.")
+        float,
+        describe("Largest |difference| of the heads' shares, added up, from the run's own output."),
     ]
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs unless there are heads, each with its entropy, and either all or none with its
-        share of the output."""
+        """Yield (field, fault) pairs unless there are heads, each with its entropy, and either all
+        or none with its share of the output."""
         yield from super().validation_errors()
         if not self.heads or len(self.entropies) != len(self.heads):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
@@ -272,11 +321,17 @@ class NormStep(Part, frozen=True, kw_only=True):
     place: Annotated[str, describe("attn.sum: after the residual; attn.in: before the attention.")]
     kind: Literal["layer", "rms"]
     eps: float
-    vector: Annotated[Numbers, axes("width", meaning="the vector that is normed.")] = field(name="given")
+    vector: Annotated[Numbers, axes("width", meaning="the vector that is normed.")] = field(
+        name="given"
+    )
     mean: Annotated[float, describe("Of its entries; subtracted by a layer norm alone.")]
-    variance: Annotated[float, describe("Mean square of the entries, after the mean is subtracted where it is.")]
+    variance: Annotated[
+        float, describe("Mean square of the entries, after the mean is subtracted where it is.")
+    ]
     scaled: Annotated[Numbers, axes("width", meaning="(x − mean) / √(variance + eps).")]
-    normed: Annotated[Numbers, axes("width", meaning="times the learned weight, plus the learned bias.")]
+    normed: Annotated[
+        Numbers, axes("width", meaning="times the learned weight, plus the learned bias.")
+    ]
 
 
 class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -290,11 +345,16 @@ class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     out: Annotated[Numbers, axes("width", meaning="what attention adds.")]
     sum: Annotated[Numbers, axes("width", meaning="x + out.")]
     weights: Annotated[
-        Numbers | UnsetType, axes("key", meaning="the most that the query gives each key in any head.")
+        Numbers | UnsetType,
+        axes("key", meaning="the most that the query gives each key in any head."),
     ] = UNSET
-    cosine: Annotated[float, describe("Between x and x + out: 1 where attention changes no direction.")]
+    cosine: Annotated[
+        float, describe("Between x and x + out: 1 where attention changes no direction.")
+    ]
     norm: NormStep | None
-    agreement: Annotated[float, describe("Largest |difference| of x + out and its norm from the run's own.")]
+    agreement: Annotated[
+        float, describe("Largest |difference| of x + out and its norm from the run's own.")
+    ]
     warnings: list[str]
 
 
@@ -310,9 +370,12 @@ class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     topic: Literal["softmax"]
     numbers: Annotated[list[float], axes("score")] = field(name="given")
     temperature: float
-    scores: Annotated[list[float], axes("score", meaning="what was given, divided by the temperature.")]
+    scores: Annotated[
+        list[float], axes("score", meaning="what was given, divided by the temperature.")
+    ]
     exponentials: Annotated[
-        list[float | None], axes("score", meaning="exp of the scores; null where too large for a float.")
+        list[float | None],
+        axes("score", meaning="exp of the scores; null where too large for a float."),
     ]
     sum: float | None
     highest: float
@@ -380,7 +443,9 @@ class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True
     layer: Count
     head: Count
     scores: Annotated[Numbers, axes("token", "key")]
-    row_softmax: Annotated[Numbers, axes("token", "key", meaning="softmax of each row.")] = field(name="rows")
+    row_softmax: Annotated[Numbers, axes("token", "key", meaning="softmax of each row.")] = field(
+        name="rows"
+    )
     whole: Annotated[Numbers, axes("token", "key", meaning="softmax over all entries.")]
     row_sums: Annotated[Numbers, axes("token", meaning="of `whole`.")]
     warnings: list[str]
@@ -399,10 +464,12 @@ class OrderRow(Part, frozen=True, kw_only=True):
     equal: bool
     per_token: Annotated[Numbers, axes("token")]
     outputs: Annotated[
-        Numbers | UnsetType, axes("token", "entry", meaning="the first entries, 8 at most, of each token's output.")
+        Numbers | UnsetType,
+        axes("token", "entry", meaning="the first entries, 8 at most, of each token's output."),
     ] = UNSET
     moved_outputs: Annotated[
-        Numbers | UnsetType, axes("token", "entry", meaning="the same in the other order, token for token.")
+        Numbers | UnsetType,
+        axes("token", "entry", meaning="the same in the other order, token for token."),
     ] = UNSET
 
 
@@ -413,7 +480,10 @@ class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     layer: Count
     order: Order
     reversed: Annotated[
-        bool, describe("Whether the other order is the tokens read backwards, which keeps every distance.")
+        bool,
+        describe(
+            "Whether the other order is the tokens read backwards, which keeps every distance."
+        ),
     ]
     moved: Annotated[list[TokenRow], axes("token", meaning="the tokens in the other order.")]
     order_rows: list[OrderRow] = field(name="rows")

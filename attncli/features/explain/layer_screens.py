@@ -1,4 +1,6 @@
-"""Screens of the topics about a whole layer: masks, heads, residual and norm, positions; a table of all topics'."""
+"""Screens of the topics about a whole layer: masks, heads, residual and norm, positions; a table of
+all topics'.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ STRONGEST = message("tint: the strongest weight that a word gets in any head")
 
 
 def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "mask" as blocks: what a mask is for, the matrices before and after it, the query's row
-    worked out, the padded batch if there is one."""
+    """The screen of topic "mask" as blocks: what a mask is for, the matrices before and after it,
+    the query's row worked out, the padded batch if there is one."""
     texts = [token.text for token in document.tokens]
     what = lead(
         "what a mask does",
@@ -92,15 +94,31 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         )
         for name, values, signed in pairs
     ]
-    batch = [] if document.batch is UNSET else [_batch_tables(document.batch, view)]
-    row_block = [] if np.isfinite(masked[document.query]).all() else [_query_row_table(document, texts, view)]
+    if document.batch is UNSET:
+        batch = []
+    else:
+        batch = [_batch_tables(document.batch, view)]
+    if np.isfinite(masked[document.query]).all():
+        row_block = []
+    else:
+        row_block = [_query_row_table(document, texts, view)]
     row = as_matrix(document.after)[document.query]
     # of several texts the padding is what is asked about
-    mask_sentence = _redistribution_sentence(document, view) if hides or document.batch is UNSET else ""
-    answers = (_padding_sentence(document, view), mask_sentence, not_learned_note(document.model, view))
+    if hides or document.batch is UNSET:
+        mask_sentence = _redistribution_sentence(document, view)
+    else:
+        mask_sentence = ""
+    answers = (
+        _padding_sentence(document, view),
+        mask_sentence,
+        not_learned_note(document.model, view),
+    )
     tint = message("tint: the weight that the word gets")
     answer_lines = tinted_answer(document, row, answers, view, query=document.query, tint=tint)
-    parts = (*batch, *matrices) if not hides else (*matrices, *row_block, *batch)
+    if not hides:
+        parts = (*batch, *matrices)
+    else:
+        parts = (*matrices, *row_block, *batch)
     return (header(document, view), what, *parts, answer_lines)
 
 
@@ -118,25 +136,37 @@ MASK_MATRICES = {
 
 
 def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
-    """The query's row as a table: score and weight of each key without the mask, then with it. texts: the tokens'."""
+    """The query's row as a table: score and weight of each key without the mask, then with it.
+    texts: the tokens'.
+    """
     query = document.query
     scores, masked, before, after = (
-        np.asarray(getattr(document, part), np.float64)[query] for part in ("scores", "masked", "before", "after")
+        np.asarray(getattr(document, part), np.float64)[query]
+        for part in ("scores", "masked", "before", "after")
     )
     keys_shown = list(range(len(scores)))
     if len(keys_shown) > KEYS and not view.full:
         keys_shown = sorted(np.argsort(-before, kind="stable")[:KEYS].tolist())
     rest = sorted(set(range(len(scores))) - set(keys_shown))
-    names = [position_and_text(key, texts[key] if key < len(texts) else "bias_k", 14, view) for key in keys_shown]
+    names = [
+        position_and_text(key, texts[key] if key < len(texts) else "bias_k", 14, view)
+        for key in keys_shown
+    ]
     names += [others_text(len(rest), view)] if rest else []
-    blank = [""] if rest else []
+    if rest:
+        blank = [""]
+    else:
+        blank = []
 
     def score_column(values: NDArray, *, hides: bool) -> tuple[list[str], str]:
-        """The texts of a column of scores, and "" as its sum, which is not shown. hides: whether scores that are not
-        finite are shown as hidden."""
+        """The texts of a column of scores, and "" as its sum, which is not shown. hides: whether
+        scores that are not finite are shown as hidden."""
         none = spell("−∞", ascii=view.ascii)
         shown = values[keys_shown]
-        cells = [none if hides and not np.isfinite(value) else f"{value:.{view.precision}f}" for value in shown]
+        cells = [
+            none if hides and not np.isfinite(value) else f"{value:.{view.precision}f}"
+            for value in shown
+        ]
         return [*cells, *blank], ""
 
     def weight_column(values: NDArray) -> tuple[list[str], str]:
@@ -152,17 +182,21 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
         list(zip(*texts_of_columns, strict=True)),
         totals,
         view,
-        title=say(view, "the row of {query}, worked out", query=label(texts[query], ascii=view.ascii)),
+        title=say(
+            view, "the row of {query}, worked out", query=label(texts[query], ascii=view.ascii)
+        ),
         note="the same scores, without and with the mask",
     )
 
 
 def _redistribution_sentence(document: MaskTopic, view: View) -> str:
-    """A sentence on what the mask does to the query's row: the visible keys share the weight of hidden ones in
-    proportion, or it hides none or all; "" where the sharing does not hold."""
-    query, visible_share = document.query, 1 - document.hidden
+    """A sentence on what the mask does to the query's row: the visible keys share the weight of
+    hidden ones in proportion, or it hides none or all; "" where the sharing does not hold."""
+    query = document.query
+    visible_share = 1 - document.hidden
     masked, before, after = (
-        np.asarray(getattr(document, part), np.float64)[query] for part in ("masked", "before", "after")
+        np.asarray(getattr(document, part), np.float64)[query]
+        for part in ("masked", "before", "after")
     )
     visible = np.isfinite(masked)
     name = quoted_token(document.tokens, query, view)
@@ -183,8 +217,8 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
 
 
 def _padding_sentence(document: MaskTopic, view: View) -> str:
-    """A sentence that padding in a batch gets no weight and changes no other; "" without a batch, or where that does
-    not hold."""
+    """A sentence that padding in a batch gets no weight and changes no other; "" without a batch,
+    or where that does not hold."""
     if document.batch is UNSET:
         return ""
     lengths = [len(padded_text.tokens) for padded_text in document.batch]
@@ -195,10 +229,15 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     largest_difference = max(padded_text.agreement for padded_text in document.batch)
     if padding_weight > 0 or largest_difference > CLOSE:
         return ""
-    values = {"texts": len(lengths), "longest": max(lengths), "difference": f"{largest_difference:.1e}"}
+    values = {
+        "texts": len(lengths),
+        "longest": max(lengths),
+        "difference": f"{largest_difference:.1e}",
+    }
     if len(set(lengths)) == 1:
         template = message(
-            "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights that it has alone."
+            "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights"
+            " that it has alone."
         )
     elif largest_difference == 0:
         template = message(
@@ -214,12 +253,18 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
 
 
 def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
-    """The texts below each other, padded to the longest, and below them the weights of each one's last token."""
+    """The texts below each other, padded to the longest, and below them the weights of each one's
+    last token.
+    """
     lengths = {len(padded_text.tokens) for padded_text in batch}
-    even, longest = len(lengths) == 1, max(lengths)
+    even = len(lengths) == 1
+    longest = max(lengths)
     pad = spell("·", ascii=view.ascii)
     room = max((view.width - 4) // (CELL + 2), 1)
-    token_count = longest if view.full else min(longest, room)
+    if view.full:
+        token_count = longest
+    else:
+        token_count = min(longest, room)
     rows = []
     for index, padded_text in enumerate(batch):
         names = [short(token.text, CELL, view) for token in padded_text.tokens[:token_count]]
@@ -235,7 +280,10 @@ def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
         note="" if even else "· is padding: hidden as a key, in every row",
     )
     weights = [
-        [float(weight) if place < len(padded_text.tokens) else None for place, weight in enumerate(padded_text.weights)]
+        [
+            float(weight) if place < len(padded_text.tokens) else None
+            for place, weight in enumerate(padded_text.weights)
+        ]
         for padded_text in batch
     ]
     last = matrix(
@@ -248,13 +296,19 @@ def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
         note="" if even else "nothing rests on padding",
     )
     difference = difference_text(max(padded_text.agreement for padded_text in batch))
-    alike = say(view, "Together or each alone, the weights differ by at most {difference}.", difference=difference)
+    alike = say(
+        view,
+        "Together or each alone, the weights differ by at most {difference}.",
+        difference=difference,
+    )
     return stack(token_table, BLANK, last, remark(alike, view))
 
 
 def difference_text(difference: float) -> str:
     """Write a difference that is only rounding in two digits, such as `1.2e-07`, or `0`."""
-    return f"{difference:.1e}" if difference else "0"
+    if difference:
+        return f"{difference:.1e}"
+    return "0"
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
@@ -265,22 +319,30 @@ def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
         for key, score in enumerate(row):
             score_masked = masked[query, key]
             pair = [float(document.before[query][key]), float(document.after[query][key])]
-            yield [query, key, float(score), float(score_masked) if np.isfinite(score_masked) else None, *pair]
+            yield [
+                query,
+                key,
+                float(score),
+                float(score_masked) if np.isfinite(score_masked) else None,
+                *pair,
+            ]
 
 
-# The screen of the topic "multihead": each head's look, their outputs side by side, and what W_O makes of them.
+# The screen of the topic "multihead": each head's look, their outputs side by side, and what W_O
+# makes of them.
 
 MOST_HEADS = 4
 """Heads of which the answer tells that they look elsewhere than their average."""
 SAME, LESS, CLOSE_HEADS = 5e-3, 5e-3, 1e-4
-"""Weights that differ by less are told as the same; entropies, in nats, that differ by less are not told; and how near
-one head must be to attention without heads to be called it."""
+"""Weights that differ by less are told as the same; entropies, in nats, that differ by less are not
+told; and how near one head must be to attention without heads to be called it."""
 
 
 def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "multihead" as blocks: what heads are for, their weights and the average of these, their
-    outputs, concat·W_O, and what each looks at."""
-    model, heads = document.model, document.heads
+    """The screen of topic "multihead" as blocks: what heads are for, their weights and the average
+    of these, their outputs, concat·W_O, and what each looks at."""
+    model = document.model
+    heads = document.heads
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
     is_split = model.d_model is not None and len(heads) * model.d_v == model.d_model
@@ -291,9 +353,14 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         **widths,
     )
     if is_split and len(heads) == 1:
-        sizes = message("{count} head: it has the whole d_model, d_k is {d_k} and d_v {d_v}", **widths)
+        sizes = message(
+            "{count} head: it has the whole d_model, d_k is {d_k} and d_v {d_v}", **widths
+        )
     elif is_split:
-        sizes = message("{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}", **widths)
+        sizes = message(
+            "{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}",
+            **widths,
+        )
     what = lead(
         "several heads",
         "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
@@ -329,14 +396,22 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     return (
         header(document, view),
         stack(what, remark(say(view, sizes), view)),
-        *((weights, outputs) if document.single is UNSET else (_single_head(document, document.single, texts, view),)),
+        *(
+            (weights, outputs)
+            if document.single is UNSET
+            else (_single_head(document, document.single, texts, view),)
+        ),
         _projected_sum(document, names, view),
         _multihead_answer(document, view),
     )
 
 
-def _single_head(document: MultiheadTopic, single: SingleHead, texts: Sequence[str], view: View) -> Lines:
-    """For a model of one head: its weights and output beside those of attention without heads. texts: the tokens'."""
+def _single_head(
+    document: MultiheadTopic, single: SingleHead, texts: Sequence[str], view: View
+) -> Lines:
+    """For a model of one head: its weights and output beside those of attention without heads.
+    texts: the tokens'.
+    """
     names = [say(view, "single-head"), say(view, "h = 1")]
     head = document.heads[0]
     top = heading(
@@ -353,17 +428,24 @@ def _single_head(document: MultiheadTopic, single: SingleHead, texts: Sequence[s
 
 
 def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
-    """Yield sentences on what averaging the heads' weights hides: heads that look elsewhere than the average, or else
-    how much each looks at its key; and how much higher the average's entropy is."""
-    heads, average = document.heads, as_matrix([document.average])[0]
+    """Yield sentences on what averaging the heads' weights hides: heads that look elsewhere than
+    the average, or else how much each looks at its key; and how much higher the average's entropy
+    is."""
+    heads = document.heads
+    average = as_matrix([document.average])[0]
     if len(heads) < 2 or not average.any():
         return
     rows = as_matrix([head.weights for head in heads])
     if np.abs(rows - average).max() < SAME:
-        yield say(view, "The {heads} heads give the same weights: averaging loses nothing here.", heads=len(heads))
+        yield say(
+            view,
+            "The {heads} heads give the same weights: averaging loses nothing here.",
+            heads=len(heads),
+        )
         return
 
-    best, keys = int(np.argmax(average)), [int(np.argmax(row)) for row in rows]
+    best = int(np.argmax(average))
+    keys = [int(np.argmax(row)) for row in rows]
     mentioned = {document.query, best, *keys}
 
     def name(key: int) -> str:
@@ -383,16 +465,27 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         parts = []
         for index in heads_elsewhere[:MOST_HEADS]:
             key = keys[index]
-            weight, mean = (format_fixed(float(values[key]), 2) for values in (rows[index], average))
-            values = {"head": heads[index].head, "key": name(key), "weight": weight, "average": mean}
+            weight, mean = (
+                format_fixed(float(values[key]), 2) for values in (rows[index], average)
+            )
+            values = {
+                "head": heads[index].head,
+                "key": name(key),
+                "weight": weight,
+                "average": mean,
+            }
             parts.append(say(view, "head {head} at {key} ({weight}, averaged {average})", **values))
         more = len(heads_elsewhere) - MOST_HEADS
         head_list = say(view, contextual("clauses", ", ")).join(parts)
         head_list += say(view, " and {count} more", count=more) if more > 0 else ""
         counts = {"count": len(heads_elsewhere), "heads": len(heads), "places": head_list}
-        template = message("Averaging loses {count} of the {heads} heads, which look elsewhere: {places}.")
+        template = message(
+            "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}."
+        )
         if len(heads_elsewhere) == 1:
-            template = message("Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}.")
+            template = message(
+                "Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}."
+            )
         yield say(view, template, **counts)
     else:
         low, high = (int(index) for index in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
@@ -410,16 +503,23 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     if document.average_entropy - head_entropy >= LESS:
         yield say(
             view,
-            "The average is less certain than its heads: entropy {entropy} nats, theirs {head_entropy} on average.",
+            "The average is less certain than its heads: entropy {entropy} nats, theirs"
+            " {head_entropy} on average.",
             entropy=format_fixed(document.average_entropy, 2),
             head_entropy=format_fixed(head_entropy, 2),
         )
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
-    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add. names: the heads'."""
+    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add. names: the
+    heads'.
+    """
     title = message("concat(O₁ … O_h)·W_O")
-    terms = [(name, head.share) for name, head in zip(names, document.heads, strict=True) if head.share is not UNSET]
+    terms = [
+        (name, head.share)
+        for name, head in zip(names, document.heads, strict=True)
+        if head.share is not UNSET
+    ]
     if not terms:
         none = remark("There is no W_O here: the outputs stand side by side as they are.", view)
         return stack(heading(title, "", view), none)
@@ -430,8 +530,8 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
 
 
 def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
-    """The text tinted by each key's largest weight in any head, and sentences on what averaging the heads hides; for
-    one head, that it is single-head attention."""
+    """The text tinted by each key's largest weight in any head, and sentences on what averaging the
+    heads hides; for one head, that it is single-head attention."""
     query_text = quoted_token(document.tokens, document.query, view)
     answer_sentences = list(_loss_sentences(document, view))
     if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:
@@ -443,7 +543,9 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
         answer_sentences = [say(view, template, query=query_text, difference=difference)]
     largest_weights = as_matrix([head.weights for head in document.heads]).max(axis=0)
     texts = (*answer_sentences, not_learned_note(document.model, view))
-    return tinted_answer(document, largest_weights, texts, view, query=document.query, tint=STRONGEST)
+    return tinted_answer(
+        document, largest_weights, texts, view, query=document.query, tint=STRONGEST
+    )
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
@@ -461,8 +563,8 @@ MOSTLY = 0.5
 
 
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "residual" as blocks: what the residual is for, the sum, the norm, and how much of the vector
-    stays."""
+    """The screen of topic "residual" as blocks: what the residual is for, the sum, the norm, and
+    how much of the vector stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     what = lead(
         "residual connection and normalization",
@@ -478,9 +580,13 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
         note="what came in, and what attention adds",
     )
     x, output, total = (
-        f"{float(np.linalg.norm(part)):.{view.precision}f}" for part in (document.x, document.out, document.sum)
+        f"{float(np.linalg.norm(part)):.{view.precision}f}"
+        for part in (document.x, document.out, document.sum)
     )
-    facts = remark(say(view, "lengths: |x| {x}, |O| {output}, |x + O| {sum}", x=x, output=output, sum=total), view)
+    facts = remark(
+        say(view, "lengths: |x| {x}, |O| {output}, |x + O| {sum}", x=x, output=output, sum=total),
+        view,
+    )
     return (
         header(document, view),
         what,
@@ -501,32 +607,50 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
     rows = [(input_name, norm.vector)]
     if norm.kind == "layer":
         rows.append((f"{input_name} − μ", np.asarray(norm.vector, np.float64) - norm.mean))
-    scaled = say(view, "/ √(σ² + ε)") if norm.kind == "layer" else say(view, "/ √(mean x² + ε)")
+    if norm.kind == "layer":
+        scaled = say(view, "/ √(σ² + ε)")
+    else:
+        scaled = say(view, "/ √(mean x² + ε)")
     is_plain = np.array_equal(norm.scaled, norm.normed)
     rows += [(scaled, norm.scaled), *([] if is_plain else [("· γ + β", norm.normed)])]
     names, values = zip(*rows, strict=True)
     title = message("layer norm" if norm.kind == "layer" else "RMS norm")
-    note = message("of x, before the attention: this model norms first" if first else "of the sum, after the residual")
+    note = message(
+        "of x, before the attention: this model norms first"
+        if first
+        else "of the sum, after the residual"
+    )
     body = vectors(values, names, view, title=title, note=note)
     norm_sentence = say(
         view,
-        "mean μ = {mean}, variance σ² = {variance}, ε = {eps}"
-        if norm.kind == "layer"
-        else "mean square = {variance}, ε = {eps}; the mean, {mean}, is left in",
+        (
+            "mean μ = {mean}, variance σ² = {variance}, ε = {eps}"
+            if norm.kind == "layer"
+            else "mean square = {variance}, ε = {eps}; the mean, {mean}, is left in"
+        ),
         mean=write(norm.mean),
         variance=write(norm.variance),
         eps=brief(norm.eps),
     )
-    plain = say(view, "The learned weights γ are 1 and the biases β 0 here.") if is_plain else ""
-    return stack(body, remark(norm_sentence, view), remark(plain, view), agreement_remark(document.agreement, view))
+    if is_plain:
+        plain = say(view, "The learned weights γ are 1 and the biases β 0 here.")
+    else:
+        plain = ""
+    return stack(
+        body,
+        remark(norm_sentence, view),
+        remark(plain, view),
+        agreement_remark(document.agreement, view),
+    )
 
 
 def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
-    """The text tinted by where the query looks, and a sentence on whether its vector still points where it did. query:
-    its text."""
+    """The text tinted by where the query looks, and a sentence on whether its vector still points
+    where it did. query: its text."""
     query_text = say(view, '"{text}"', text=query)
     template = message(
-        "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x and x + O."
+        "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x"
+        " and x + O."
     )
     if document.cosine >= MOSTLY:
         template = message(
@@ -542,12 +666,15 @@ def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
     """The entries of x, of the attention's output and of their sum, for `--plain`."""
     yield ["dim", "x", "out", "sum", "normed"]
-    normed = None if document.norm is None or document.norm.place != "attn.sum" else document.norm.normed
+    normed = (
+        None if document.norm is None or document.norm.place != "attn.sum" else document.norm.normed
+    )
     for dim, values in enumerate(zip(document.x, document.out, document.sum, strict=True)):
         yield [dim, *map(float, values), None if normed is None else float(normed[dim])]
 
 
-# The screen of the topic "position": where positions enter, their numbers, and what they make of one query.
+# The screen of the topic "position": where positions enter, their numbers, and what they make of
+# one query.
 
 LEAST = 0.005
 """A way that moves no weight by this much is not said to move any."""
@@ -567,15 +694,19 @@ TABLES = {
 
 
 def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "position" as blocks: what positions are for, each encoding's own numbers, the query's
-    weights under each, and which encoding moves them most."""
+    """The screen of topic "position" as blocks: what positions are for, each encoding's own
+    numbers, the query's weights under each, and which encoding moves them most."""
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
     ways = document.ways
     way_table = table(
         say_each(view, "position", "enters", "moves a weight by"),
         [
-            [way.position, say(view, ENTRIES[way.enters]), "" if index == 0 else f"{way.moved:.{view.precision}f}"]
+            [
+                way.position,
+                say(view, ENTRIES[way.enters]),
+                "" if index == 0 else f"{way.moved:.{view.precision}f}",
+            ]
             for index, way in enumerate(ways)
         ],
         view,
@@ -600,37 +731,57 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         view,
     )
     tables = [_encoding_table(way, texts, view) for way in ways if way.table is not UNSET]
-    return (header(document, view), stack(what, way_table), *tables, rows, _position_answer(document, query, view))
+    return (
+        header(document, view),
+        stack(what, way_table),
+        *tables,
+        rows,
+        _position_answer(document, query, view),
+    )
 
 
 def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
-    """What a position encoding brings in: vectors, angles, or what is added to the scores. texts: the tokens'."""
-    title, note = say(view, TABLES[way.enters], position=way.position), way.formula
+    """What a position encoding brings in: vectors, angles, or what is added to the scores. texts:
+    the tokens'.
+    """
+    title = say(view, TABLES[way.enters], position=way.position)
+    note = way.formula
     assert way.table is not UNSET, "only a way that brings something in has a table"
     if way.enters == "scores":
-        return matrix(way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note)
+        return matrix(
+            way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note
+        )
     return vectors(way.table, texts, view, title=title, note=note)
 
 
 def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
-    """The text tinted by how far each word's weight moves under the position encoding that moves them most, and
+    """The text tinted by how far each word's weight moves under the position encoding that moves
+    them most, and
     sentences on which that is. query: the query's text."""
     query_text = say(view, '"{text}"', text=query)
-    other_ways, note = document.ways[1:], not_learned_note(document.model, view)
+    other_ways = document.ways[1:]
+    note = not_learned_note(document.model, view)
     most_moving = max(other_ways, key=lambda way: way.moved, default=None)
     if most_moving is None:
         return sentences([note], view)
     if most_moving.moved < LEAST:
-        none = say(view, "No position encoding moves a weight of {query} by 0.005 or more.", query=query_text)
+        none = say(
+            view,
+            "No position encoding moves a weight of {query} by 0.005 or more.",
+            query=query_text,
+        )
         return sentences([none, note], view)
     most = say(
         view,
-        "The position encoding {position} changes the weights of {query} most: one of them by {size}.",
+        "The position encoding {position} changes the weights of {query} most: one of them by"
+        " {size}.",
         position=most_moving.position,
         query=query_text,
         size=f"{most_moving.moved:.2f}",
     )
-    differences = np.abs(np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights))
+    differences = np.abs(
+        np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights)
+    )
     tint = message("tint: by how much the word's weight differs")
     return tinted_answer(document, differences, [most, note], view, query=document.query, tint=tint)
 
@@ -646,7 +797,9 @@ def position_rows(document: PositionTopic) -> Iterable[list[object]]:
 # The screen and the table of any topic of `attn.explain/1` besides the attention of a text.
 
 
-TOPIC_SCREENS: dict[type[Document], tuple[Callable[..., Sequence[Lines]], Callable[..., Iterable[list[object]]]]] = {
+TOPIC_SCREENS: dict[
+    type[Document], tuple[Callable[..., Sequence[Lines]], Callable[..., Iterable[list[object]]]]
+] = {
     SoftmaxTopic: (softmax_blocks, softmax_rows),
     ScalingTopic: (scaling_blocks, scaling_rows),
     MatrixSoftmaxTopic: (matrix_softmax_blocks, matrix_rows),
@@ -657,4 +810,6 @@ TOPIC_SCREENS: dict[type[Document], tuple[Callable[..., Sequence[Lines]], Callab
     MultiheadTopic: (multihead_blocks, multihead_rows),
     ResidualTopic: (residual_blocks, residual_rows),
 }
-"""Of each topic the parts of its screen, in order, and its numbers as a table with a header line, for `--plain`."""
+"""Of each topic the parts of its screen, in order, and its numbers as a table with a header line,
+for `--plain`.
+"""

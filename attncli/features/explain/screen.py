@@ -1,4 +1,6 @@
-"""The screen of `attn.explain/1`: a derivation's steps and the shapes that flow through them, or another topic."""
+"""The screen of `attn.explain/1`: a derivation's steps and the shapes that flow through them, or
+another topic.
+"""
 
 from __future__ import annotations
 
@@ -15,43 +17,59 @@ from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import SHOWN, WHY, vectors
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, SHORT, Derivation, lead_remark
-from attncli.features.explain.document import AttentionTopic, ExplainDocument, Products, Scores, SoftmaxRow
+from attncli.features.explain.document import (
+    AttentionTopic,
+    ExplainDocument,
+    Products,
+    Scores,
+    SoftmaxRow,
+)
 from attncli.features.run.screen import shapes_part
 from attncli.language import message, say
 
-# The five steps of attention as a whole: the flow of their shapes as a small diagram, and each one's line of code.
+# The five steps of attention as a whole: the flow of their shapes as a small diagram, and each
+# one's line of code.
 
 LIBRARIES = {"numpy": "np", "torch": "torch"}
 """The libraries that steps are written in, and the name that each is imported by."""
 
 
 def flow_part(document: AttentionTopic, view: View) -> Lines:
-    """A diagram of the computation with the shape below each array: X → Q, K, V → 1 QKᵀ → 2 scale → 3 mask → 4 softmax
-    → 5 A·V → O."""
+    """A diagram of the computation with the shape below each array: X → Q, K, V → 1 QKᵀ → 2 scale →
+    3 mask → 4 softmax → 5 A·V → O."""
     sizes = {row.step: "×".join(map(str, row.shape[-2:])) for row in document.shapes}
-    square, out = sizes.get("weights", ""), sizes.get("mixed", "")
+    square = sizes.get("weights", "")
+    out = sizes.get("mixed", "")
     vectors = sizes.get("q", "")
     # one size where queries, keys and values share it
     if len({sizes.get(name, vectors) for name in ("q", "k", "v")}) > 1:
         vectors = ", ".join(sizes.get(name, "") for name in ("q", "k", "v"))
     steps = [
-        ("X", sizes.get("hidden", "")), ("Q, K, V", vectors), ("1 QKᵀ", square),
-        (f"2 {say(view, 'scale')}", square), (f"3 {say(view, 'mask')}", square),
-        ("4 softmax", square), ("5 A·V", ""), ("O", out),
-    ]  # fmt: skip
+        ("X", sizes.get("hidden", "")),
+        ("Q, K, V", vectors),
+        ("1 QKᵀ", square),
+        (f"2 {say(view, 'scale')}", square),
+        (f"3 {say(view, 'mask')}", square),
+        ("4 softmax", square),
+        ("5 A·V", ""),
+        ("O", out),
+    ]
     arrow = spell(" → ", ascii=view.ascii)
     rows: list[Line] = []
     names: list[Piece] = []
     shapes: list[Piece] = []
     row_width = 0
     for index, (name, shape) in enumerate(
-        (spell(name_text, ascii=view.ascii), spell(shape_text, ascii=view.ascii)) for name_text, shape_text in steps
+        (spell(name_text, ascii=view.ascii), spell(shape_text, ascii=view.ascii))
+        for name_text, shape_text in steps
     ):
         room = max(cells(name), cells(shape))
         before = arrow if index else ""
         if row_width and row_width + cells(before) + room > view.width:
             rows += [tuple(names), tuple(shapes)]
-            names, shapes, row_width = [], [], 0
+            names = []
+            shapes = []
+            row_width = 0
         names += [(before, FAINT), (pad(name, room), "bold")]
         shapes += [(" " * cells(before), ""), (pad(shape, room), FAINT)]
         row_width += cells(before) + room
@@ -59,20 +77,31 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
 
 
 def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str]]:
-    """For each part of the screen the lines of NumPy or PyTorch code (`library`: "numpy" or "torch") that compute its
-    step; all together compute a head's output `o` from its `q`, `k` and `v`.
+    """For each part of the screen the lines of NumPy or PyTorch code (`library`: "numpy" or
+    "torch") that compute its step; all together compute a head's output `o` from its `q`, `k` and
+    `v`.
 
-    What the run adds by its positions is called `bias`, what may be seen `visible`, a learned sink's logit `sink`.
+    What the run adds by its positions is called `bias`, what may be seen `visible`, a learned
+    sink's logit `sink`.
     library: "numpy" or "torch".
     """
     name = LIBRARIES[library]
-    scores, softmax = document.step(Scores), document.step(SoftmaxRow)
+    scores = document.step(Scores)
+    softmax = document.step(SoftmaxRow)
     model = document.model
     root = root_of(scores.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
-    by = f"s / {name}.sqrt({root})" if root and library == "numpy" else f"s / {root} ** 0.5" if root else ""
+    if root and library == "numpy":
+        by = f"s / {name}.sqrt({root})"
+    elif root:
+        by = f"s / {root} ** 0.5"
+    else:
+        by = ""
     scaled = [f"s = {by or f's * {scores.scale!r}'}"]
     if scores.softcap is not None:
-        cap = brief(scores.softcap) if float(brief(scores.softcap)) == scores.softcap else repr(scores.softcap)
+        if float(brief(scores.softcap)) == scores.softcap:
+            cap = brief(scores.softcap)
+        else:
+            cap = repr(scores.softcap)
         scaled.append(f"s = {cap} * {name}.tanh(s / {cap})")
     if scores.bias is not None:
         scaled.append("s = s + bias")
@@ -88,8 +117,8 @@ def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str
 
 
 def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
-    """The lines of code of a softmax over each row. sink: whether a learned sink is in its sum. empty: whether a row
-    may have no visible key."""
+    """The lines of code of a softmax over each row. sink: whether a learned sink is in its sum.
+    empty: whether a row may have no visible key."""
     if library == "torch" and not sink:
         lines = ["a = torch.softmax(s, dim=-1)"]
     elif library == "torch":
@@ -98,7 +127,9 @@ def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
         lines = ["e = np.exp(s)", "a = e / (e.sum(-1, keepdims=True) + np.exp(sink))"]
     else:
         lines = ["e = np.exp(s - s.max(-1, keepdims=True))", "a = e / e.sum(-1, keepdims=True)"]
-    return [*lines, f"a = {LIBRARIES[library]}.nan_to_num(a)"] if empty else lines
+    if empty:
+        return [*lines, f"a = {LIBRARIES[library]}.nan_to_num(a)"]
+    return lines
 
 
 TWICE = {"scores": ("scaled", "masked")}
@@ -111,15 +142,22 @@ def explain_screen(document: ExplainDocument, view: View) -> Lines:
 
 
 def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
-    """The screen as a list of blocks, one per step (`--step` waits between them); the answer alone in a brief view."""
+    """The screen as a list of blocks, one per step (`--step` waits between them); the answer alone
+    in a brief view.
+    """
     match document:
         case AttentionTopic():
             blocks = _derivation_blocks(document, view)
         case _:
             from attncli.features.explain.layer_screens import TOPIC_SCREENS
 
-            blocks = [block for block in TOPIC_SCREENS[type(document)][0](document, view) if block.rows]
-            blocks = blocks[-1:] if view.brief else blocks
+            blocks = [
+                block for block in TOPIC_SCREENS[type(document)][0](document, view) if block.rows
+            ]
+            if view.brief:
+                blocks = blocks[-1:]
+            else:
+                blocks = blocks
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 
@@ -127,15 +165,22 @@ def _derivation_blocks(document: AttentionTopic, view: View) -> list[Lines]:
     """The parts of a derivation's screen that are shown and draw something, in order."""
     compact = view.show is None and not view.full
     keys = SHORT if compact else ALL_KEYS
-    code = code_lines(document, view.code) if view.code else {}
+    if view.code:
+        code = code_lines(document, view.code)
+    else:
+        code = {}
     derivation = Derivation(document, view, keys, compact, leads=True, code=code)
     named_view = view
     if view.show is not None:
-        named_view = replace(view, show=frozenset(part for name in view.show for part in TWICE.get(name, (name,))))
+        named_view = replace(
+            view, show=frozenset(part for name in view.show for part in TWICE.get(name, (name,)))
+        )
     blocks: list[Lines] = []
     for part in parts_shown(EXPLAIN_PARTS, derivation, named_view):
         block = part.draw(derivation, view)
-        if compact and part.name == "further" and blocks:  # a short screen has less than sixty lines
+        if (
+            compact and part.name == "further" and blocks
+        ):  # a short screen has less than sixty lines
             blocks[-1] = stack(blocks[-1], block)
         elif block.rows:
             blocks.append(block)
@@ -148,15 +193,17 @@ def _is_full(derivation: Derivation, view: View) -> bool:
 
 
 def _shows_residual(derivation: Derivation, view: View) -> bool:
-    """Whether the part on the residual is shown without being asked for: in a full view, or where the model is no
-    checkpoint and was given a residual or a norm."""
+    """Whether the part on the residual is shown without being asked for: in a full view, or where
+    the model is no checkpoint and was given a residual or a norm."""
     after = derivation.document.after
     has_residual = after is not UNSET and not (after.sum is UNSET and after.norm is UNSET)
     return view.full or (derivation.document.model.source != "checkpoint" and has_residual)
 
 
 def _header_part(derivation: Derivation, view: View) -> Lines:
-    """The header of the document, which query is worked out, and how numbers are rounded or what shows more."""
+    """The header of the document, which query is worked out, and how numbers are rounded or what
+    shows more.
+    """
     if derivation.compact:
         precision_note = say(view, "more: --full, --step, --code numpy, --show matrices")
     else:
@@ -166,12 +213,19 @@ def _header_part(derivation: Derivation, view: View) -> Lines:
             "need to add up to the printed totals.",
             digits=view.precision,
         )
-    blocks = (header(derivation.document, view), stack(derivation.place(), remark(precision_note, view)))
-    return stack(*blocks) if derivation.compact else stack_spaced(*blocks)
+    blocks = (
+        header(derivation.document, view),
+        stack(derivation.place(), remark(precision_note, view)),
+    )
+    if derivation.compact:
+        return stack(*blocks)
+    return stack_spaced(*blocks)
 
 
 def _projection_part(name: str, derivation: Derivation, view: View) -> Lines:
-    """The table of one of the head's weight matrices, such as W_Q, or a line that says why there is none."""
+    """The table of one of the head's weight matrices, such as W_Q, or a line that says why there is
+    none.
+    """
     projections = derivation.document.projections or {}
     if name not in projections:
         return remark(WHY.get(name, message("this run has no {part}", part=name)), view)
@@ -185,17 +239,23 @@ def _step_part(name: str, derivation: Derivation, view: View) -> Lines:
 
 
 def _part_after_steps(name: str, derivation: Derivation, view: View) -> Lines:
-    """The part of the screen drawn by the derivation's method `name`, with an introductory sentence; no lines where it
-    draws none."""
+    """The part of the screen drawn by the derivation's method `name`, with an introductory
+    sentence; no lines where it draws none."""
     lines = _step_part(name, derivation, view)
-    return stack(lead_remark(name, derivation.query, view), lines) if lines.rows else Lines()
+    if lines.rows:
+        return stack(lead_remark(name, derivation.query, view), lines)
+    return Lines()
 
 
 EXPLAIN_PARTS: Parts[Derivation] = (
     ScreenPart("header", _header_part),
     ScreenPart("flow", lambda derivation, view: flow_part(derivation.document, view)),
-    ScreenPart("tokens", lambda derivation, view: shown_tokens(derivation.document, view), _is_full),
-    ScreenPart("shapes", lambda derivation, view: shapes_part(derivation.document.shapes, view), _is_full),
+    ScreenPart(
+        "tokens", lambda derivation, view: shown_tokens(derivation.document, view), _is_full
+    ),
+    ScreenPart(
+        "shapes", lambda derivation, view: shapes_part(derivation.document.shapes, view), _is_full
+    ),
     ScreenPart("W_Q", partial(_projection_part, "W_Q"), never),
     ScreenPart("W_K", partial(_projection_part, "W_K"), never),
     ScreenPart("W_V", partial(_projection_part, "W_V"), never),
@@ -204,7 +264,9 @@ EXPLAIN_PARTS: Parts[Derivation] = (
     ScreenPart("similarity", partial(_step_part, "similarity")),
     ScreenPart("scaled", partial(_step_part, "scaled")),
     ScreenPart("masked", partial(_step_part, "masked")),
-    ScreenPart("scores", lambda derivation, view: Lines(), never),  # stands for several parts, see `TWICE`
+    ScreenPart(
+        "scores", lambda derivation, view: Lines(), never
+    ),  # stands for several parts, see `TWICE`
     ScreenPart("softmax", partial(_step_part, "softmax")),
     ScreenPart("output", partial(_step_part, "output")),
     ScreenPart("further", partial(_step_part, "further")),
@@ -221,7 +283,8 @@ def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
 
         yield from TOPIC_SCREENS[type(document)][1](document)
         return
-    scores, softmax = document.step(Scores), document.step(SoftmaxRow)
+    scores = document.step(Scores)
+    softmax = document.step(SoftmaxRow)
     texts = [token.text for token in document.tokens]
     yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
     for index, raw in enumerate(document.step(Products).raw):

@@ -1,4 +1,6 @@
-"""The screens of the topics of `attn explain` that need no query: softmax, scaling, matrix softmax, order, metrics."""
+"""The screens of the topics of `attn explain` that need no query: softmax, scaling, matrix softmax,
+order, metrics.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     )
 
 
-# The last lines of the topics of `attn explain`: what their numbers say, in words. Each sentence has its rule.
+# The last lines of the topics of `attn explain`: what their numbers say, in words. Each sentence
+# has its rule.
 
 SAME = 1e-12
 """Weights that differ by no more are called equal."""
@@ -42,45 +45,63 @@ TIMES = 1e6
 
 
 def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
-    """A sentence on the share of the weight that the largest score gets, and its ratio to the second largest weight."""
+    """A sentence on the share of the weight that the largest score gets, and its ratio to the
+    second largest weight.
+    """
     first, *other_weights = sorted(document.weights, reverse=True)
     values = {"highest": brief(document.highest), "share": percent(first)}
     if not other_weights:
         text = message("A score alone gets all of the weight.")
     elif first - other_weights[-1] <= SAME:
         weight = format_fixed(first, view.precision)
-        text = message("All scores are equal, and so are their weights: {weight} each.", weight=weight)
+        text = message(
+            "All scores are equal, and so are their weights: {weight} each.", weight=weight
+        )
     elif other_weights[0] * TIMES <= first:
         text = message("The largest score, {highest}, gets {share} of the weight.", **values)
     else:
         values["times"] = times_words(first / other_weights[0], 3)
         text = message(
-            "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.", **values
+            "The largest score, {highest}, gets {share} of the weight, {times} times what the next"
+            " one gets.",
+            **values,
         )
     return sentences([say(view, text)], view)
 
 
 def lead(title: str, text: str, view: View, *, note: str = "") -> Lines:
-    """The heading of a topic: its title with a note beside it, and one or two sentences on what it is about."""
+    """The heading of a topic: its title with a note beside it, and one or two sentences on what it
+    is about.
+    """
     return stack(heading(title, note, view), remark(text, view, style=""))
 
 
 def tinted_answer(
-    document: Header, shares: Iterable[float] | None, texts: Iterable[str], view: View, *, query: int | None, tint: str
+    document: Header,
+    shares: Iterable[float] | None,
+    texts: Iterable[str],
+    view: View,
+    *,
+    query: int | None,
+    tint: str,
 ) -> Lines:
     """The document's text, tinted, with the sentences of the answer below it. Other arguments as of
     `shaded_sentence`."""
-    tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=query, tint=tint)
+    tinted_sentence = shaded_sentence(
+        document.text, document.tokens, shares, view, query=query, tint=tint
+    )
     return stack(tinted_sentence, sentences(texts, view))
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
-    """A sentence on the largest weight and the softmax gradient with and without scaling by 1/√d_k; for a small d_k,
-    that the difference is slight."""
+    """A sentence on the largest weight and the softmax gradient with and without scaling by 1/√d_k;
+    for a small d_k, that the difference is slight."""
     plain, scaled = document.softmax[:2]
     if plain.gradient >= scaled.gradient:
         return remark(
-            "For so small a d_k the difference is slight: scaling matters more the larger d_k is.", view, style=""
+            "For so small a d_k the difference is slight: scaling matters more the larger d_k is.",
+            view,
+            style="",
         )
     text = say(
         view,
@@ -96,8 +117,8 @@ def scaling_answer(document: ScalingTopic, view: View) -> Lines:
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
-    """The text tinted by the sum of each word's weights where one softmax runs over the whole matrix, and a sentence on
-    the least and the largest sum."""
+    """The text tinted by the sum of each word's weights where one softmax runs over the whole
+    matrix, and a sentence on the least and the largest sum."""
     sums = [float(value) for value in document.row_sums]
     sums_sentence = say(
         view,
@@ -107,18 +128,22 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
         most=format_fixed(max(sums), view.precision),
     )
     shares = np.divide(sums, max(sums, default=0.0) or 1.0)
-    tint = message("tint: what the word gets as a query over the whole matrix, against the one that gets most")
+    tint = message(
+        "tint: what the word gets as a query over the whole matrix, against the one that gets most"
+    )
     return tinted_answer(document, shares, [sums_sentence], view, query=None, tint=tint)
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:
-    """Sentences on the metric's value for the example beside that for uniform attention, and on what a high value
-    means."""
-    example, values = document.example, ""
+    """Sentences on the metric's value for the example beside that for uniform attention, and on
+    what a high value means."""
+    example = document.example
+    values = ""
     if example.value is not None and example.uniform is not None:
         values = say(
             view,
-            "{metric} is {value} for this head, and {uniform} for one whose rows are spread evenly over what they see.",
+            "{metric} is {value} for this head, and {uniform} for one whose rows are spread evenly"
+            " over what they see.",
             metric=document.name,
             value=format_fixed(example.value, view.precision),
             uniform=format_fixed(example.uniform, view.precision),
@@ -128,10 +153,14 @@ def metric_answer(document: MetricTopic, view: View) -> Lines:
 
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "softmax" as blocks: scores, exponentials, sum and quotients, and the same with the maximum
-    subtracted."""
-    scores, weights, temperature = document.scores, document.weights, brief(document.temperature)
-    note = say(view, "s = score / {temperature}; w = exp(s) / sum of exp(s)", temperature=temperature)
+    """The screen of topic "softmax" as blocks: scores, exponentials, sum and quotients, and the
+    same with the maximum subtracted."""
+    scores = document.scores
+    weights = document.weights
+    temperature = brief(document.temperature)
+    note = say(
+        view, "s = score / {temperature}; w = exp(s) / sum of exp(s)", temperature=temperature
+    )
     title = plural(
         "softmax of {count} number at temperature {temperature}",
         "softmax of {count} numbers at temperature {temperature}",
@@ -152,7 +181,10 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         ("s", *column(scores)),
         ("exp(s)", *adding_column(document.exponentials, document.sum, view.precision)),
         ("s − max", *column(document.shifted)),
-        ("exp(s − max)", *adding_column(document.shifted_exponentials, document.shifted_sum, view.precision)),
+        (
+            "exp(s − max)",
+            *adding_column(document.shifted_exponentials, document.shifted_sum, view.precision),
+        ),
         ("w", *adding_column(weights, 1.0, view.precision)),
     ]
     if document.temperature == 1:  # scores that are not divided are what was given
@@ -163,15 +195,20 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
     body = ledger(names, rows, totals, view, title=say(view, title), note=note, strong=strong)
     shift = say(
         view,
-        "exp of {highest} is too large for any float: only the subtracted form can be computed."
-        if document.sum is None
-        else "The maximum, {highest}, may be subtracted from every score: numerator and sum "
-        "shrink by the same factor exp({highest}), and nothing overflows.",
+        (
+            "exp of {highest} is too large for any float: only the subtracted form can be computed."
+            if document.sum is None
+            else (
+                "The maximum, {highest}, may be subtracted from every score: numerator and sum "
+                "shrink by the same factor exp({highest}), and nothing overflows."
+            )
+        ),
         highest=format_fixed(document.highest, view.precision),
     )
     facts = say(
         view,
-        "largest weight {largest} · entropy {entropy} nats of at most {limit} · gradient norm {gradient}",
+        "largest weight {largest} · entropy {entropy} nats of at most {limit} · gradient norm"
+        " {gradient}",
         largest=format_fixed(max(weights), view.precision),
         entropy=format_fixed(document.entropy, view.precision),
         limit=format_fixed(math.log(len(scores)), view.precision),
@@ -181,26 +218,39 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
 
 
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "scaling" as blocks: the measured variance of q·k beside theory, and the softmax unscaled and
-    scaled."""
+    """The screen of topic "scaling" as blocks: the measured variance of q·k beside theory, and the
+    softmax unscaled and scaled."""
     columns = ["", say(view, "measured"), say(view, "standard error"), say(view, "theory")]
     rows = [
         [
             f"var({_scaled_product(row.scale, document, view)})",
-            *(format_fixed(getattr(row, name), view.precision) for name in ("variance", "variance_error", "theory")),
+            *(
+                format_fixed(getattr(row, name), view.precision)
+                for name in ("variance", "variance_error", "theory")
+            ),
         ]
         for row in document.variance
     ]
-    note = say(view, "measured on {pairs} pairs (seed {seed})", pairs=document.samples, seed=document.seed)
+    note = say(
+        view, "measured on {pairs} pairs (seed {seed})", pairs=document.samples, seed=document.seed
+    )
     first = document.variance[0]
     agree = ""
     if first.standard_errors is not None:
         errors = f"{first.standard_errors:.1f}"
-        agree = say(view, "The measured variance is {errors} standard errors from theory.", errors=errors)
-    variance = stack(ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view))
+        agree = say(
+            view, "The measured variance is {errors} standard errors from theory.", errors=errors
+        )
+    variance = stack(
+        ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)
+    )
     softmax_table_rows = [
         [
-            say(view, "uniform") if row.scale == "uniform" else _scaled_product(row.scale, document, view),
+            (
+                say(view, "uniform")
+                if row.scale == "uniform"
+                else _scaled_product(row.scale, document, view)
+            ),
             format_fixed(row.largest, view.precision),
             bar(row.largest, max(min(view.width - 64, 24), 0), ascii=view.ascii),
             *(format_fixed(getattr(row, name), view.precision) for name in ("entropy", "gradient")),
@@ -208,7 +258,10 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         for row in document.softmax
     ]
     head = ["", say(view, "largest weight"), "", say(view, "entropy"), say(view, "gradient norm")]
-    note = say(view, plural("means over {count} query", "means over {count} queries", count=document.queries))
+    note = say(
+        view,
+        plural("means over {count} query", "means over {count} queries", count=document.queries),
+    )
     softmax = table(
         head,
         softmax_table_rows,
@@ -237,19 +290,35 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
 
 def _scaled_product(scale: str, document: ScalingTopic, view: View) -> str:
     """q·k with what a scale divides it by, such as `q·k / √64`. scale: one of `SCALES`."""
-    divisor = {"none": "", "sqrt-dk": f" / √{document.d_k}", "sqrt-dmodel": f" / √{document.d_model}"}[scale]
+    divisor = {
+        "none": "",
+        "sqrt-dk": f" / √{document.d_k}",
+        "sqrt-dmodel": f" / √{document.d_model}",
+    }[scale]
     return spell(f"q·k{divisor}", ascii=view.ascii)
 
 
 def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "matrix-softmax" as blocks: the same scores through a softmax of each row and through one of
-    the whole matrix."""
+    """The screen of topic "matrix-softmax" as blocks: the same scores through a softmax of each row
+    and through one of the whole matrix."""
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {index}" for index in range(len(document.scores[0]) - len(texts))]
     sums = [float(value) for value in document.row_sums]
-    rows = matrix(document.row_softmax, texts, keys, view, title="by rows", note="each query spreads 1 over the keys")
+    rows = matrix(
+        document.row_softmax,
+        texts,
+        keys,
+        view,
+        title="by rows",
+        note="each query spreads 1 over the keys",
+    )
     whole = matrix(
-        document.whole, texts, keys, view, title="over the whole matrix", note="all queries together share 1"
+        document.whole,
+        texts,
+        keys,
+        view,
+        title="over the whole matrix",
+        note="all queries together share 1",
     )
     sum_texts, sum_total = adding_column(sums, sum(sums), view.precision)
     sum_rows = [
@@ -280,7 +349,15 @@ def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
     """How softmax behaves under each scale, a row for each, for `--plain`."""
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
     for row, soft in zip(document.variance, document.softmax, strict=False):
-        yield [row.scale, row.variance, row.variance_error, row.theory, soft.largest, soft.entropy, soft.gradient]
+        yield [
+            row.scale,
+            row.variance,
+            row.variance_error,
+            row.theory,
+            soft.largest,
+            soft.entropy,
+            soft.gradient,
+        ]
 
 
 def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
@@ -298,8 +375,8 @@ OUTPUTS = 8
 
 
 def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
-    """Yield sentences on whether attention notices the order of the tokens, for all position encodings that ran, or for
-    the only one."""
+    """Yield sentences on whether attention notices the order of the tokens, for all position
+    encodings that ran, or for the only one."""
     rows = [row for row in document.order_rows if row.order == document.order]
     plain = _row_without_positions(document)
     if plain is not None and plain.equal:
@@ -315,7 +392,8 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
                 view,
                 "The order is seen with {ways}: an output then differs by {least} to {most}.",
                 ways=say(view, contextual("between", ", ")).join(
-                    convention(row.mask if row.position == "none" else row.position, view) for row in changed_rows
+                    convention(row.mask if row.position == "none" else row.position, view)
+                    for row in changed_rows
                 ),
                 least=_difference_text(min(sizes)),
                 most=_difference_text(max(sizes)),
@@ -331,11 +409,14 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
     if row.equal:
         yield say(view, "The order is not seen: the outputs only move with their tokens.")
         return
-    known_indices = [index for index in range(len(row.per_token)) if not document.tokens[index].unknown]
+    known_indices = [
+        index for index in range(len(row.per_token)) if not document.tokens[index].unknown
+    ]
     most_moved = max(known_indices or [row.token], key=lambda index: row.per_token[index])
     yield say(
         view,
-        "The order is seen: the output of {word} changes by {size} where the tokens stand in the other order.",
+        "The order is seen: the output of {word} changes by {size} where the tokens stand in the"
+        " other order.",
         word=quoted_token(document.tokens, most_moved, view),
         size=_difference_text(float(row.per_token[most_moved])),
     )
@@ -348,18 +429,25 @@ def _row_without_positions(document: OrderTopic) -> OrderRow | None:
 
 
 def order_answer(document: OrderTopic, view: View) -> Lines:
-    """The text tinted by how far each word's output changes with the order, without positions where that was run, and
-    sentences on whether the order matters."""
+    """The text tinted by how far each word's output changes with the order, without positions where
+    that was run, and sentences on whether the order matters."""
     row = _row_without_positions(document) or document.order_rows[0]
     conventions = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
     texts = _order_sentences(document, view)
     if row.equal:
-        no_tint = say(view, "no tint: with position {position} and mask {mask} no word's output changes", **conventions)
-        tinted_sentence = shaded_sentence(document.text, document.tokens, None, view, query=None, tint="")
+        no_tint = say(
+            view,
+            "no tint: with position {position} and mask {mask} no word's output changes",
+            **conventions,
+        )
+        tinted_sentence = shaded_sentence(
+            document.text, document.tokens, None, view, query=None, tint=""
+        )
         return stack(tinted_sentence, remark(no_tint, view), sentences(texts, view))
     shares = np.divide(row.per_token, row.max_difference)
     tint = message(
-        "tint: how far the word's output moves (position {position}, mask {mask}), against the one that moves most",
+        "tint: how far the word's output moves (position {position}, mask {mask}), against the one"
+        " that moves most",
         **conventions,
     )
     return tinted_answer(document, shares, texts, view, query=None, tint=tint)
@@ -370,19 +458,23 @@ COMMON_WORDS = {"none": message("none"), "causal": message("causal")}
 
 
 def convention(name: str, view: View) -> str:
-    """The name of a position encoding or a mask as options spell it, with the words "none" and "causal" in the view's
-    language."""
-    return say(view, COMMON_WORDS[name]) if name in COMMON_WORDS else name
+    """The name of a position encoding or a mask as options spell it, with the words "none" and
+    "causal" in the view's language."""
+    if name in COMMON_WORDS:
+        return say(view, COMMON_WORDS[name])
+    return name
 
 
 def _difference_text(difference: float) -> str:
     """Write a difference of outputs: three significant digits, two below 0.001."""
-    return f"{difference:.2g}" if difference < 1e-3 else f"{difference:.3g}"
+    if difference < 1e-3:
+        return f"{difference:.2g}"
+    return f"{difference:.3g}"
 
 
 def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "order" as blocks: both orders of the tokens, then by position encoding and mask how much the
-    outputs differ."""
+    """The screen of topic "order" as blocks: both orders of the tokens, then by position encoding
+    and mask how much the outputs differ."""
     texts = [token.text for token in document.tokens]
     gap = " " if not all(len(text) == 1 for text in texts) else ""
 
@@ -413,33 +505,52 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         title="does attention see the order of the tokens?",
         note="the same tokens in another order; each token's output against its own",
     )
-    other_orders = dict.fromkeys(tuple(row.order) for row in document.order_rows if row.order != document.order)
+    other_orders = dict.fromkeys(
+        tuple(row.order) for row in document.order_rows if row.order != document.order
+    )
     order_notes = [
-        remark(say(view, "* in another order: {text}", text=text_in_order(order)), view) for order in other_orders
+        remark(say(view, "* in another order: {text}", text=text_in_order(order)), view)
+        for order in other_orders
     ]
     sides = [_outputs_side_by_side(document, row, view) for row in _rows_with_outputs(document)]
-    return (header(document, view), stack(*lines), *sides, stack(body, *order_notes), order_answer(document, view))
+    return (
+        header(document, view),
+        stack(*lines),
+        *sides,
+        stack(body, *order_notes),
+        order_answer(document, view),
+    )
 
 
 def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:
-    """The rows whose outputs are shown: the first, and, where its outputs are equal in both orders, the first that
-    differs."""
-    rows = [row for row in document.order_rows if row.order == document.order and row.outputs is not UNSET]
+    """The rows whose outputs are shown: the first, and, where its outputs are equal in both orders,
+    the first that differs."""
+    rows = [
+        row
+        for row in document.order_rows
+        if row.order == document.order and row.outputs is not UNSET
+    ]
     return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
 
 
 def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
-    """The first entries of each token's output in both orders, under one row's position encoding and mask."""
+    """The first entries of each token's output in both orders, under one row's position encoding
+    and mask.
+    """
     assert row.outputs is not UNSET
     assert row.moved_outputs is not UNSET
     texts = [token.text for token in document.tokens]
     tokens_shown = range(len(texts) if view.full else min(len(texts), OUTPUTS))
     names = [position_and_text(index, texts[index], 12, view) for index in tokens_shown]
-    before, after = as_matrix(row.outputs), as_matrix(row.moved_outputs)
+    before = as_matrix(row.outputs)
+    after = as_matrix(row.moved_outputs)
     wide = view.precision + 7
     most = max((view.width - max(map(cells, names)) - 2) // (2 * wide), 1)
     entries = range(min(most, before.shape[1]))
-    sides = [say(view, name) for name in (contextual("order of tokens", "from"), contextual("order of tokens", "to"))]
+    sides = [
+        say(view, name)
+        for name in (contextual("order of tokens", "from"), contextual("order of tokens", "to"))
+    ]
     columns = [say(view, "token"), *(f"{side} {index}" for side in sides for index in entries)]
     outputs = np.hstack([before[:, entries], after[:, entries]])
     lines = [
@@ -458,12 +569,16 @@ def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Li
         note = message("the first entry of each token's output")
     body = ledger(columns, lines, [], view, title=title, note=say(view, note))
     count = len(texts) - len(tokens_shown)
-    more = plural("{count} more token; --full shows all", "{count} more tokens; --full shows all", count=count)
+    more = plural(
+        "{count} more token; --full shows all", "{count} more tokens; --full shows all", count=count
+    )
     return stack(body, remark(say(view, more) if count else "", view))
 
 
 def order_rows(document: OrderTopic) -> Iterable[list[object]]:
-    """How far outputs move when the words are reordered, a row for each position and mask, for `--plain`."""
+    """How far outputs move when the words are reordered, a row for each position and mask, for
+    `--plain`.
+    """
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
     for row in document.order_rows:
         values = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
@@ -477,8 +592,8 @@ TOKENS = "abcdefgh"
 
 
 def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
-    """The screen of topic "metric" as blocks: what the metric means, and its value for the example matrix and for
-    uniform attention."""
+    """The screen of topic "metric" as blocks: what the metric means, and its value for the example
+    matrix and for uniform attention."""
     fields = (
         (message("formula"), document.formula),
         (message("range"), document.range),
@@ -499,7 +614,10 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
         (say(view, "this head"), example.value),
         (say(view, "uniform over the visible keys"), example.uniform),
     )
-    rows = [[name, "-" if value is None else format_fixed(value, view.precision)] for name, value in values]
+    rows = [
+        [name, "-" if value is None else format_fixed(value, view.precision)]
+        for name, value in values
+    ]
     body = table(["", document.name], rows, view, align=["left", "right"])
     rows_note = say(view, "{count} of {total} rows used", count=example.rows, total=len(texts))
     return (
@@ -524,16 +642,23 @@ def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
 
 
 def metrics_screen(view: View) -> Lines:
-    """The list of all metrics, each with what a high value means; in a brief view their names alone."""
+    """The list of all metrics, each with what a high value means; in a brief view their names
+    alone.
+    """
     from attncli.measure.metric import METRICS  # only this list needs them
 
     if view.brief:
         names = say(view, contextual("between", ", ")).join(METRICS)
-        return sentences([say(view, "{count} metrics: {metrics}.", count=len(METRICS), metrics=names)], view)
+        return sentences(
+            [say(view, "{count} metrics: {metrics}.", count=len(METRICS), metrics=names)], view
+        )
     rows = [[name, localize(metric.says, view)] for name, metric in METRICS.items()]
     more = say(
         view,
-        "{count} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
+        "{count} metrics: attn explain metric NAME tells the formula, the range and an example of"
+        " one.",
         count=len(METRICS),
     )
-    return stack_spaced(table(["metric", message("a high value means")], rows, view), sentences([more], view))
+    return stack_spaced(
+        table(["metric", message("a high value means")], rows, view), sentences([more], view)
+    )

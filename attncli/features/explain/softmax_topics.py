@@ -1,4 +1,6 @@
-"""Topics of `attn explain` that need no model: softmax by hand, by rows, over a matrix, scaling, order, metrics."""
+"""Topics of `attn explain` that need no model: softmax by hand, by rows, over a matrix, scaling,
+order, metrics.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,11 @@ class SoftmaxSteps(Struct, frozen=True):
     """One row of softmax with every step, as Python floats.
 
     scores: what enters, None where hidden. highest: the largest visible score, None if nothing
-    is visible. shifted_scores: score − highest, in (−∞, 0]. exponentials: of these, in [0, 1], 0 where hidden.
+    is visible. shifted_scores: score − highest, in (−∞, 0]. exponentials: of these, in [0, 1], 0
+    where hidden.
     sink: the exponential of a learned sink, None without one. total: the sum of all of
-    these. weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is visible).
+    these. weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is
+    visible).
     """
 
     scores: tuple[float | None, ...]
@@ -61,28 +65,43 @@ class SoftmaxSteps(Struct, frozen=True):
 
     @property
     def gradient(self) -> float:
-        """The Frobenius norm of the softmax's derivative diag(w) − w·wᵀ, 0 to ½·√2; 0 where one weight is 1."""
+        """The Frobenius norm of the softmax's derivative diag(w) − w·wᵀ, 0 to ½·√2; 0 where one
+        weight is 1.
+        """
         squares = [weight * weight for weight in self.weights]
-        return math.sqrt(max(sum(squares) - 2 * sum(w * w * w for w in self.weights) + sum(squares) ** 2, 0.0))
+        return math.sqrt(
+            max(sum(squares) - 2 * sum(w * w * w for w in self.weights) + sum(squares) ** 2, 0.0)
+        )
 
 
 def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> SoftmaxSteps:
-    """Compute the softmax of one row of scores with every step. scores: None for a hidden key. sink: a learned logit
-    that takes part in the sum but gets no output weight; None without one.
+    """Compute the softmax of one row of scores with every step. scores: None for a hidden key.
+    sink: a learned logit that takes part in the sum but gets no output weight; None without one.
 
-    Source: the maximum is subtracted first, as every implementation does, so that no exponential overflows.
+    Source: the maximum is subtracted first, as every implementation does, so that no exponential
+    overflows.
     """
     visible = [score for score in scores if score is not None]
     if not visible:
         zeros = (0.0,) * len(scores)
         return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), zeros, None, 0.0, zeros)
-    highest = max(visible) if sink is None else max(*visible, sink)
+    if sink is None:
+        highest = max(visible)
+    else:
+        highest = max(*visible, sink)
     shifted_scores = tuple(None if score is None else score - highest for score in scores)
-    exponentials = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted_scores)
-    sink_weight = None if sink is None else math.exp(sink - highest)
+    exponentials = tuple(
+        0.0 if difference is None else math.exp(difference) for difference in shifted_scores
+    )
+    if sink is None:
+        sink_weight = None
+    else:
+        sink_weight = math.exp(sink - highest)
     total = math.fsum(exponentials) + (sink_weight or 0.0)
     weights = tuple(value / total for value in exponentials)
-    return SoftmaxSteps(tuple(scores), highest, shifted_scores, exponentials, sink_weight, total, weights)
+    return SoftmaxSteps(
+        tuple(scores), highest, shifted_scores, exponentials, sink_weight, total, weights
+    )
 
 
 def parse_scores(numbers: Sequence[str]) -> list[float]:
@@ -98,31 +117,44 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
             value = math.nan
         if not math.isfinite(value):
             what = message("{piece} is no finite number", piece=repr(piece))
-            raise InputError(what, expected="numbers, such as 2.0 1.0 0.1", hint="attn explain softmax 2.0 1.0 0.1")
+            raise InputError(
+                what,
+                expected="numbers, such as 2.0 1.0 0.1",
+                hint="attn explain softmax 2.0 1.0 0.1",
+            )
         scores.append(value)
     if not scores:
-        raise InputError("there are no scores", expected="at least one number", hint="attn explain softmax 2.0 1.0 0.1")
+        raise InputError(
+            "there are no scores",
+            expected="at least one number",
+            hint="attn explain softmax 2.0 1.0 0.1",
+        )
     return scores
 
 
 def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
-    """Build the document of topic "softmax": scores divided by the temperature, then their softmax with and without the
-    maximum subtracted.
+    """Build the document of topic "softmax": scores divided by the temperature, then their softmax
+    with and without the maximum subtracted.
 
     Args:
         scores: The numbers.
         temperature: What they are divided by, above 0.
 
     Returns:
-        What `attn explain softmax --json` writes. `exponentials` and `sum` are null where they leave the range of a
-        float.
+        What `attn explain softmax --json` writes. `exponentials` and `sum` are null where they
+        leave the range of a float.
 
     Raises:
         UsageError: For a temperature that is not a positive number.
         InputError: For a score that leaves the range of a float when it is divided.
     """
     if not (math.isfinite(temperature) and temperature > 0):
-        raise UsageError("{option} is {value}", expected="a positive number", option="--temperature", value=temperature)
+        raise UsageError(
+            "{option} is {value}",
+            expected="a positive number",
+            option="--temperature",
+            value=temperature,
+        )
     divided_scores = [score / temperature for score in scores]
     if not all(map(math.isfinite, divided_scores)):
         raise InputError(
@@ -148,13 +180,17 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
         weights=list(steps.weights),
         entropy=steps.entropy,
         gradient=steps.gradient,
-        agreement=max(abs(a - b) for a, b in zip(steps.weights, softmax_of(divided_scores), strict=True)),
+        agreement=max(
+            abs(a - b) for a, b in zip(steps.weights, softmax_of(divided_scores), strict=True)
+        ),
         warnings=[],
     )
 
 
 def softmax_of(scores: Sequence[float]) -> list[float]:
-    """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and the scores as keys."""
+    """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and
+    the scores as keys.
+    """
     keys = np.asarray(scores, np.float64)[None, :, None]
     weights = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
     return [float(weight) for weight in weights[0, 0]]
@@ -168,7 +204,8 @@ def _exp(value: float) -> float | None:
         return None
 
 
-# One layer of a run in float64, and the softmax of rows of scores that no run has taken, through the package's own.
+# One layer of a run in float64, and the softmax of rows of scores that no run has taken, through
+# the package's own.
 
 
 def float64_of(model: Model, array: Array) -> Floats:
@@ -177,23 +214,32 @@ def float64_of(model: Model, array: Array) -> Floats:
 
 
 def layer_trace(
-    model: Model, tokens: Sequence[Token], layer: int, keep: Collection[str], heads: Selection = EVERY
+    model: Model,
+    tokens: Sequence[Token],
+    layer: int,
+    keep: Collection[str],
+    heads: Selection = EVERY,
 ) -> LayerTrace:
-    """Run a model on tokens and return the trace of one layer. keep: the large stages that it is to hold; the others
+    """Run a model on tokens and return the trace of one layer. keep: the large stages that it is to
+    hold; the others
     are always there. heads: which heads.
 
     Raises InputError for numbers that left the range of their type.
     """
-    return refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep))))
+    return refuse_lost_rows(
+        model.backend, next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep)))
+    )
 
 
 def row_softmax(scores: Floats) -> Floats:
-    """Softmax of each row of scores, [row, key], where entries that are not finite count as hidden and a row without a
-    finite score is all 0."""
+    """Softmax of each row of scores, [row, key], where entries that are not finite count as hidden
+    and a row without a finite score is all 0."""
     is_finite = np.isfinite(scores)
     keys = np.where(is_finite, scores, 0.0)[:, None, :, None]
     queries = np.ones((len(scores), 1, 1, 1))
-    result = attention(queries, keys, np.zeros_like(keys), scale=1.0, mask=is_finite[:, None, None, :])
+    result = attention(
+        queries, keys, np.zeros_like(keys), scale=1.0, mask=is_finite[:, None, None, :]
+    )
     return np.asarray(result.weights[:, 0, 0], np.float64)
 
 
@@ -203,8 +249,8 @@ def row_softmax(scores: Floats) -> Floats:
 def matrix_softmax_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int
 ) -> MatrixSoftmaxTopic:
-    """Build the document of topic "matrix-softmax": softmax by rows, as attention does it, beside softmax over all
-    entries of a head's scores at once.
+    """Build the document of topic "matrix-softmax": softmax by rows, as attention does it, beside
+    softmax over all entries of a head's scores at once.
 
     Args:
         model: As `attncli.load` returns it.
@@ -214,8 +260,8 @@ def matrix_softmax_document(
         head: The head's number in its layer.
 
     Returns:
-        What `attn explain matrix-softmax --json` writes. `row_sums` are those of the second; the first ones are 1.
-        Both come from the package's own softmax.
+        What `attn explain matrix-softmax --json` writes. `row_sums` are those of the second; the
+        first ones are 1. Both come from the package's own softmax.
 
     Raises:
         InputError: For a layer or head that is not there.
@@ -236,16 +282,19 @@ def matrix_softmax_document(
     )
 
 
-# Why scores are divided by √d_k, measured on seeded random vectors: topic "scaling" of `attn.explain/1`.
+# Why scores are divided by √d_k, measured on seeded random vectors: topic "scaling" of
+# `attn.explain/1`.
 
 MOST_NUMBERS = 2 * 10**8
 CHUNK = 2**22
 """Random numbers drawn at a time, which bounds the memory."""
 
 
-def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> ScalingTopic:
-    """Build the document of topic "scaling": the measured variance of q·k for random vectors, and what scaling does to
-    a softmax.
+def scaling_document(
+    d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None
+) -> ScalingTopic:
+    """Build the document of topic "scaling": the measured variance of q·k for random vectors, and
+    what scaling does to a softmax.
 
     Args:
         d_k: The width of the vectors.
@@ -255,17 +304,28 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
         d_model: Also scale by 1/√d_model; None for not.
 
     Returns:
-        What `attn explain scaling --json` writes. The standard error of a variance s² of N numbers with fourth moment
-        m₄ is √((m₄ − s⁴)/N).
+        What `attn explain scaling --json` writes. The standard error of a variance s² of N numbers
+        with fourth moment m₄ is √((m₄ − s⁴)/N).
 
     Raises:
         UsageError: For sizes below 1 (2 samples).
         LimitError: For too much work.
     """
-    sizes = (("d-k", d_k, 1), ("samples", samples, 2), ("keys", keys, 1), ("d-model", d_model or 1, 1))
+    sizes = (
+        ("d-k", d_k, 1),
+        ("samples", samples, 2),
+        ("keys", keys, 1),
+        ("d-model", d_model or 1, 1),
+    )
     for name, value, least in sizes:
         if value < least:
-            raise UsageError("--{name} is {value}", expected="at least {least}", name=name, value=value, least=least)
+            raise UsageError(
+                "--{name} is {value}",
+                expected="at least {least}",
+                name=name,
+                value=value,
+                least=least,
+            )
     if d_k * samples > MOST_NUMBERS:
         raise LimitError(
             "{samples} pairs of width {d_k} are {d_k_2:,} random numbers",
@@ -289,7 +349,9 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
         keys=keys,
         queries=queries,
         seed=seed,
-        variance=[_measured_variance(name, products * scale, d_k * scale**2) for name, scale in scales],
+        variance=[
+            _measured_variance(name, products * scale, d_k * scale**2) for name, scale in scales
+        ],
         softmax=_mean_peakedness(d_k, scales, queries, keys, seed),
         warnings=[],
     )
@@ -301,14 +363,16 @@ def _dot_products(d_k: int, samples: int, seed: int) -> Floats:
     parts = []
     for start in range(0, samples, rows):
         shape = (min(rows, samples - start), d_k)
-        q, k = (normal(seed, f"scaling\0{name}\0{start}", shape).astype(np.float64) for name in "qk")
+        q, k = (
+            normal(seed, f"scaling\0{name}\0{start}", shape).astype(np.float64) for name in "qk"
+        )
         parts.append((q * k).sum(axis=1))
     return np.concatenate(parts)
 
 
 def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVariance:
-    """The mean and variance of scaled dot products, [samples], with their standard errors, beside the variance that
-    theory gives."""
+    """The mean and variance of scaled dot products, [samples], with their standard errors, beside
+    the variance that theory gives."""
     deviations = values - values.mean()
     variance = float((deviations**2).sum() / (len(values) - 1))
     error = math.sqrt(max(float((deviations**4).mean()) - variance**2, 0.0) / len(values))
@@ -326,8 +390,8 @@ def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVarian
 def _mean_peakedness(
     d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int
 ) -> list[ScaleSoftmax]:
-    """Largest weight, entropy (nats) and softmax gradient norm, averaged over random queries, for each scale (name,
-    factor) and for uniform weights."""
+    """Largest weight, entropy (nats) and softmax gradient norm, averaged over random queries, for
+    each scale (name, factor) and for uniform weights."""
     sums = {name: np.zeros(3) for name, _ in scales}
     rows = max(CHUNK // (d_k * keys), 1)
     for start in range(0, queries, rows):
@@ -340,15 +404,19 @@ def _mean_peakedness(
     means = {name: total / queries for name, total in sums.items()}
     means["uniform"] = peakedness(np.full((1, keys), 1 / keys))[0]
     return [
-        ScaleSoftmax(scale=name, largest=float(largest), entropy=float(entropy), gradient=float(gradient))
+        ScaleSoftmax(
+            scale=name, largest=float(largest), entropy=float(entropy), gradient=float(gradient)
+        )
         for name, (largest, entropy, gradient) in means.items()
     ]
 
 
 def peakedness(weights: Floats) -> Floats:
-    """Largest weight, entropy in nats, and the norm of the softmax's derivative, [row, 3], for weights [row, key].
+    """Largest weight, entropy in nats, and the norm of the softmax's derivative, [row, 3], for
+    weights [row, key].
 
-    The derivative with respect to the scores is diag(w) − w·wᵀ; its norm is Frobenius', 0 where one weight is 1.
+    The derivative with respect to the scores is diag(w) − w·wᵀ; its norm is Frobenius', 0 where one
+    weight is 1.
     """
     logs = np.log(np.where(weights > 0, weights, 1.0))
     squares = (weights**2).sum(axis=1)
@@ -361,7 +429,9 @@ def peakedness(weights: Floats) -> Floats:
 ENTRIES = 8
 """Entries of each output that the document holds."""
 ROUNDING = 64
-"""Outputs count as equal when they differ by at most this many units in the last place of the largest."""
+"""Outputs count as equal when they differ by at most this many units in the last place of the
+largest.
+"""
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """The unit in the last place of 1, by type."""
 
@@ -376,7 +446,8 @@ def reversed_order(tokens: Sequence[Token]) -> list[int]:
 
 
 def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
-    """For each token of `reordered` the position of the same token in `tokens`; equal tokens are taken in order.
+    """For each token of `reordered` the position of the same token in `tokens`; equal tokens are
+    taken in order.
 
     Raises InputError unless both texts hold the same tokens equally often.
     """
@@ -394,16 +465,23 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
         order.append(places[token.text].pop())
     if len(order) < len(tokens):
         extra = next(token for token in tokens if token.index not in order)
-        what = message("the first text has {extra} more often than the second", extra=repr(extra.text))
+        what = message(
+            "the first text has {extra} more often than the second", extra=repr(extra.text)
+        )
         raise InputError(what, expected="the same tokens in another order")
     return order
 
 
 def order_document(
-    models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0
+    models: Iterable[Model],
+    text: str,
+    tokens: Sequence[Token],
+    order: Sequence[int],
+    *,
+    layer: int = 0,
 ) -> OrderTopic:
-    """Build the document of topic "order": how far each token's attention output changes when the tokens are put in
-    another order.
+    """Build the document of topic "order": how far each token's attention output changes when the
+    tokens are put in another order.
 
     Args:
         models: The models, of which each runs both.
@@ -414,16 +492,18 @@ def order_document(
         layer: The layer's number.
 
     Returns:
-        What `attn explain order --json` writes. A row's `equal` says whether the largest difference is within float
-        rounding. Where ALiBi does not see a reversal, a further row moves the first token to the end instead, which it
-        does see.
+        What `attn explain order --json` writes. A row's `equal` says whether the largest difference
+        is within float rounding. Where ALiBi does not see a reversal, a further row moves the first
+        token to the end instead, which it does see.
 
     Raises:
         InputError: For an order that moves nothing.
     """
     if list(order) == list(range(len(tokens))):
         raise InputError(
-            "the other order is the same order", expected="at least two different tokens", hint="--tokenizer char"
+            "the other order is the same order",
+            expected="at least two different tokens",
+            hint="--tokenizer char",
         )
     heading: Heading | None = None
     rows: list[OrderRow] = []
@@ -447,7 +527,9 @@ def order_document(
 
 
 def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
-    """How far a layer's outputs change when the tokens come in another order, and whether that is rounding alone."""
+    """How far a layer's outputs change when the tokens come in another order, and whether that is
+    rounding alone.
+    """
     before, after = (
         float64_of(model, layer_trace(model, text_tokens, layer, ()).stages["out"])
         for text_tokens in (tokens, _reorder(tokens, order))
@@ -472,8 +554,8 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
 
 
 def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
-    """The tokens in another order, with new positions. order: for each new place the old position of the token that
-    moves there."""
+    """The tokens in another order, with new positions. order: for each new place the old position
+    of the token that moves there."""
     return [replace(tokens[source], index=place) for place, source in enumerate(order)]
 
 
@@ -484,26 +566,31 @@ EXAMPLE = ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.2, 0.3, 0.5, 0.0), (0.
 
 
 def metric_document(name: str) -> MetricTopic:
-    """Build the document that explains a metric: its definition, its value for the head `EXAMPLE`, and that for uniform
-    attention.
+    """Build the document that explains a metric: its definition, its value for the head `EXAMPLE`,
+    and that for uniform attention.
 
     Args:
         name: The name of one of `attncli.metrics.METRICS`.
 
     Returns:
-        What `attn explain metric NAME --json` writes. Uniform is over what a causal query may see. Both values are
-        null for a metric that needs tokens.
+        What `attn explain metric NAME --json` writes. Uniform is over what a causal query may see.
+        Both values are null for a metric that needs tokens.
 
     Raises:
         UsageError: For an unknown name.
     """
     if name not in METRICS:
         hint = " ".join(["attn explain metric", *get_close_matches(name, METRICS, 1)])
-        raise UsageError("there is no metric {name}", expected=listing(METRICS), hint=hint, name=repr(name))
+        raise UsageError(
+            "there is no metric {name}", expected=listing(METRICS), hint=hint, name=repr(name)
+        )
     metric = METRICS[name]
     causal = np.tril(np.ones((4, 4), bool))
     result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
-    value, uniform = (None if np.isnan(number[0]) else float(number[0]) for number in (result.value, result.baseline))
+    value, uniform = (
+        None if np.isnan(number[0]) else float(number[0])
+        for number in (result.value, result.baseline)
+    )
     rows = int(result.rows[0])
     return MetricTopic(
         version=__version__,

@@ -47,7 +47,9 @@ def find(
     end: Annotated[str | None, declarations.TO] = None,
     words: Annotated[bool, declarations.WORDS] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
-    effect: Annotated[bool, answer_option(help="Also what cutting the link in each head changes.")] = False,
+    effect: Annotated[
+        bool, answer_option(help="Also what cutting the link in each head changes.")
+    ] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
@@ -62,12 +64,21 @@ def find(
     validate_page(page, lines=text.lines, why=why, words=words)
     if start is None or end is None:
         hint = message("attn find TEXT --from it --to animal")
-        raise UsageError("attn find needs two tokens", expected="--from TOK and --to TOK", hint=hint)
-    if not effect and (ignored_options := environment.options_about(setup.model, About.AFTER_HEADS)):
-        what = message("{option} changes what leaves the layer, and links are shown", option=min(ignored_options))
+        raise UsageError(
+            "attn find needs two tokens", expected="--from TOK and --to TOK", hint=hint
+        )
+    if not effect and (
+        ignored_options := environment.options_about(setup.model, About.AFTER_HEADS)
+    ):
+        what = message(
+            "{option} changes what leaves the layer, and links are shown",
+            option=min(ignored_options),
+        )
         raise UsageError(what, expected="--effect as well")
     single = output.json or output.svg is not None or page.html is not None
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
 
     from attncli.features.find.compute import find as compute_find
 
@@ -83,7 +94,10 @@ def find(
                 foretell_text(environment, len(source_text.text))
                 tokens = request.tokens_of(loaded_model, source_text)
                 named_regions = request.regions_of(quiet_overlaps, regions, source_text, tokens)
-                label = message("cutting the link") if effect else message("{tokens:,} tokens", tokens=len(tokens))
+                if effect:
+                    label = message("cutting the link")
+                else:
+                    label = message("{tokens:,} tokens", tokens=len(tokens))
                 with progress(environment, label, layers=not effect) as on_progress:
                     document = compute_find(
                         loaded_model,
@@ -99,7 +113,9 @@ def find(
                         memory=request.memory_limit(setup.compute).bytes,
                         tokens=tokens,
                         note=environment.note,
-                        on_cost=partial(request.refuse_cost, environment, setup.compute, "a shorter text"),
+                        on_cost=partial(
+                            request.refuse_cost, environment, setup.compute, "a shorter text"
+                        ),
                         progress=on_progress,
                         recording=recording,
                     )
@@ -109,12 +125,29 @@ def find(
                     from attncli.draw.page import bands_of_regions
 
                     record = page_record(
-                        loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
+                        loaded_model,
+                        source_text,
+                        layers,
+                        heads,
+                        words=words,
+                        recording_of_run=recording,
                     )
-                    searched = _search_start(environment, record, (start, end), [] if words else named_regions)
-                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
+                    searched = _search_start(
+                        environment, record, (start, end), [] if words else named_regions
+                    )
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, setup.compute
+                    )
                     bands = bands_of_regions([] if words else named_regions)
-                    write_run_page(page, document, record, view.lang, start=searched, reasons=reasons, bands=bands)
+                    write_run_page(
+                        page,
+                        document,
+                        record,
+                        view.lang,
+                        start=searched,
+                        reasons=reasons,
+                        bands=bands,
+                    )
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -123,16 +156,21 @@ def find(
 def _search_start(
     environment: Environment, record: RunRecord, ends: tuple[str, str], regions: Sequence[Region]
 ) -> dict[str, str]:
-    """The link with which a page's search opens, as its parameters: "view", and the positions "from" and "to", such as
-    "#3"."""
+    """The link with which a page's search opens, as its parameters: "view", and the positions
+    "from" and "to", such as "#3"."""
     from attncli.inputs.regions import region_span
 
     quiet = replace(environment, quiet=True)
     start, end = (
-        (region_span(regions, reference) or request.query_span(quiet, record.sides.queries, reference))[0]
+        (
+            region_span(regions, reference)
+            or request.query_span(quiet, record.sides.queries, reference)
+        )[0]
         for reference in ends
     )
     return {"view": "search", "from": f"#{start}", "to": f"#{end}"}
 
 
-find_app = command_app(find, essentials="--from --to --model --effect --layer --head --top --brief --json --html")
+find_app = command_app(
+    find, essentials="--from --to --model --effect --layer --head --top --brief --json --html"
+)

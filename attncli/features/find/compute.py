@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 class SearchRequest(Struct, frozen=True):
-    """What to look for: the weight from the query `start` to the key `end`, in these layers and heads."""
+    """What to look for: the weight from the query `start` to the key `end`, in these layers and
+    heads.
+    """
 
     start: int
     end: int
@@ -44,17 +46,23 @@ class SearchRequest(Struct, frozen=True):
 
 
 class CutOptions(Struct, frozen=True):
-    """How the effect of cutting the link is measured. memory: bytes there may be. progress: is told the share done."""
+    """How the effect of cutting the link is measured. memory: bytes there may be. progress: is told
+    the share done.
+    """
 
     memory: int
     progress: Callable[[float], None]
 
 
 class _QueryRows:
-    """The rows [head, key] of a few queries, weights and which keys are visible, kept while blocks of a layer go by."""
+    """The rows [head, key] of a few queries, weights and which keys are visible, kept while blocks
+    of a layer go by.
+    """
 
     def __init__(self, model: Model, queries: Sequence[int], keys: int) -> None:
-        self._model, self._queries, self._keys = model, queries, keys
+        self._model = model
+        self._queries = queries
+        self._keys = keys
         self.rows: dict[int, np.ndarray[Any, Any]] = {}
         self.visibility: dict[int, np.ndarray[Any, Any]] = {}
 
@@ -62,12 +70,15 @@ class _QueryRows:
         """Keep what a block of the layer's self-attention holds of the queries."""
         if kind != "self":
             return
-        backend, every = self._model.backend, self._model.spec.blocks[layer].attention.heads
+        backend = self._model.backend
+        every = self._model.spec.blocks[layer].attention.heads
         high = min(block.high, self._keys)  # learned keys stand after the tokens
         for query in (number for number in self._queries if block.start <= number < block.stop):
             for arrays, dtype in ((self.rows, np.float64), (self.visibility, np.bool_)):
                 arrays.setdefault(query, np.zeros((every, self._keys), dtype))
-            weights = backend.numpy(block.stages["weights"][..., query - block.start, : high - block.low])
+            weights = backend.numpy(
+                block.stages["weights"][..., query - block.start, : high - block.low]
+            )
             cells = slice(block.first_head, block.first_head + len(weights)), slice(block.low, high)
             self.rows[query][cells] = weights
             visible: np.ndarray[Any, Any] | bool = True
@@ -101,11 +112,13 @@ def find(
     Args:
         model: As `attncli.load` returns it.
         text: What runs.
-        query: The token that looks: "it", "the:2" (its second occurrence), "#7", or several in a row.
+        query: The token that looks: "it", "the:2" (its second occurrence), "#7", or several in a
+            row.
         key: The token that is looked at.
         layers: Which layers.
         heads: Which heads of each.
-        words: Whether pieces are merged to words first: weights to a word are summed, from a word averaged.
+        words: Whether pieces are merged to words first: weights to a word are summed, from a word
+            averaged.
         unknown: Whether the tokens may be such as the model does not know.
         effect: Whether also to measure what cutting the link in each head changes.
         regions: Named sets of tokens, which `query` and `key` may name.
@@ -121,22 +134,37 @@ def find(
 
     Raises:
         UsageError: For two names that share tokens.
-        InputError: For tokens, layers or heads that are not there, and where no head has finite weights.
+        InputError: For tokens, layers or heads that are not there, and where no head has finite
+            weights.
     """
-    tokens = model.encode(text) if tokens is None else tokens
-    merged_tokens = merged_words(tokens, text) if words else None
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
+    if words:
+        merged_tokens = merged_words(tokens, text)
+    else:
+        merged_tokens = None
     named_tokens = tokens if merged_tokens is None else merged_tokens.words
     if merged_tokens is not None:
         regions = word_regions(regions, merged_tokens.starts.tolist())
     spans = {
-        reference: region_span(regions, reference, note) or choose_span(named_tokens, reference, note, unknown=unknown)
+        reference: (
+            region_span(regions, reference, note)
+            or choose_span(named_tokens, reference, note, unknown=unknown)
+        )
         for reference in dict.fromkeys((query, key))
     }
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
         if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
             expected = message("two that do not, or the same twice")
-            raise UsageError("{end} and {end_2} share tokens", expected=expected, end=repr(query), end_2=repr(key))
+            raise UsageError(
+                "{end} and {end_2} share tokens",
+                expected=expected,
+                end=repr(query),
+                end_2=repr(key),
+            )
         merged_tokens = join_words(tokens, text, several, merged_tokens)
     # joining tokens before them moves the places of those after
     places = {
@@ -146,11 +174,21 @@ def find(
     run_request = RunRequest(layers, heads, matrices=False)
     rows = rows_for(model.spec, len(tokens))
     on_cost(cost(model, len(tokens), run_request, is_saved=False, rows=rows), len(tokens))
-    cutting = CutOptions(free_memory().bytes if memory is None else memory, progress) if effect else None
+    if effect:
+        cutting = CutOptions(free_memory().bytes if memory is None else memory, progress)
+    else:
+        cutting = None
     sought = SearchRequest(places[query], places[key], layers, heads)
     watch = None if effect else progress
     document = find_document(
-        model, text, tokens, sought, words=merged_tokens, cutting=cutting, progress=watch, recording=recording
+        model,
+        text,
+        tokens,
+        sought,
+        words=merged_tokens,
+        cutting=cutting,
+        progress=watch,
+        recording=recording,
     )
     names = {region.name for region in regions}
     ends = [RegionRow(name=name, tokens=[place]) for name, place in places.items() if name in names]
@@ -168,13 +206,16 @@ def find_document(
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
 ) -> FindDocument:
-    """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
+    """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and
+    head.
 
-    rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
-    same from `end` to `start`. words: merge pieces first; then start and end are words. progress: told
+    rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse:
+        the
+    same from `end` to `start`. words: merge pieces first; then start and end are words. progress:
+    told
     the share done of a long text. recording: takes the heads of the run.
-    Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
-    is left.
+    Heads whose numbers left the range of their type have no rank; warnings name them. Raises
+    InputError where no other is left.
     """
     ends = [list(_tokens_of_word(words, word)) for word in (request.start, request.end)]
     queries = sorted({*ends[0], *ends[1]})
@@ -184,16 +225,21 @@ def find_document(
     warnings = notes(model, text, tokens)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Keep the rows of the link's two tokens from a block of query rows, and tell the share that is done."""
+        """Keep the rows of the link's two tokens from a block of query rows, and tell the share
+        that is done.
+        """
         end_rows[layer].on_block(layer, kind, block)
         if progress is not None and kind == "self":
             layer_share = share(block, model.spec.blocks[layer].attention.heads, len(tokens))
             progress((layer + layer_share) / (max(layers) + 1))
 
     for trace in (recording or model).trace(
-        tokens, layers=request.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
+        tokens,
+        layers=request.layers,
+        keep=("weights",),
+        rows=rows_for(model.spec, len(tokens)),
         on_block=on_block,
-    ):  # fmt: skip
+    ):
         layer_rows = end_rows.pop(trace.layer)
         warnings += overflow(model.backend, trace)
         forward, visibility = _word_row(layer_rows, ends[0], words)
@@ -206,7 +252,9 @@ def find_document(
             heads.append(FoundHead(layer=trace.layer, head=head, **link, reverse=reverse))
     if not heads:
         expected = message("numbers that their type can hold")
-        raise InputError("no head has weights that are finite numbers", expected=expected, hint="--dtype float64")
+        raise InputError(
+            "no head has weights that are finite numbers", expected=expected, hint="--dtype float64"
+        )
     together: float | UnsetType | None = UNSET
     if cutting is not None:
         heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
@@ -230,14 +278,19 @@ def _with_effects(
     heads: Sequence[FoundHead],
     cutting: CutOptions,
 ) -> tuple[list[FoundHead], float | None]:
-    """The heads with what cutting the link in each alone changes, and what cutting it in all of them does."""
+    """The heads with what cutting the link in each alone changes, and what cutting it in all of
+    them does.
+    """
     selection = HeadSelection(request.layers, request.heads)
     link = CutLink(tuple(ends[0]), tuple(ends[1]))
     removal = remove(
-        model, tokens, Removal(selection, link=link, baseline="none"),
+        model,
+        tokens,
+        Removal(selection, link=link, baseline="none"),
         MeasureRequest(("vector",), link.queries, link.queries[-1]),
-        memory=cutting.memory, progress=cutting.progress,
-    )  # fmt: skip
+        memory=cutting.memory,
+        progress=cutting.progress,
+    )
     cosines = {
         (effect.place.layer, effect.place.head): _finite_or_none(effect.readings["cosine"])
         for effect in removal.effects
@@ -261,21 +314,32 @@ def _tokens_of_word(words: Words | None, word: int) -> range:
 def _word_row(
     query_rows: _QueryRows, queries: Sequence[int], words: Words | None
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The weights of one token, or of a word, and which keys it sees, both [head, key]: the mean over its pieces, keys
-    summed by word."""
+    """The weights of one token, or of a word, and which keys it sees, both [head, key]: the mean
+    over its pieces, keys summed by word."""
     row, visibility = (
-        np.stack([rows[query] for query in queries], 1) for rows in (query_rows.rows, query_rows.visibility)
+        np.stack([rows[query] for query in queries], 1)
+        for rows in (query_rows.rows, query_rows.visibility)
     )
     if words is None:
         return row[:, 0], visibility[:, 0]
     looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
-    word_visibility: np.ndarray[Any, Any] = np.add.reduceat(visibility.any(1), words.starts, axis=-1) > 0
+    word_visibility: np.ndarray[Any, Any] = (
+        np.add.reduceat(visibility.any(1), words.starts, axis=-1) > 0
+    )
     return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, word_visibility
 
 
-def _ranked_key(row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int) -> dict[str, Any]:
-    """What a row [key] has for one key, as the document's fields: its weight and rank, the keys seen and the first."""
-    weight, top = float(row[key]), int(np.argmax(row))
-    rank = int((row > weight).sum()) + 1 if visibility[key] else None
+def _ranked_key(
+    row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int
+) -> dict[str, Any]:
+    """What a row [key] has for one key, as the document's fields: its weight and rank, the keys
+    seen and the first.
+    """
+    weight = float(row[key])
+    top = int(np.argmax(row))
+    if visibility[key]:
+        rank = int((row > weight).sum()) + 1
+    else:
+        rank = None
     top_key = top if row[top] > 0 else None
     return {"weight": weight, "rank": rank, "visible": int(visibility.sum()), "top_key": top_key}

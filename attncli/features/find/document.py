@@ -7,14 +7,27 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.documents import Count, Header, Part, PlacedHead, RegionRow, Size, Weight, describe, index_of
+from attncli.documents import (
+    Count,
+    Header,
+    Part,
+    PlacedHead,
+    RegionRow,
+    Size,
+    Weight,
+    describe,
+    index_of,
+)
 from attncli.language import message
 
 LinkWeight = Annotated[Weight, describe("From the query to the key.")]
-KeyRank = Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
+KeyRank = Annotated[
+    Size | None, describe("1 if no key of this query has more weight; null if hidden.")
+]
 VisibleKeys = Annotated[Count, describe("Keys that this query may see.")]
 TopKeyIndex = Annotated[
-    Annotated[Count, index_of("token")] | None, describe("The key with the most weight; null if the query sees none.")
+    Annotated[Count, index_of("token")] | None,
+    describe("The key with the most weight; null if the query sees none."),
 ]
 
 
@@ -37,22 +50,29 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
     reverse: Reverse
     effect: Annotated[
         float | UnsetType | None,
-        describe("With --effect: 1 − cosine of the query's last vector when the link is cut in this head alone."),
+        describe(
+            "With --effect: 1 − cosine of the query's last vector when the link is cut in this head"
+            " alone."
+        ),
     ] = UNSET
 
 
 class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
-    """Heads ranked by how much of one token's attention goes to another. Positions, layers and heads count from 0."""
+    """Heads ranked by how much of one token's attention goes to another. Positions, layers and
+    heads count from 0.
+    """
 
     query: Annotated[Count, index_of("token", "Index of the query token.")] = field(name="from")
     key: Annotated[Count, index_of("token", "Index of the key token.")] = field(name="to")
     words: Annotated[bool, describe("Whether pieces were merged: then `tokens` are words.")]
     heads: Annotated[list[FoundHead], describe("Every head, the largest weight first.")]
     effect_together: Annotated[
-        float | UnsetType | None, describe("With --effect: the same with the link cut in all of these heads.")
+        float | UnsetType | None,
+        describe("With --effect: the same with the link cut in all of these heads."),
     ] = UNSET
     regions: Annotated[
-        list[RegionRow] | UnsetType, describe("Regions that are an end of the link: each is one of `tokens`.")
+        list[RegionRow] | UnsetType,
+        describe("Regions that are an end of the link: each is one of `tokens`."),
     ] = UNSET
     warnings: list[str]
 

@@ -37,17 +37,33 @@ def with_region_names(document: FindDocument, view: View) -> FindDocument:
     """The document with the name of each region in place of its first token's text."""
     names = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     tokens = [replace(row, text=names.get(row.index, row.text)) for row in document.tokens]
-    return replace(document, tokens=tokens) if names else document
+    if names:
+        return replace(document, tokens=tokens)
+    return document
 
 
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
     has_effects = document.effect_together is not UNSET
-    names = ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
+    names = (
+        "layer",
+        "head",
+        "weight",
+        "rank",
+        "visible",
+        "top_key",
+        "reverse_weight",
+        "reverse_rank",
+    )
     yield (*names, "effect") if has_effects else names
     for head in document.heads:
         link = (head.layer, head.head, head.weight, head.rank, head.visible, head.top_key)
-        yield (*link, head.reverse.weight, head.reverse.rank, *((head.effect,) if has_effects else ()))
+        yield (
+            *link,
+            head.reverse.weight,
+            head.reverse.rank,
+            *((head.effect,) if has_effects else ()),
+        )
 
 
 def _head_table(document: FindDocument, view: View) -> Lines:
@@ -55,7 +71,10 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
     places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
     heads = document.heads
-    heads_shown = heads if view.full else heads[: view.top]
+    if view.full:
+        heads_shown = heads
+    else:
+        heads_shown = heads[: view.top]
     columns = _columns(document, heads_shown, view)
     absent = [name for name in (LOOKS, REVERSE) if name not in columns]
     body = table(
@@ -71,7 +90,11 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     more = ""
     if len(heads_shown) < len(heads):
         more = message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
-    narrow = message("a wider terminal also shows: {absent}", absent=listing(map(term, absent))) if absent else ""
+    narrow = (
+        (message("a wider terminal also shows: {absent}", absent=listing(map(term, absent))))
+        if (absent)
+        else ("")
+    )
     hidden = message(
         "the mask hides this key from this query in every head"
         if heads and all(head.rank is None for head in heads)
@@ -80,10 +103,14 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     return stack(body, *(remark(note, view) for note in (more, narrow, hidden)))
 
 
-def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
-    """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
-    number."""
-    write = writer([weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision)
+def _columns(
+    document: FindDocument, heads: Sequence[FoundHead], view: View
+) -> dict[str, list[str]]:
+    """The columns by name, with a bar in what room is left; where there is too little, less is
+    shown, never half a number."""
+    write = writer(
+        [weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision
+    )
     texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
     effects = [None if head.effect is UNSET else head.effect for head in heads]
     tops = ["-" if head.top_key is None else texts[head.top_key] for head in heads]
@@ -128,7 +155,9 @@ def _answer(document: FindDocument, view: View) -> Lines:
 
 
 def find_sentences(document: FindDocument, view: View) -> list[str]:
-    """The answer in words: where the link is strongest, and what cutting it does, if that was measured."""
+    """The answer in words: where the link is strongest, and what cutting it does, if that was
+    measured.
+    """
     document = with_region_names(document, view)
     return [*link_sentences(document, view), *cut_link_sentences(document, view)]
 

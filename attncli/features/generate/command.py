@@ -37,12 +37,18 @@ class GenerateOptions:
     """How a decoder continues a text."""
 
     generate: Annotated[
-        int | None, model_number(help="Continue the text by N tokens (decoders); shows where each looks.", most=MOST)
+        int | None,
+        model_number(
+            help="Continue the text by N tokens (decoders); shows where each looks.", most=MOST
+        ),
     ] = None
     temperature: Annotated[
         float | None,
         model_number(
-            help="With --generate: divides the logits before a token is drawn; 0 takes the likeliest. [default: 0]",
+            help=(
+                "With --generate: divides the logits before a token is drawn; 0 takes the"
+                " likeliest. [default: 0]"
+            ),
             metavar="T",
             least=0,
             most=100,
@@ -50,7 +56,12 @@ class GenerateOptions:
     ] = None
     sample_seed: Annotated[
         int | None,
-        model_number(help="With --temperature: seed of the draws. [default: 0]", least=0, most=LARGEST_SEED, rare=True),
+        model_number(
+            help="With --temperature: seed of the draws. [default: 0]",
+            least=0,
+            most=LARGEST_SEED,
+            rare=True,
+        ),
     ] = None
 
 
@@ -61,11 +72,13 @@ CONTINUATION = (
 
 
 def check_continuation(options: GenerateOptions, environment: Environment) -> None:
-    """Refuse options of sampling without `--generate`, and beside it those that a continuation does not take, before
-    any work. Raises UsageError."""
+    """Refuse options of sampling without `--generate`, and beside it those that a continuation does
+    not take, before any work. Raises UsageError."""
     if options.generate is None:
         if options.temperature is not None or options.sample_seed is not None:
-            raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
+            raise UsageError(
+                "--temperature and --sample-seed belong to --generate", hint="--generate 20"
+            )
         return
     if options.sample_seed is not None and not options.temperature:
         raise refused_value("--sample-seed", options.sample_seed, "--temperature above 0 as well")
@@ -101,7 +114,10 @@ def write_continuations(
     def documents() -> Iterator[GenerateDocument]:
         """One document per text: its continuation, and what each new token looks at."""
         for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text), progress(environment, "generating") as on_progress:
+            with (
+                request.errors_located_in(source_text),
+                progress(environment, "generating") as on_progress,
+            ):
                 tokens = request.tokens_of(loaded_model, source_text)
                 request.refuse_memory(
                     memory(loaded_model, len(tokens), continuation),
@@ -134,7 +150,12 @@ def write_continuations(
 
 
 def _write_page(
-    model: Model, document: GenerateDocument, layers: Selection, heads: Selection, page: PageOptions, lang: str
+    model: Model,
+    document: GenerateDocument,
+    layers: Selection,
+    heads: Selection,
+    page: PageOptions,
+    lang: str,
 ) -> None:
     """Write the page of the text with its continuation; it begins at the first new token."""
     from attncli.documents.header import tokens_of
@@ -142,9 +163,14 @@ def _write_page(
     from attncli.draw.page.page_words import in_languages
     from attncli.measure.run_record import run_record
 
-    text, prompt = document.text + document.continuation, len(document.tokens)
+    text = document.text + document.continuation
+    prompt = len(document.tokens)
     tokens = tokens_of([*document.tokens, *document.generated])
     record = run_record(model, text, tokens, layers=layers, heads=heads)
-    new_band = [(in_languages(message("new tokens")), prompt, len(tokens))] if document.regions else []
-    start, bands = {"query": str(min(prompt, len(tokens) - 1))}, [*bands_of(document), *new_band]
+    if document.regions:
+        new_band = [(in_languages(message("new tokens")), prompt, len(tokens))]
+    else:
+        new_band = []
+    start = {"query": str(min(prompt, len(tokens) - 1))}
+    bands = [*bands_of(document), *new_band]
     write_run_page(page, document, record, lang, start=start, bands=bands)

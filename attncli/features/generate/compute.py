@@ -39,12 +39,16 @@ from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
 Context = Annotated[Weight, describe("Attention on the prompt.")]
-Generated = Annotated[Weight, describe("Attention on what was generated, the token itself included.")]
+Generated = Annotated[
+    Weight, describe("Attention on what was generated, the token itself included.")
+]
 Lookback = Annotated[Weight, describe("context / (context + generated).")]
 LookbackPerKey = Annotated[Weight, describe("The same of the means per key (Chuang et al. 2024).")]
 
 RegionShares = Annotated[Numbers, axes("region", meaning="attention on each region of the prompt.")]
-EvenShares = Annotated[Numbers, axes("region", meaning="even attention's: the region's share of the keys it sees.")]
+EvenShares = Annotated[
+    Numbers, axes("region", meaning="even attention's: the region's share of the keys it sees.")
+]
 
 
 class TopKey(Part, frozen=True, kw_only=True):
@@ -63,7 +67,8 @@ class StepHead(PlacedHead, frozen=True, kw_only=True):
     lookback_per_key: LookbackPerKey
     top: TopKey
     weights: Annotated[
-        Numbers | UnsetType, axes("", meaning="[key]: the token's row over the prompt and what was generated.")
+        Numbers | UnsetType,
+        axes("", meaning="[key]: the token's row over the prompt and what was generated."),
     ] = UNSET
     regions: RegionShares | UnsetType = UNSET
 
@@ -72,7 +77,9 @@ class GenerateStep(Part, frozen=True, kw_only=True):
     """One new token; shares are means over the layers and heads kept."""
 
     token: Annotated[Count, index_of("text", "Position of the new token.")]
-    probability: Annotated[Weight, describe("Its probability when it was chosen, at the temperature used.")]
+    probability: Annotated[
+        Weight, describe("Its probability when it was chosen, at the temperature used.")
+    ]
     heads: Annotated[list[StepHead], Meta(min_length=1)]
     context: Context
     generated: Generated
@@ -86,12 +93,17 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     """A text continued by a decoder. Positions, layers and heads count from 0."""
 
     generated: Annotated[
-        list[TokenRow], axes("generated", meaning="positions go on from the prompt's, characters from its text's.")
+        list[TokenRow],
+        axes("generated", meaning="positions go on from the prompt's, characters from its text's."),
     ]
-    continuation: Annotated[str, describe("What the new tokens say after the text, blanks included.")]
+    continuation: Annotated[
+        str, describe("What the new tokens say after the text, blanks included.")
+    ]
     temperature: Annotated[float, describe("0 for the likeliest token each time.")]
     sample_seed: Annotated[int | None, describe("Seed of the draws; null without any.")]
-    ended: Annotated[bool, describe("Whether the text ended by itself, at a token that ends texts.")]
+    ended: Annotated[
+        bool, describe("Whether the text ended by itself, at a token that ends texts.")
+    ]
     steps: Annotated[list[GenerateStep], axes("generated", meaning="one per new token, in order.")]
     regions: Regions | UnsetType = UNSET
     warnings: list[str]
@@ -104,8 +116,12 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
 
     def lengths(self) -> Mapping[str, int | range]:
         """How long axes are: the tokens of the prompt, those generated, and both."""
-        prompt, new = len(self.tokens), len(self.generated)
-        regions = 0 if self.regions is UNSET else len(self.regions)
+        prompt = len(self.tokens)
+        new = len(self.generated)
+        if self.regions is UNSET:
+            regions = 0
+        else:
+            regions = len(self.regions)
         return {**super().lengths(), "generated": new, "text": prompt + new, "region": regions}
 
 
@@ -118,8 +134,8 @@ class GenerateRequest(Struct, frozen=True):
 
     count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
     divided by it and a token is drawn. seed: of the draws, one per position. layers, heads: whose
-    attention is kept. rows: whether the weights themselves are held. regions: of the prompt, to each of which the
-    weights are summed.
+    attention is kept. rows: whether the weights themselves are held. regions: of the prompt, to
+    each of which the weights are summed.
     """
 
     count: int
@@ -151,24 +167,29 @@ def generate(
         model: A decoder, as `attncli.load` returns it.
         text: What is continued.
         count: How many tokens at most; it ends early where the model ends its text.
-        temperature: 0 takes the likeliest token; above, the logits are divided by it and a token is drawn.
+        temperature: 0 takes the likeliest token; above, the logits are divided by it and a token is
+            drawn.
         seed: Of the draws.
         layers: Whose attention the document holds.
         heads: Which heads of each.
         rows: Whether it holds the weights themselves, and not their sums alone.
-        regions: Named sets of the prompt's tokens, as `attncli.inputs.regions.find_regions` returns them: of each new
-            token it is then told how much it looks at each.
+        regions: Named sets of the prompt's tokens, as `attncli.inputs.regions.find_regions` returns
+            them: of each new token it is then told how much it looks at each.
         tokens: Those of the text; None to let the model's tokenizer find them.
         progress: Is told the share done, 0 to 1.
 
     Returns:
-        What `attn run --generate --json` writes. A head's `lookback` is the share of its attention on the prompt.
+        What `attn run --generate --json` writes. A head's `lookback` is the share of its attention
+        on the prompt.
 
     Raises:
         UnsupportedError: For a model that is no decoder.
         LimitError: For more tokens than it has positions.
     """
-    tokens = model.encode(text) if tokens is None else tokens
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
     request = GenerateRequest(count, temperature, seed, layers, heads, rows, tuple(regions))
     return generated_document(model, text, tokens, request, progress=progress)
 
@@ -188,8 +209,8 @@ def generated_document(
     Source: Chuang et al., Lookback Lens, 2024, who take the means per key of both parts in place of
     the sums; that number is `lookback_per_key`.
 
-    Generation ends early at a token that ends the model's own texts (`Model.ends`), or at a special token of a model
-    that names none. Keys and values of earlier tokens are kept, so each
+    Generation ends early at a token that ends the model's own texts (`Model.ends`), or at a special
+    token of a model that names none. Keys and values of earlier tokens are kept, so each
     token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
     tokens than it has positions.
     """
@@ -237,28 +258,43 @@ def generated_document(
         sample_seed=request.seed if request.temperature > 0 else None,
         ended=has_ended,
         steps=steps,
-        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
+        regions=[
+            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
+        ]
+        or UNSET,
         warnings=notes(model, text, tokens),
     )
 
 
 def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
-    """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
-    spec, longest = model.spec, prompt + request.count
+    """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it
+    starts.
+    """
+    spec = model.spec
+    longest = prompt + request.count
     compute_dtype = model.compute_backend(prompt).dtype
     cache_width = sum(
-        block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks
+        block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim)
+        for block in spec.blocks
     )
     states = sum(state_size(block.mixer) for block in spec.blocks if block.mixer is not None)
-    heads = sum(block.attention.heads for block in spec.blocks) if request.rows else 0
+    if request.rows:
+        heads = sum(block.attention.heads for block in spec.blocks)
+    else:
+        heads = 0
     prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
-    numbers = states + longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads
+    numbers = (
+        states
+        + longest * cache_width
+        + spec.vocabulary * (spec.d_model + 2)
+        + request.count * longest * heads
+    )
     return prompt_bytes + numbers * SCORE_ITEM[compute_dtype]
 
 
 def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
-    """Raise UnsupportedError for a model that is no decoder, LimitError where `count` tokens after `prompt` ones are
-    more than it has positions."""
+    """Raise UnsupportedError for a model that is no decoder, LimitError where `count` tokens after
+    `prompt` ones are more than it has positions."""
     # a decoder's first query sees no later key
     if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
         raise UnsupportedError(
@@ -288,23 +324,30 @@ def _run_tokens(
     prompt: int = 0,
     evens: list[Floats] | None = None,
 ) -> Floats:
-    """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to
-    `heads`, and what even attention gives each region, [region], to `evens`."""
+    """Run tokens after those in `past` and return the logits of the token after the last; adds each
+    head's part to `heads`, and what even attention gives each region, [region], to `evens`."""
     last = len(model.spec.blocks) - 1
     after: Array | None = None
-    keep = ("weights", *(("masked",) if request.regions else ())) if heads is not None else ()
+    if heads is not None:
+        keep = ("weights", *(("masked",) if request.regions else ()))
+    else:
+        keep = ()
     for trace in model.trace(list(tokens), past=past, keep=keep, idle=True):
         attends = not model.spec.blocks[trace.layer].instead
         if heads is not None and attends and is_selected(request.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
-            heads += [_step_head(trace.layer, head, weights[head], prompt, request) for head in head_numbers]
+            heads += [
+                _step_head(trace.layer, head, weights[head], prompt, request)
+                for head in head_numbers
+            ]
             if evens is not None and request.regions:
                 sees = np.ones(weights.shape, bool)
                 if "masked" in trace.stages:
                     sees = np.isfinite(model.backend.numpy(trace.stages["masked"])[..., -1, :])
                 evens += [
-                    _even_shares(row, request.regions) for row in np.broadcast_to(sees, weights.shape)[head_numbers]
+                    _even_shares(row, request.regions)
+                    for row in np.broadcast_to(sees, weights.shape)[head_numbers]
                 ]
         if trace.layer == last:
             after = trace.after
@@ -312,9 +355,14 @@ def _run_tokens(
     return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
 
 
-def _step_head(layer: int, head: int, row: Floats, prompt: int, request: GenerateRequest) -> StepHead:
-    """Where a head looks, from its weights [key]. prompt: how many keys are the prompt's, which come first."""
-    context, generated_share = float(row[:prompt].sum()), float(row[prompt:].sum())
+def _step_head(
+    layer: int, head: int, row: Floats, prompt: int, request: GenerateRequest
+) -> StepHead:
+    """Where a head looks, from its weights [key]. prompt: how many keys are the prompt's, which
+    come first.
+    """
+    context = float(row[:prompt].sum())
+    generated_share = float(row[prompt:].sum())
     key = int(row.argmax())
     return StepHead(
         layer=layer,
@@ -322,27 +370,40 @@ def _step_head(layer: int, head: int, row: Floats, prompt: int, request: Generat
         context=context,
         generated=generated_share,
         lookback=_context_share(context, generated_share),
-        lookback_per_key=_context_share(context / prompt, generated_share / max(row.size - prompt, 1)),
+        lookback_per_key=_context_share(
+            context / prompt, generated_share / max(row.size - prompt, 1)
+        ),
         top=TopKey(key=key, weight=float(row[key])),
         weights=row if request.rows else UNSET,
-        regions=np.array([row[list(region.tokens)].sum() for region in request.regions]) if request.regions else UNSET,
+        regions=(
+            np.array([row[list(region.tokens)].sum() for region in request.regions])
+            if request.regions
+            else UNSET
+        ),
     )
 
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
-    """Of the keys that a query sees, the share that lies in each region, [region]. sees: booleans [key]."""
+    """Of the keys that a query sees, the share that lies in each region, [region]. sees: booleans
+    [key].
+    """
     return np.array([sees[list(region.tokens)].sum() / max(sees.sum(), 1) for region in regions])
 
 
 def _context_share(context: float, generated_share: float) -> float:
-    """context / (context + generated), the lookback ratio: of a head's attention the prompt's share; 0 where both are
+    """context / (context + generated), the lookback ratio: of a head's attention the prompt's
+    share; 0 where both are
     0."""
-    return context / (context + generated_share) if context + generated_share > 0 else 0.0
+    if context + generated_share > 0:
+        return context / (context + generated_share)
+    return 0.0
 
 
-def _choose_token(model: Model, logits: Floats, position: int, request: GenerateRequest) -> tuple[Token, float]:
-    """The next token, the likeliest at temperature 0, else drawn, and its probability at that temperature, or at 1
-    where it is 0."""
+def _choose_token(
+    model: Model, logits: Floats, position: int, request: GenerateRequest
+) -> tuple[Token, float]:
+    """The next token, the likeliest at temperature 0, else drawn, and its probability at that
+    temperature, or at 1 where it is 0."""
     scaled = logits / (request.temperature or 1.0)
     exponentials = np.exp(scaled - scaled.max())
     shares = exponentials / exponentials.sum()
@@ -355,14 +416,19 @@ def _choose_token(model: Model, logits: Floats, position: int, request: Generate
     return replace(entry, index=position), float(shares[token_id])
 
 
-def continuation_text(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
-    """The text that the new tokens add after the prompt, blanks included, and each one's span of characters in it:
-    empty for a special token; the same one for all tokens that make up one character."""
+def continuation_text(
+    model: Model, prompt: Sequence[Token], new: Sequence[Token]
+) -> tuple[str, list[tuple[int, int]]]:
+    """The text that the new tokens add after the prompt, blanks included, and each one's span of
+    characters in it: empty for a special token; the same one for all tokens that make up one
+    character."""
     ids = [token.id for token in (*prompt, *new) if token.id is not None]
-    text, spans = "", []
+    text = ""
+    spans = []
     for index, token in enumerate(new, len(ids) - len(new)):
         near = ids[max(index - NEAR, 0) : index]
-        before, now = model.tokenizer.text_of(near), model.tokenizer.text_of([*near, ids[index]])
+        before = model.tokenizer.text_of(near)
+        now = model.tokenizer.text_of([*near, ids[index]])
         # a character's last byte takes the place of U+FFFD
         common = len(commonprefix([before, now]))  # noqa: RUF071 - characters, not folders
         text = text[: max(len(text) - len(before) + common, 0)]

@@ -24,10 +24,12 @@ BAR = 20
 
 
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
-    """The whole screen: the text with its continuation, a row per new token, and the mean lookback (the prompt's share
-    of attention) of each head."""
+    """The whole screen: the text with its continuation, a row per new token, and the mean lookback
+    (the prompt's share of attention) of each head."""
     if view.brief:
-        return fit_to_view(stack_spaced(_continuation(document, view), *_answer(document, view)), view)
+        return fit_to_view(
+            stack_spaced(_continuation(document, view), *_answer(document, view)), view
+        )
     blocks = (part.draw(document, view) for part in parts_shown(GENERATE_PARTS, document, view))
     return fit_to_view(stack_spaced(*blocks, *_answer(document, view)), view)
 
@@ -35,14 +37,30 @@ def generate_screen(document: GenerateDocument, view: View) -> Lines:
 def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
     """One row per new token, layer and head for `--plain`, its first row the names of the columns."""
     yield (
-        "token", "text", "probability", "layer", "head", "context", "generated", "lookback", "lookback_per_key",
-        "top_key", "top_weight", *(f"region {region.name}" for region in document.regions or ()),
-    )  # fmt: skip
+        "token",
+        "text",
+        "probability",
+        "layer",
+        "head",
+        "context",
+        "generated",
+        "lookback",
+        "lookback_per_key",
+        "top_key",
+        "top_weight",
+        *(f"region {region.name}" for region in document.regions or ()),
+    )
     for token, step in zip(document.generated, document.steps, strict=True):
         for head in step.heads:
-            shares = (getattr(head, name) for name in ("context", "generated", "lookback", "lookback_per_key"))
+            shares = (
+                getattr(head, name)
+                for name in ("context", "generated", "lookback", "lookback_per_key")
+            )
             place = (token.index, token.text, step.probability, head.layer, head.head)
-            of_regions = () if head.regions is UNSET else as_matrix([head.regions])[0].tolist()
+            if head.regions is UNSET:
+                of_regions = ()
+            else:
+                of_regions = as_matrix([head.regions])[0].tolist()
             yield (*place, *shares, head.top.key, head.top.weight, *of_regions)
 
 
@@ -55,7 +73,11 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
     if document.ended:
         sampling_note = message("{choice}; ended by itself", choice=sampling_note)
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
-    return stack(heading("continuation", "", view), remark(text, view, style="bold"), remark(sampling_note, view))
+    return stack(
+        heading("continuation", "", view),
+        remark(text, view, style="bold"),
+        remark(sampling_note, view),
+    )
 
 
 def _tinted_text(document: GenerateDocument, view: View) -> Lines:
@@ -66,21 +88,34 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
         shares[head.top.key] = max(shares[head.top.key], head.top.weight)
     new = [token.index for token in document.generated]
     tint = message("tint: what the new tokens, in brackets, look at most in any head")
-    return shaded_sentence(document.text + document.continuation, tokens, shares, view, query=new, tint=tint)
+    return shaded_sentence(
+        document.text + document.continuation, tokens, shares, view, query=new, tint=tint
+    )
 
 
 def _lookback(document: GenerateDocument, view: View) -> Lines:
-    """A row for each new token: its probability, its lookback (the prompt's share of attention) and its strongest
-    link."""
+    """A row for each new token: its probability, its lookback (the prompt's share of attention) and
+    its strongest link."""
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
         best = max(step.heads, key=lambda head: head.top.weight)
         key = f"{best.top.key} {label(texts[best.top.key], ascii=view.ascii)}"
         looks = f"{key} {best.top.weight:.{view.precision}f} L{best.layer} H{best.head}"
-        shares = [f"{share:.{view.precision}f}" for share in (step.probability, step.lookback, step.lookback_per_key)]
+        shares = [
+            f"{share:.{view.precision}f}"
+            for share in (step.probability, step.lookback, step.lookback_per_key)
+        ]
         token_name = label(token.text, ascii=view.ascii)
-        rows.append([str(token.index), token_name, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
+        rows.append(
+            [
+                str(token.index),
+                token_name,
+                *shares,
+                bar(step.lookback, BAR, ascii=view.ascii),
+                looks,
+            ]
+        )
     columns = ["", "token", "prob", "lookback", message("per key"), "", message("strongest look")]
     note = message("share of attention on the prompt, mean over the heads kept")
     align = ["right", "left", "right", "right", "right", "left", "left"]
@@ -88,7 +123,9 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
-    """A map of the heads by their lookback, the prompt's share of their attention, mean over the new tokens."""
+    """A map of the heads by their lookback, the prompt's share of their attention, mean over the
+    new tokens.
+    """
     lookbacks: dict[tuple[int, int], list[float]] = {}
     for part in (head for step in document.steps for head in step.heads):
         lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)
@@ -108,7 +145,9 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
         view,
         limits=(0.0, 1.0),
         title=message("where the new tokens look"),
-        note=message("rows: new tokens, columns: regions and what is new; means over the heads kept"),
+        note=message(
+            "rows: new tokens, columns: regions and what is new; means over the heads kept"
+        ),
         row_numbers=[token.index for token in document.generated],
     )
 
@@ -120,14 +159,17 @@ def _region_shares(document: GenerateDocument) -> NDArray:
 
 
 def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
-    """How much of their weight the new words have on the prompt, and on its regions: means over words and heads."""
+    """How much of their weight the new words have on the prompt, and on its regions: means over
+    words and heads.
+    """
     if not document.steps:
         yield say(view, "Nothing was added: the text ended at once.")
         return
     mean = sum(step.lookback for step in document.steps) / len(document.steps)
     on_prompt = plural(
         "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
-        "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
+        "The {count} new tokens have {share} of their weight on the prompt, on average over the"
+        " heads.",
         count=len(document.steps),
         share=percent(mean),
     )
@@ -137,12 +179,18 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     means = _region_shares(document).mean(0)
     order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
-    shares = [message("{share} is in {region}", share=percent(means[place], 1), region=names[place]) for place in order]
+    shares = [
+        message("{share} is in {region}", share=percent(means[place], 1), region=names[place])
+        for place in order
+    ]
     yield say(view, "Of what they look at, {shares}.", shares=listing(shares))
     even = [step.even for step in document.steps if step.even is not UNSET]
     if even:
         of_keys = [percent(share, 1) for share in np.mean(even, 0)]
-        shares = [message("{share} in {region}", share=of_keys[place], region=names[place]) for place in order]
+        shares = [
+            message("{share} in {region}", share=of_keys[place], region=names[place])
+            for place in order
+        ]
         yield say(view, "Even attention would have {shares}.", shares=listing(shares))
 
 
@@ -150,7 +198,9 @@ def _answer(document: GenerateDocument, view: View) -> list[Lines]:
     """The sentences that end the screen, unless parts are named."""
     if view.show is not None:
         return []
-    return [stack(_tinted_text(document, view), sentences(generate_sentences(document, view), view))]
+    return [
+        stack(_tinted_text(document, view), sentences(generate_sentences(document, view), view))
+    ]
 
 
 GENERATE_PARTS: Parts[GenerateDocument] = (

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 def guide(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug"), meaning(color=DRAWING)],
-    page: Annotated[str | None, argument("A page; none lists them.", "PAGE", completion.pages)] = None,
+    output: Annotated[
+        OutputOptions, only("color", "ascii", "lang", "quiet", "debug"), meaning(color=DRAWING)
+    ],
+    page: Annotated[
+        str | None, argument("A page; none lists them.", "PAGE", completion.pages)
+    ] = None,
     markdown: Annotated[bool, delivery_option(help="The page as it is written.")] = False,
     pager: Annotated[
         bool | None,
@@ -46,27 +50,48 @@ def guide(
     from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
 
-    for screen_option in environment.options_without(DATA) if markdown and output.color != "never" else ():
-        what = message("{screen_option} is about the screen, and --markdown draws none", screen_option=screen_option)
+    for screen_option in (
+        environment.options_without(DATA) if markdown and output.color != "never" else ()
+    ):
+        what = message(
+            "{screen_option} is about the screen, and --markdown draws none",
+            screen_option=screen_option,
+        )
         raise UsageError(what, expected="one or the other")
     if markdown and page is None:
-        raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
+        raise UsageError(
+            "--markdown is about a page, and none is named", expected="attn guide PAGE --markdown"
+        )
     if page is not None and page not in room.PAGES:
         from difflib import get_close_matches
 
         near = get_close_matches(page, room.PAGES, 1, 0.5)
-        hint = f"attn guide {near[0]}" if near else "attn guide"
+        if near:
+            hint = f"attn guide {near[0]}"
+        else:
+            hint = "attn guide"
         raise UsageError(
-            "there is no page {page} in the guide", expected=listing(room.PAGES), hint=hint, page=repr(page)
+            "there is no page {page} in the guide",
+            expected=listing(room.PAGES),
+            hint=hint,
+            page=repr(page),
         )
-    text = None if page is None else room.page(page, view.lang)
+    if page is None:
+        text = None
+    else:
+        text = room.page(page, view.lang)
     if text is not None and markdown:
         environment.write(text.encode())
         return
-    lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
+    if text is None:
+        lines = contents(room.titles(view.lang), view)
+    else:
+        lines = draw_markdown(text, view)
     if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
-    for index, screen in enumerate((lines,) if pager is False else _split_into_screens(lines, view, environment)):
+    for index, screen in enumerate(
+        (lines,) if pager is False else _split_into_screens(lines, view, environment)
+    ):
         if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
         environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
@@ -75,15 +100,15 @@ def guide(
 PAGER = ("less", "-R")
 """The pager where `PAGER` names none; without it a page is shown screen by screen."""
 LESS = "FRX"
-"""What `less` is told where `LESS` tells it nothing: to end at once with a page that fits, to let colours through, and
-to leave the page on the screen. Source: git, which does the same."""
+"""What `less` is told where `LESS` tells it nothing: to end at once with a page that fits, to let
+colours through, and to leave the page on the screen. Source: git, which does the same."""
 
 
 def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) -> bool:
     """Show a page in the pager, and whether one has: at a terminal alone, and where there is one.
 
-    is_wanted: None where neither `--pager` nor `--no-pager` is given. Raises UsageError for `--pager` without a
-    terminal, or with a pager that cannot be started.
+    is_wanted: None where neither `--pager` nor `--no-pager` is given. Raises UsageError for
+    `--pager` without a terminal, or with a pager that cannot be started.
     """
     import shlex
     import shutil
@@ -94,13 +119,22 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
     if is_wanted is False or (is_wanted is None and not at_terminal):
         return False
     if not environment.stdout_is_terminal:
-        raise UsageError("--pager is about a terminal, and the answer goes elsewhere", expected="no --pager")
+        raise UsageError(
+            "--pager is about a terminal, and the answer goes elsewhere", expected="no --pager"
+        )
     variable = environment.variables.get("PAGER")
     try:
-        words = list(PAGER) if variable is None else shlex.split(variable)
+        if variable is None:
+            words = list(PAGER)
+        else:
+            words = shlex.split(variable)
     except ValueError:  # a quotation mark without its second one
         words = []
-    if not words or words == ["cat"] or shutil.which(words[0], path=environment.variables.get("PATH")) is None:
+    if (
+        not words
+        or words == ["cat"]
+        or shutil.which(words[0], path=environment.variables.get("PATH")) is None
+    ):
         if is_wanted:
             what = message("there is no pager {pager}", pager=repr(variable or PAGER[0]))
             raise UsageError(what, expected="PAGER naming a program that is there, such as less")
@@ -120,7 +154,9 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
 
 
 def _split_into_screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
-    """A page cut into what one screen holds, with a line to spare, where someone at a terminal turns it; else whole."""
+    """A page cut into what one screen holds, with a line to spare, where someone at a terminal
+    turns it; else whole.
+    """
     from attncli.draw.lines import Lines
     from attncli.draw.safe import cells
 
@@ -131,10 +167,13 @@ def _split_into_screens(lines: Lines, view: View, environment: Environment) -> I
     rows: list[Line] = []
     room = height - 1
     for row in lines.rows:
-        takes = max(-(-sum(cells(text) for text, _ in row) // view.width), 1)  # a long command goes on below
+        takes = max(
+            -(-sum(cells(text) for text, _ in row) // view.width), 1
+        )  # a long command goes on below
         if rows and takes > room:
             yield Lines(tuple(rows))
-            rows, room = [], height - 1
+            rows = []
+            room = height - 1
         rows.append(row)
         room -= takes
     yield Lines(tuple(rows))

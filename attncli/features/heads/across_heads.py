@@ -1,4 +1,6 @@
-"""Parts of the heads document beyond each head's weights: rollout, flow, similarity, circuits, directions."""
+"""Parts of the heads document beyond each head's weights: rollout, flow, similarity, circuits,
+directions.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +51,17 @@ def parse_across(text: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in ACROSS:
-            raise UsageError("--across {name} is no such analysis", expected=listing(ACROSS), name=repr(name))
+            raise UsageError(
+                "--across {name} is no such analysis", expected=listing(ACROSS), name=repr(name)
+            )
     if not names:
         raise UsageError("--across names nothing", expected=listing(ACROSS))
     return frozenset(names)
 
 
 class AcrossHeads:
-    """Collects layers' weights for the analyses of `--across` (rollout, flow, similarity, circuits) and makes their
-    document parts.
+    """Collects layers' weights for the analyses of `--across` (rollout, flow, similarity, circuits)
+    and makes their document parts.
 
     names: those to do, out of `ACROSS`. count: how many words or tokens. layers: how many layers.
     """
@@ -73,7 +77,9 @@ class AcrossHeads:
         self._visible: list[Bools] = []
 
     def add(self, layer: int, heads: Sequence[int], weights: Floats, visible: Bools) -> None:
-        """Add a layer's heads by their weights [head, query, key] and visibility, of the same shape."""
+        """Add a layer's heads by their weights [head, query, key] and visibility, of the same
+        shape.
+        """
         self._rollout.add(weights, visible)
         if "flow" in self._names:
             self._means.append(weights.mean(0))
@@ -100,54 +106,72 @@ class AcrossHeads:
             similarity = Similarity(heads=heads_alike, distances=table, order=leaves, tree=merges)
             document = replace(document, similarity=similarity)
         if "circuits" in self._names:
-            circuits = measure_circuits([head for layer in layers for head in head_matrices(model, layer, heads)])
+            circuits = measure_circuits(
+                [head for layer in layers for head in head_matrices(model, layer, heads)]
+            )
             document = replace(document, circuits=circuits)
         return document
 
 
 def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
-    """W_Q, W_K, W_V and W_O of each chosen head of a layer, as `HeadMatrices`; norms before the attention are not
-    folded in.
+    """W_Q, W_K, W_V and W_O of each chosen head of a layer, as `HeadMatrices`; norms before the
+    attention are not folded in.
 
     Raises UnsupportedError for a model without output projection, and for latent attention.
     """
-    attention, weights = model.spec.blocks[layer].attention, model.store.layer(model.backend, layer)
+    attention = model.spec.blocks[layer].attention
+    weights = model.store.layer(model.backend, layer)
     if attention.latent is not None:
         raise UnsupportedError(
-            "circuits need one matrix each for keys and values, and this model makes them of a normed narrow vector",
+            "circuits need one matrix each for keys and values, and this model makes them of a"
+            " normed narrow vector",
             expected="--across rollout, flow or similarity",
         )
 
     def matrix(role: str) -> np.ndarray[Any, Any]:
-        """The weight of a role, "q", "k", "v" or "o", [out, in]. Raises UnsupportedError where there is none."""
+        """The weight of a role, "q", "k", "v" or "o", [out, in]. Raises UnsupportedError where
+        there is none.
+        """
         weight = weights(f"attn.{role}.weight")
         if weight is None:
             raise UnsupportedError(
-                "circuits need an output projection W_O, and this model has none", hint="--output-projection"
+                "circuits need an output projection W_O, and this model has none",
+                hint="--output-projection",
             )
         return np.asarray(model.backend.numpy(weight), np.float64)
 
     q, k, v, o = (matrix(role) for role in "qkvo")
-    dim, v_dim = attention.head_dim, attention.v_dim
+    dim = attention.head_dim
+    v_dim = attention.v_dim
     matrices = []
     for head in numbers_of(heads, attention.heads):
         kv_head = head * attention.kv_heads // attention.heads
-        w_q, w_k = q[head * dim : (head + 1) * dim].T, k[kv_head * dim : (kv_head + 1) * dim].T
-        w_v, w_o = v[kv_head * v_dim : (kv_head + 1) * v_dim].T, o[:, head * v_dim : (head + 1) * v_dim].T
+        w_q = q[head * dim : (head + 1) * dim].T
+        w_k = k[kv_head * dim : (kv_head + 1) * dim].T
+        w_v = v[kv_head * v_dim : (kv_head + 1) * v_dim].T
+        w_o = o[:, head * v_dim : (head + 1) * v_dim].T
         matrices.append(HeadMatrices(layer, head, w_q, w_k, w_v, w_o, attention.scale))
     return matrices
 
 
 def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
-    """Copying score and norms of each head, the `PAIRS` strongest compositions of an earlier with a later head, the
-    heads most alike, and what random matrices give."""
+    """Copying score and norms of each head, the `PAIRS` strongest compositions of an earlier with a
+    later head, the heads most alike, and what random matrices give."""
     rows = []
     for head in heads:
         qk, ov = norms(head)
-        rows.append(CircuitHead(layer=head.layer, head=head.head, copying=copying(head), qk_norm=qk, ov_norm=ov))
+        rows.append(
+            CircuitHead(
+                layer=head.layer, head=head.head, copying=copying(head), qk_norm=qk, ov_norm=ov
+            )
+        )
     pairs = compositions(heads)
     strongest = sorted(
-        ((way, strengths[way], before, after) for before, after, strengths in pairs for way in WAYS),
+        (
+            (way, strengths[way], before, after)
+            for before, after, strengths in pairs
+            for way in WAYS
+        ),
         key=lambda row: (-row[1], row[0], row[2].layer, row[2].head, row[3].layer, row[3].head),
     )[:PAIRS]
     composition_rows = [
@@ -160,7 +184,10 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
         )
         for way, strength, before, after in strongest
     ]
-    rank = bases_of(heads[0])["o"].shape[1] if heads else 0
+    if heads:
+        rank = bases_of(heads[0])["o"].shape[1]
+    else:
+        rank = 0
     return Circuits(
         heads=rows,
         compositions=composition_rows,
@@ -197,14 +224,16 @@ class HeadMatrices(Struct, frozen=True, eq=False):
 
 
 def copying(head: HeadMatrices) -> float:
-    """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates; NaN for a zero
-    matrix.
+    """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates;
+    NaN for a zero matrix.
 
     W_V W_O and W_O W_V have the same eigenvalues but for zeros.
     """
     values = np.linalg.eigvals(head.w_o @ head.w_v)
     size = np.abs(values).sum()
-    return float(values.sum().real / size) if size > 0 else float("nan")
+    if size > 0:
+        return float(values.sum().real / size)
+    return float("nan")
 
 
 def norms(head: HeadMatrices) -> tuple[float, float]:
@@ -213,9 +242,11 @@ def norms(head: HeadMatrices) -> tuple[float, float]:
 
 
 def composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
-    """How strongly a later head reads what an earlier one writes, through its queries, keys and values: "q", "k", "v".
+    """How strongly a later head reads what an earlier one writes, through its queries, keys and
+    values: "q", "k", "v".
 
-    ‖W_OV·M‖ / (‖W_OV‖‖M‖), M being W_QK, W_QKᵀ and W_OV of the later head: 0 to 1. NaN for a zero matrix.
+    ‖W_OV·M‖ / (‖W_OV‖‖M‖), M being W_QK, W_QKᵀ and W_OV of the later head: 0 to 1. NaN for a zero
+    matrix.
     """
     write = (before.w_v, before.w_o)
     return {
@@ -226,10 +257,11 @@ def composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
 
 
 def random_composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
-    """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws: what chance
-    gives."""
+    """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws:
+    what chance gives."""
     draws = [
-        composition(_random_head(before, draw, "before"), _random_head(after, draw, "after")) for draw in range(DRAWS)
+        composition(_random_head(before, draw, "before"), _random_head(after, draw, "after"))
+        for draw in range(DRAWS)
     ]
     return {way: float(np.mean([strengths[way] for strengths in draws])) for way in WAYS}
 
@@ -243,7 +275,9 @@ def _random_head(head: HeadMatrices, seed: int, stream: str) -> HeadMatrices:
     return HeadMatrices(head.layer, head.head, w_q, w_k, w_v, w_o)
 
 
-def compositions(heads: Sequence[HeadMatrices]) -> list[tuple[HeadMatrices, HeadMatrices, dict[str, float]]]:
+def compositions(
+    heads: Sequence[HeadMatrices],
+) -> list[tuple[HeadMatrices, HeadMatrices, dict[str, float]]]:
     """The composition of every pair of heads of which one is in an earlier layer, that one first."""
     pairs = ((before, after) for before in heads for after in heads if before.layer < after.layer)
     return [(before, after, composition(before, after)) for before, after in pairs]
@@ -255,10 +289,14 @@ def _product_norm(a: Floats, b: Floats) -> float:
 
 
 def _composition_strength(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> float:
-    """‖A·B‖ / (‖A‖‖B‖) of two matrices, each a product [width, small]·[small, width]; NaN for a zero matrix."""
+    """‖A·B‖ / (‖A‖‖B‖) of two matrices, each a product [width, small]·[small, width]; NaN for a
+    zero matrix.
+    """
     below = _product_norm(*first) * _product_norm(*second)
     between = first[1] @ second[0]
-    return _product_norm(first[0] @ between, second[1]) / below if below > 0 else float("nan")
+    if below > 0:
+        return _product_norm(first[0] @ between, second[1]) / below
+    return float("nan")
 
 
 # Likeness by weights: how much of the stream two heads read, or write, in common.
@@ -273,25 +311,33 @@ SPACES: tuple[Subspace, ...] = ("q", "k", "v", "o")
 def basis(matrix: Floats) -> Floats:
     """An orthonormal basis of the columns of [width, dim], [width, rank]; of a zero matrix none."""
     left, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
-    rank = int((sizes > sizes.max(initial=0.0) * max(matrix.shape) * np.finfo(np.float64).eps).sum())
+    rank = int(
+        (sizes > sizes.max(initial=0.0) * max(matrix.shape) * np.finfo(np.float64).eps).sum()
+    )
     return np.ascontiguousarray(left[:, :rank])
 
 
 def kernel(first: Floats, second: Floats) -> float | None:
-    """How much two subspaces have in common: ‖UᵀV‖² / min(rank), the mean squared cosine of their principal angles, 0
-    for subspaces at right angles, 1 where one lies in the other; None where one of them has no dimension.
+    """How much two subspaces have in common: ‖UᵀV‖² / min(rank), the mean squared cosine of their
+    principal angles, 0 for subspaces at right angles, 1 where one lies in the other; None where one
+    of them has no dimension.
 
     first, second: orthonormal bases, [width, rank].
 
-    Source: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces via the
-    projection kernel, 2026: the kernel is ‖UᵀV‖², the sum of the squared cosines; by the smaller rank it is a share.
+    Source: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight
+        subspaces via the
+    projection kernel, 2026: the kernel is ‖UᵀV‖², the sum of the squared cosines; by the smaller
+    rank it is a share.
     """
     least = min(first.shape[1], second.shape[1])
-    return float(np.square(first.T @ second).sum() / least) if least else None
+    if least:
+        return float(np.square(first.T @ second).sum() / least)
+    return None
 
 
 def kernel_chance(width: int, rank: int) -> KernelChance:
-    """The kernel of random subspaces of a space of that width: mean and largest of `KERNEL_DRAWS` seeded pairs.
+    """The kernel of random subspaces of a space of that width: mean and largest of `KERNEL_DRAWS`
+    seeded pairs.
 
     The mean is that of rank/width, which is exact for infinitely many.
     """
@@ -300,19 +346,28 @@ def kernel_chance(width: int, rank: int) -> KernelChance:
         """A basis of a random subspace, [width, rank]. stream: what tells equal seeds apart."""
         return basis(normal(seed, f"subspace\0{stream}", (width, rank)).astype(np.float64))
 
-    values = [kernel(random_basis(draw, "first"), random_basis(draw, "second")) or 0.0 for draw in range(KERNEL_DRAWS)]
+    values = [
+        kernel(random_basis(draw, "first"), random_basis(draw, "second")) or 0.0
+        for draw in range(KERNEL_DRAWS)
+    ]
     return KernelChance(mean=float(np.mean(values)), largest=max(values), draws=KERNEL_DRAWS)
 
 
 def bases_of(head: HeadMatrices) -> dict[Subspace, Floats]:
-    """Orthonormal bases, [width, rank], of what a head reads through its queries, keys and values ("q", "k", "v") and
-    of what it writes ("o")."""
-    return {"q": basis(head.w_q), "k": basis(head.w_k), "v": basis(head.w_v), "o": basis(head.w_o.T)}
+    """Orthonormal bases, [width, rank], of what a head reads through its queries, keys and values
+    ("q", "k", "v") and of what it writes ("o")."""
+    return {
+        "q": basis(head.w_q),
+        "k": basis(head.w_k),
+        "v": basis(head.w_v),
+        "o": basis(head.w_o.T),
+    }
 
 
 def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
-    """For each subspace of heads, "q", "k", "v" and "o", the `LISTED` pairs of heads that have most of it in common;
-    heads that share the very matrix, as grouped queries share keys and values, are no pair."""
+    """For each subspace of heads, "q", "k", "v" and "o", the `LISTED` pairs of heads that have most
+    of it in common; heads that share the very matrix, as grouped queries share keys and values, are
+    no pair."""
     heads_with_bases = [(head, bases_of(head)) for head in heads]
     rows: list[Likeness] = []
     for space in SPACES:
@@ -320,15 +375,21 @@ def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
         for (a, bases_a), (b, bases_b) in combinations(heads_with_bases, 2):
             may_share = space in ("k", "v") and a.layer == b.layer
             share = may_share and np.array_equal(getattr(a, f"w_{space}"), getattr(b, f"w_{space}"))
-            value = None if share else kernel(bases_a[space], bases_b[space])
+            if share:
+                value = None
+            else:
+                value = kernel(bases_a[space], bases_b[space])
             if value is not None:
                 pairs.append((value, a, b))
         strongest = sorted(pairs, key=lambda pair: -pair[0])[:LISTED]
-        rows += [Likeness(space=space, kernel=value, a=a.place, b=b.place) for value, a, b in strongest]
+        rows += [
+            Likeness(space=space, kernel=value, a=a.place, b=b.place) for value, a, b in strongest
+        ]
     return rows
 
 
-# Attention flow: the most that can flow from an input token to a position, as a maximum flow through the layers.
+# Attention flow: the most that can flow from an input token to a position, as a maximum flow
+# through the layers.
 
 LARGEST = 3_000_000
 """Pairs × edges that are still a matter of seconds."""
@@ -337,8 +398,8 @@ TINY = 1e-9
 
 
 def check_flow_size(count: int, layers: int, queries: int) -> None:
-    """Raise LimitError where attention flow would take too long: its work is queries · n · layers · n², n being count,
-    the number of tokens."""
+    """Raise LimitError where attention flow would take too long: its work is queries · n · layers ·
+    n², n being count, the number of tokens."""
     work = queries * count * layers * count * count
     if work > LARGEST:
         what = message(
@@ -346,15 +407,22 @@ def check_flow_size(count: int, layers: int, queries: int) -> None:
             queries=queries * count,
             layers=layers * count * count,
         )
-        expected = message("at most {largest:,} problems × edges, here {work:,}", largest=LARGEST, work=work)
-        raise LimitError(what, expected=expected, hint="a shorter text, fewer layers, or rollout in place of flow")
+        expected = message(
+            "at most {largest:,} problems × edges, here {work:,}", largest=LARGEST, work=work
+        )
+        raise LimitError(
+            what,
+            expected=expected,
+            hint="a shorter text, fewer layers, or rollout in place of flow",
+        )
 
 
 def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
-    """The maximum flow from each query's position after the last layer to each input token, [query, key].
+    """The maximum flow from each query's position after the last layer to each input token, [query,
+    key].
 
-    layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1 for
-    comparison with rollout. Raises LimitError (see `check_flow_size`).
+    layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1
+    for comparison with rollout. Raises LimitError (see `check_flow_size`).
     """
     count = len(layers[0])
     check_flow_size(count, len(layers), len(queries))
@@ -369,9 +437,14 @@ def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
 
 
 def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
-    """The maximum flow from position `source` above the last layer down to `sink` at the input (Dinic, 1970)."""
-    count, depth = len(steps[0]), len(steps)
-    capacity = np.zeros((depth + 1, count, count))  # what is left from [depth, i] down to [depth + 1, j]
+    """The maximum flow from position `source` above the last layer down to `sink` at the input
+    (Dinic, 1970).
+    """
+    count = len(steps[0])
+    depth = len(steps)
+    capacity = np.zeros(
+        (depth + 1, count, count)
+    )  # what is left from [depth, i] down to [depth + 1, j]
     capacity[:depth] = steps
     back = np.zeros_like(capacity)  # what can be sent back up from [depth + 1, j] to [depth, i]
     total = 0.0
@@ -383,16 +456,26 @@ def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
             total += amount
 
 
-def _open_edges(capacity: Floats, back: Floats, node: tuple[int, int]) -> Iterator[tuple[tuple[int, int], float]]:
-    """The neighbours of a node (depth, position) that more can flow to, a layer down or back up, each with how much."""
+def _open_edges(
+    capacity: Floats, back: Floats, node: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], float]]:
+    """The neighbours of a node (depth, position) that more can flow to, a layer down or back up,
+    each with how much.
+    """
     depth, position = node
-    ways = [(depth + 1, capacity[depth, position])] + ([(depth - 1, back[depth - 1, :, position])] if depth else [])
+    ways = [(depth + 1, capacity[depth, position])] + (
+        [(depth - 1, back[depth - 1, :, position])] if depth else []
+    )
     for next_depth, room in ways:
-        yield from (((next_depth, end), float(room[end])) for end in np.flatnonzero(room > TINY).tolist())
+        yield from (
+            ((next_depth, end), float(room[end])) for end in np.flatnonzero(room > TINY).tolist()
+        )
 
 
 def _levels(capacity: Floats, back: Floats, source: int) -> Ints:
-    """Over how many open edges each node can be reached from the source at the top, [depth, position]; −1 for not."""
+    """Over how many open edges each node can be reached from the source at the top, [depth,
+    position]; −1 for not.
+    """
     levels = np.full(capacity.shape[:2], -1)
     levels[0, source] = 0
     waiting = deque([(0, source)])
@@ -406,10 +489,15 @@ def _levels(capacity: Floats, back: Floats, source: int) -> Ints:
 
 
 def _send(
-    capacity: Floats, back: Floats, levels: Ints, node: tuple[int, int], goal: tuple[int, int], room: float
+    capacity: Floats,
+    back: Floats,
+    levels: Ints,
+    node: tuple[int, int],
+    goal: tuple[int, int],
+    room: float,
 ) -> float:
-    """Push flow along one path from `node` to `goal`, at most `room`, and return the amount, 0.0 where none gets
-    through; changes capacity and back, and marks dead ends in levels."""
+    """Push flow along one path from `node` to `goal`, at most `room`, and return the amount, 0.0
+    where none gets through; changes capacity and back, and marks dead ends in levels."""
     if node == goal:
         return room
     depth, position = node
@@ -418,7 +506,10 @@ def _send(
             amount = _send(capacity, back, levels, neighbour, goal, min(room, free))
             if amount > TINY:
                 down = neighbour[0] > depth
-                edge = (depth, position, neighbour[1]) if down else (depth - 1, neighbour[1], position)
+                if down:
+                    edge = (depth, position, neighbour[1])
+                else:
+                    edge = (depth - 1, neighbour[1], position)
                 capacity[edge] += -amount if down else amount
                 back[edge] += amount if down else -amount
                 return amount
@@ -430,7 +521,8 @@ def _send(
 
 
 class AttentionRollout:
-    """Attention rollout: the product of the layers' mean weights, half residual, that `add` feeds first layer first.
+    """Attention rollout: the product of the layers' mean weights, half residual, that `add` feeds
+    first layer first.
     result, uniform: [query, key], rows sum to 1, of the weights and of even attention."""
 
     def __init__(self, count: int) -> None:
@@ -438,26 +530,27 @@ class AttentionRollout:
         self.uniform: Floats = np.eye(count)
 
     def add(self, weights: Floats, visible: Bools | None = None) -> None:
-        """Multiply in one more layer by its weights [head, query, key]: their mean over heads, half of it replaced by
-        the residual, rows scaled to sum to 1.
+        """Multiply in one more layer by its weights [head, query, key]: their mean over heads, half
+        of it replaced by the residual, rows scaled to sum to 1.
 
-        visible: booleans that broadcast to them, for the uniform baseline; None where nothing is hidden. A row that
-        sees nothing passes itself on.
+        visible: booleans that broadcast to them, for the uniform baseline; None where nothing is
+        hidden. A row that sees nothing passes itself on.
         """
         mean = np.asarray(weights, np.float64).mean(0)
         self.result = residual(mean) @ self.result
-        visibility = (
-            np.ones_like(mean, bool)
-            if visible is None
-            else np.broadcast_to(visible, (*np.shape(visible)[:-2], *mean.shape))
-        )
+        if visible is None:
+            visibility = np.ones_like(mean, bool)
+        else:
+            visibility = np.broadcast_to(visible, (*np.shape(visible)[:-2], *mean.shape))
         visible_keys: Floats = visibility.reshape((-1, *mean.shape)).astype(np.float64)
         even = (visible_keys / np.maximum(visible_keys.sum(-1, keepdims=True), 1)).mean(0)
         self.uniform = residual(even) @ self.uniform
 
 
 def residual(mean: Floats) -> Floats:
-    """½A + ½I with rows scaled to sum to 1, [query, key]; A is `mean`, a layer's weights averaged over its heads."""
+    """½A + ½I with rows scaled to sum to 1, [query, key]; A is `mean`, a layer's weights averaged
+    over its heads.
+    """
     half = mean / 2 + np.eye(len(mean)) / 2
     scaled: Floats = half / half.sum(-1, keepdims=True)
     return scaled
@@ -486,29 +579,31 @@ def parse_directions(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[HeadDirections]:
-    """The singular directions of chosen heads: which directions of the stream W_OV reads and writes, and which of a
-    query's and a key's vector W_QK matches.
+    """The singular directions of chosen heads: which directions of the stream W_OV reads and
+    writes, and which of a query's and a key's vector W_QK matches.
 
     Args:
         model: With weights of its own, an output projection and a vocabulary.
         places: Which heads, layer and number.
 
     Returns:
-        For each head its strongest directions with the share of the squared norm that each has, and of both ends the
-        tokens that lie nearest either way: a direction has no sign. What is read is told by embeddings, what is
-        written by the output head where there is one, else by embeddings. Norms before the attention and rotations by
-        position are left out.
+        For each head its strongest directions with the share of the squared norm that each has, and
+        of both ends the
+        tokens that lie nearest either way: a direction has no sign. What is read is told by
+        embeddings, what is written by the output head where there is one, else by embeddings. Norms
+        before the attention and rotations by position are left out.
 
     Raises:
         UnsupportedError: No vocabulary, no output projection, or layers that are not our own.
         InputError: There is no such head.
 
-    Source: Millidge and Black, The singular value decompositions of transformer weight matrices are highly
-    interpretable, 2022.
+    Source: Millidge and Black, The singular value decompositions of transformer weight matrices are
+    highly interpretable, 2022.
     """
     if not model.own_layers:
         raise UnsupportedError(
-            "this model's layers run through transformers, so the weights of its heads are not known one by one",
+            "this model's layers run through transformers, so the weights of its heads are not"
+            " known one by one",
             expected="a model of a family that attn runs itself (attn models list)",
         )
     outer = model.store.outer(model.backend)
@@ -518,7 +613,10 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
         raise UnsupportedError(what, expected="a checkpoint with a tokenizer: --model NAME")
     table = model.backend.numpy(embeddings)
     head_weights = outer("head.weight")
-    unembedding = table if head_weights is None else model.backend.numpy(head_weights)
+    if head_weights is None:
+        unembedding = table
+    else:
+        unembedding = model.backend.numpy(head_weights)
     directions = []
     for layer, number in places:
         if layer >= len(model.spec.blocks) or number >= model.spec.blocks[layer].attention.heads:
@@ -527,20 +625,26 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
                 layers=len(model.spec.blocks),
                 heads=model.spec.blocks[0].attention.heads,
             )
-            raise InputError("there is no layer {layer} head {head}", expected=expected, layer=layer, head=number)
+            raise InputError(
+                "there is no layer {layer} head {head}", expected=expected, layer=layer, head=number
+            )
         (head,) = head_matrices(model, layer, [number])
         if head.w_v.shape[0] != table.shape[1] or head.w_o.shape[1] != unembedding.shape[1]:
             raise UnsupportedError(
-                "the vectors of this model's vocabulary are of another width than those of its heads",
+                "the vectors of this model's vocabulary are of another width than those of its"
+                " heads",
                 expected="a model whose embeddings are as wide as its layers",
             )
         directions.append(_directions(model, head, table, unembedding))
     return directions
 
 
-def _directions(model: Model, head: HeadMatrices, table: Floats, unembedding: Floats) -> HeadDirections:
-    """One head's strongest singular directions, each end told by its nearest tokens. table, unembedding: the tokens'
-    vectors to compare with, where something is read and where it is written, [token, width]."""
+def _directions(
+    model: Model, head: HeadMatrices, table: Floats, unembedding: Floats
+) -> HeadDirections:
+    """One head's strongest singular directions, each end told by its nearest tokens. table,
+    unembedding: the tokens' vectors to compare with, where something is read and where it is
+        written, [token, width]."""
     rows = []
     for circuit, (into, out_of), tables in (
         ("ov", (head.w_v, head.w_o), (table, unembedding)),
@@ -562,8 +666,8 @@ def _directions(model: Model, head: HeadMatrices, table: Floats, unembedding: Fl
 
 
 def product_svd(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
-    """The singular value decomposition of first · second, [width, small] times [small, width], made of small ones:
-    [width, small], [small] and [small, width]."""
+    """The singular value decomposition of first · second, [width, small] times [small, width], made
+    of small ones: [width, small], [small] and [small, width]."""
     left, upper = np.linalg.qr(first)
     right, lower = np.linalg.qr(second.T)
     u, sizes, v = np.linalg.svd(upper @ lower.T)
@@ -571,9 +675,10 @@ def product_svd(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _nearest_tokens(model: Model, direction: Floats, table: Floats) -> DirectionEnd:
-    """The tokens whose vectors lie nearest to a direction [width], and nearest to its opposite, by the cosine. table:
-    the tokens' vectors, [token, width]."""
-    parts, step = [], max(WHOLE // table.shape[1], 1)
+    """The tokens whose vectors lie nearest to a direction [width], and nearest to its opposite, by
+    the cosine. table: the tokens' vectors, [token, width]."""
+    parts = []
+    step = max(WHOLE // table.shape[1], 1)
     for start in range(0, len(table), step):
         vectors = np.asarray(table[start : start + step], np.float64)
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(direction)

@@ -1,4 +1,6 @@
-"""What the screen of `attn.heads/1` shows across heads and layers: rollout, flow, similarity, circuits."""
+"""What the screen of `attn.heads/1` shows across heads and layers: rollout, flow, similarity,
+circuits.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,20 @@ def rollout_part(document: HeadsDocument, view: View) -> Lines:
     if not document.rollout:
         return Lines()
     texts = [token.text for token in document.tokens]
-    note = message("how much of each input token (column) reaches each position (row); residual counted half")
+    note = message(
+        "how much of each input token (column) reaches each position (row); residual counted half"
+    )
     even = message("the same of uniform attention: what depth and mask alone give")
     return stack(
         matrix(document.rollout.weights, texts, texts, view, title="rollout", note=note),
-        matrix(document.rollout.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
+        matrix(
+            document.rollout.uniform,
+            texts,
+            texts,
+            view,
+            title="rollout of uniform attention",
+            note=even,
+        ),
     )
 
 
@@ -38,18 +49,23 @@ def flow_part(document: HeadsDocument, view: View) -> Lines:
     if not document.flow:
         return Lines()
     texts = [token.text for token in document.tokens]
-    note = message("maximum flow from each input token (column) to each position (row), rows scaled to sum to 1")
+    note = message(
+        "maximum flow from each input token (column) to each position (row), rows scaled to sum"
+        " to 1"
+    )
     return matrix(document.flow.weights, texts, texts, view, title="attention flow", note=note)
 
 
 def similarity_part(document: HeadsDocument, view: View) -> Lines:
-    """The tree of heads, drawn from left to right: bars join at the distance of what they join. Nothing where the
-    document is without it."""
+    """The tree of heads, drawn from left to right: bars join at the distance of what they join.
+    Nothing where the document is without it."""
     part = document.similarity
     if not part:
         return Lines()
     names = [head_name(head) for head in part.heads]
-    note = message("√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together")
+    note = message(
+        "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
+    )
     title = heading("heads by similarity", note, view)
     if not part.tree:
         return stack(title, remark("(one head)", view))
@@ -59,52 +75,73 @@ def similarity_part(document: HeadsDocument, view: View) -> Lines:
     lines: list[Line] = []
     mark = spell("─", ascii=view.ascii)
     places = part.order
-    # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer of its gaps
+    # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer
+    # of its gaps
     gaps = [heights[a, b] for a, b in pairwise(places)]
     for index, head in enumerate(places):
         length = max(round(min(gaps[max(index - 1, 0) : index + 1]) * room), 1)
-        below = f" {gaps[index]:.{view.precision}f}" if index < len(gaps) else ""
+        if index < len(gaps):
+            below = f" {gaps[index]:.{view.precision}f}"
+        else:
+            below = ""
         lines.append(((names[head].ljust(side + 1), ""), (mark * length, "cyan"), (below, FAINT)))
     note_below = message(
-        "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
+        "the number is the distance at which a head's cluster joins the one below; bars end at the"
+        " nearer join"
     )
     block = stack(title, Lines(tuple(lines)), remark(note_below, view))
-    return block if view.color else strip_styles(block)
+    if view.color:
+        return block
+    return strip_styles(block)
 
 
 def _join_heights(part: Similarity) -> dict[tuple[int, int], float]:
-    """By two rows that are neighbours in the tree's order, the distance at which the tree joins them."""
+    """By two rows that are neighbours in the tree's order, the distance at which the tree joins
+    them.
+    """
     members = [[row] for row in range(len(part.heads))]
     heights: dict[tuple[int, int], float] = {}
     for merge in part.tree:
-        left, right = members[merge.a], members[merge.b]
+        left = members[merge.a]
+        right = members[merge.b]
         heights[left[-1], right[0]] = merge.height
         members.append([*left, *right])
     return heights
 
 
 def circuits_part(document: HeadsDocument, view: View) -> Lines:
-    """What the weights of the heads do by themselves, and how heads compose; nothing where the document is without
-    it."""
+    """What the weights of the heads do by themselves, and how heads compose; nothing where the
+    document is without it."""
     part = document.circuits
     if not part:
         return Lines()
 
     def number(value: float | None) -> str:
         """A number with the view's digits; "-" where there is none."""
-        return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
+        if value is None or np.isnan(value):
+            return "-"
+        return f"{value:.{view.precision}f}"
 
     rows = [
-        [str(head.layer), str(head.head), *(number(getattr(head, name)) for name in ("copying", "qk_norm", "ov_norm"))]
+        [
+            str(head.layer),
+            str(head.head),
+            *(number(getattr(head, name)) for name in ("copying", "qk_norm", "ov_norm")),
+        ]
         for head in part.heads
     ]
     note = message("from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates")
-    rows_shown = rows if view.full else rows[: max(view.top, 12)]
+    if view.full:
+        rows_shown = rows
+    else:
+        rows_shown = rows[: max(view.top, 12)]
     columns = ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"]
     blocks = [table(columns, rows_shown, view, align=["right"] * 5, title="circuits", note=note)]
     if len(rows_shown) < len(rows):
         counts = {"rows_shown": len(rows_shown), "rows": len(rows)}
-        blocks.append(remark(message("{rows_shown} of {rows} heads shown; --full shows all", **counts), view))
+        blocks.append(
+            remark(message("{rows_shown} of {rows} heads shown; --full shows all", **counts), view)
+        )
     if part.compositions:
         arrow = spell(" → ", ascii=view.ascii)
         pairs = [
@@ -117,9 +154,12 @@ def circuits_part(document: HeadsDocument, view: View) -> Lines:
             ]
             for pair in part.compositions[: view.top]
         ]
-        columns, align = ["heads", "through", "strength", "chance", "kernel"], ["left", "left", *["right"] * 3]
+        columns = ["heads", "through", "strength", "chance", "kernel"]
+        align = ["left", "left", *["right"] * 3]
         note = message("how much a later head's Q, K or V reads of what an earlier one writes")
-        blocks.append(table(columns, pairs, view, align=align, title="strongest compositions", note=note))
+        blocks.append(
+            table(columns, pairs, view, align=align, title="strongest compositions", note=note)
+        )
     if part.likeness:
         blocks.append(_likeness(part, view))
     return stack(*blocks)
@@ -139,17 +179,28 @@ def _likeness(part: Circuits, view: View) -> Lines:
     rows = []
     for row in part.likeness or ():
         names = f"{head_name(row.a)} {spell('·', ascii=view.ascii)} {head_name(row.b)}"
-        rows.append([say(view, SPACE_NAMES[row.space]), names, "-" if row.kernel is None else f"{row.kernel:.2f}"])
-    chance, note = part.kernel_chance, ""
+        rows.append(
+            [
+                say(view, SPACE_NAMES[row.space]),
+                names,
+                "-" if row.kernel is None else f"{row.kernel:.2f}",
+            ]
+        )
+    chance = part.kernel_chance
+    note = ""
     if chance:
         note = message(
-            "kernel: the share of one subspace that lies in the other; of {draws} random pairs {mean}, "
-            "at most {largest}",
+            "kernel: the share of one subspace that lies in the other; of {draws} random pairs"
+            " {mean}, at most {largest}",
             mean=f"{chance.mean:.2f}",
             largest=f"{chance.largest:.2f}",
             draws=chance.draws,
         )
-    titles = ["", say(view, contextual("column", "heads")), say(view, contextual("column", "kernel"))]
+    titles = [
+        "",
+        say(view, contextual("column", "heads")),
+        say(view, contextual("column", "kernel")),
+    ]
     title = say(view, "heads alike by their weights")
     return table(titles, rows, view, align=["left", "left", "right"], title=title, note=note)
 
@@ -160,11 +211,13 @@ def head_name(head: WhichHead) -> str:
 
 
 def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """What rollout, flow, similarity and circuits say in one sentence each, of those that the document has."""
+    """What rollout, flow, similarity and circuits say in one sentence each, of those that the
+    document has.
+    """
 
     def largest_source(weights: Numbers) -> tuple[int, dict[str, str]]:
-        """The key with the largest mean weight over queries, of weights [query, key]: its index, and its "token" and
-        "share" as texts for a sentence."""
+        """The key with the largest mean weight over queries, of weights [query, key]: its index,
+        and its "token" and "share" as texts for a sentence."""
         means = as_matrix(weights).mean(axis=0)
         source = int(means.argmax())
         token = quoted_token(document.tokens, source, view)
@@ -174,20 +227,22 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         source, values = largest_source(document.rollout.weights)
         values["even"] = percent(float(as_matrix(document.rollout.uniform)[:, source].mean()))
         template = message(
-            "Rolled out through all layers, positions take the largest share from {token}: {share} on average; "
-            "{even} with uniform attention."
+            "Rolled out through all layers, positions take the largest share from {token}: {share}"
+            " on average; {even} with uniform attention."
         )
         yield say(view, template, **values)
     if document.flow:
-        template = message("By maximum flow, positions take the largest share from {token}: {share} on average.")
+        template = message(
+            "By maximum flow, positions take the largest share from {token}: {share} on average."
+        )
         yield say(view, template, **largest_source(document.flow.weights)[1])
     if document.similarity and document.similarity.tree:
         first = document.similarity.tree[0]
         a, b = (document.similarity.heads[row] for row in (first.a, first.b))
         yield say(
             view,
-            "Most alike are layer {layer_a} head {head_a} and layer {layer_b} head {head_b}: {distance} apart, of "
-            "at most 1.",
+            "Most alike are layer {layer_a} head {head_a} and layer {layer_b} head {head_b}:"
+            " {distance} apart, of at most 1.",
             layer_a=a.layer,
             head_a=a.head,
             layer_b=b.layer,
@@ -199,8 +254,8 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             return
         yield say(
             view,
-            "Of all pairs layer {layer} head {head} reads layer {layer_before} head {head_before} most, through "
-            "its {way}: {strength}.",
+            "Of all pairs layer {layer} head {head} reads layer {layer_before} head {head_before}"
+            " most, through its {way}: {strength}.",
             layer=pair.after.layer,
             head=pair.after.head,
             layer_before=pair.before.layer,

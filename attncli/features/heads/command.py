@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import ModelOptions, OutputOptions, RegionOptions, RunSetup, TextOptions
+from attncli.cli.declarations import (
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    RunSetup,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import RUN, SCREEN, About, analysis_option, meaning, redeclare, without
@@ -67,11 +73,19 @@ class HeadsOptions:
         ),
     ] = None
     renormalise: Annotated[
-        bool, analysis_option("--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.")
+        bool,
+        analysis_option(
+            "--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1."
+        ),
     ] = False
-    moved: Annotated[bool, analysis_option(help="Also weight × size of the transformed value.")] = False
+    moved: Annotated[bool, analysis_option(help="Also weight × size of the transformed value.")] = (
+        False
+    )
     labels: Annotated[
-        bool, analysis_option("--labels/--no-labels", help="Name what heads do; runs random repeats for induction.")
+        bool,
+        analysis_option(
+            "--labels/--no-labels", help="Name what heads do; runs random repeats for induction."
+        ),
     ] = False
     across: Annotated[
         str | None,
@@ -82,7 +96,10 @@ class HeadsOptions:
         ),
     ] = None
     directions: Annotated[
-        str | None, analysis_option(help="Tell the strongest directions of these heads by tokens.", metavar="HEADS")
+        str | None,
+        analysis_option(
+            help="Tell the strongest directions of these heads by tokens.", metavar="HEADS"
+        ),
     ] = None
     words: Annotated[bool, declarations.WORDS] = False
     all_links: Annotated[bool, declarations.ALL_LINKS] = False
@@ -92,24 +109,39 @@ class HeadsOptions:
 class RetrievalOptions:
     """Which heads fetch a fact from the text."""
 
-    retrieval: Annotated[bool, analysis_option(help="Rank heads by whether they fetch needles from haystacks.")] = False
+    retrieval: Annotated[
+        bool, analysis_option(help="Rank heads by whether they fetch needles from haystacks.")
+    ] = False
     needle: Annotated[
         Path | None,
         analysis_option(
-            help="With --retrieval: a line for each needle, question, tab, answer.", metavar="FILE", rare=True
+            help="With --retrieval: a line for each needle, question, tab, answer.",
+            metavar="FILE",
+            rare=True,
         ),
     ] = None
     haystack: Annotated[
-        Path | None, analysis_option(help="With --retrieval: a line for each passage.", metavar="FILE", rare=True)
+        Path | None,
+        analysis_option(
+            help="With --retrieval: a line for each passage.", metavar="FILE", rare=True
+        ),
     ] = None
     lengths: Annotated[
         str | None,
-        analysis_option(help="With --retrieval: tokens of the texts. [default: 128,256]", metavar="N,N", rare=True),
+        analysis_option(
+            help="With --retrieval: tokens of the texts. [default: 128,256]",
+            metavar="N,N",
+            rare=True,
+        ),
     ] = None
     verify: Annotated[
         bool,
         analysis_option(
-            help="With --retrieval: also what is recalled without the first heads, and without random ones.", rare=True
+            help=(
+                "With --retrieval: also what is recalled without the first heads, and without"
+                " random ones."
+            ),
+            rare=True,
         ),
     ] = False
 
@@ -118,7 +150,9 @@ def heads(
     ctx: typer.Context,
     text: TextOptions,
     regions: RegionOptions,
-    setup: Annotated[RunSetup, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
+    setup: Annotated[
+        RunSetup, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)
+    ],
     output: Annotated[OutputOptions, without("top"), meaning(show=About.JSON | SCREEN)],
     page: PageOptions,
     heads_options: HeadsOptions,
@@ -133,26 +167,34 @@ def heads(
 
     attn heads --model DIR --retrieval --verify
 
-    attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
+    attn heads --model minilm "The animal didn't cross the street" --exclude first,special
+    --renormalise --labels
     """
 
     environment: Environment = ctx.obj
     if retrieval.retrieval:
         if text.text is not None:
-            raise UsageError("--retrieval makes texts of its own, and TEXT is one", expected="one or the other")
+            raise UsageError(
+                "--retrieval makes texts of its own, and TEXT is one", expected="one or the other"
+            )
         _fetching_heads(environment, retrieval, setup, output, page)
         return
     for name in ("needle", "haystack", "lengths", "verify"):
         if name in environment.explicit_options:
-            raise UsageError("--{name} is about --retrieval", expected="--retrieval as well", name=name)
+            raise UsageError(
+                "--{name} is about --retrieval", expected="--retrieval as well", name=name
+            )
     validate_page(page, lines=text.lines, why=why, words=heads_options.words)
     view = validate_options(output, environment, "heads", files={"--html": page.html})
     if heads_options.renormalise and heads_options.exclude is None:
         raise UsageError(
-            "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
+            "--renormalise scales what --exclude leaves, and nothing is excluded",
+            expected="--exclude NAMES",
         )
     single = output.json or any(path is not None for path in (output.svg, page.html))
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
     comparison = _comparison(loaded_model, setup.model, output, heads_options, view.show)
     repeats: RepeatScores | None = None
     if comparison.labels:  # scores of random repeats belong to the model, whatever the text
@@ -174,18 +216,24 @@ def heads(
 
             size = expected.numbers // 2 * NUMBER_BYTES[loaded_model.backend.dtype]
             refuse_over(size, output, "--layer L, --head H or --show metrics")
-        foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
+        foretell_work(
+            environment, count, expected.seconds, message("a shorter text, --layer or --head")
+        )
 
     def documents() -> Iterator[HeadsDocument]:
         """One document per text: the metrics, links and labels of its heads."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                recording = page_recording(page, loaded_model, source_text, comparison.heads, words=comparison.words)
+                recording = page_recording(
+                    page, loaded_model, source_text, comparison.heads, words=comparison.words
+                )
                 foretell_text(environment, len(source_text.text))
                 tokens = request.tokens_of(loaded_model, source_text)
                 options = asdict(comparison)
                 if regions.region or regions.regions or (source_text.chat and not comparison.words):
-                    options["regions"] = request.regions_of(environment, regions, source_text, tokens)
+                    options["regions"] = request.regions_of(
+                        environment, regions, source_text, tokens
+                    )
                 with progress(
                     environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True
                 ) as on_progress:
@@ -205,10 +253,19 @@ def heads(
                 if page.html is not None:
                     which = comparison.layers, comparison.heads
                     record = page_record(
-                        loaded_model, source_text, *which, words=comparison.words, recording_of_run=recording
+                        loaded_model,
+                        source_text,
+                        *which,
+                        words=comparison.words,
+                        recording_of_run=recording,
                     )
-                    start = {"sort": comparison.sort} if comparison.sort in PAGE_METRICS else {}
-                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
+                    if comparison.sort in PAGE_METRICS:
+                        start = {"sort": comparison.sort}
+                    else:
+                        start = {}
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, setup.compute
+                    )
                     write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 
@@ -223,10 +280,14 @@ RETRIEVAL_SUBJECTS = (
 
 
 def _fetching_heads(
-    environment: Environment, options: RetrievalOptions, setup: RunSetup, output: OutputOptions, page: PageOptions
+    environment: Environment,
+    options: RetrievalOptions,
+    setup: RunSetup,
+    output: OutputOptions,
+    page: PageOptions,
 ) -> None:
-    """Run `attn heads --retrieval`: rank the heads by how they fetch a fact from made texts, and write the document and
-    page."""
+    """Run `attn heads --retrieval`: rank the heads by how they fetch a fact from made texts, and
+    write the document and page."""
     refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
@@ -251,10 +312,14 @@ def _fetching_heads(
 
 
 def _comparison(
-    model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
+    model: Model,
+    which: ModelOptions,
+    output: OutputOptions,
+    heads_options: HeadsOptions,
+    parts: frozenset[str] | None,
 ) -> HeadsRequest:
-    """The `HeadsRequest` that the options make. which: the layers and heads. parts: those of the screen that are named,
-    None for the usual ones."""
+    """The `HeadsRequest` that the options make. which: the layers and heads. parts: those of the
+    screen that are named, None for the usual ones."""
     from attncli.features.heads.across_heads import parse_across, parse_directions
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES
@@ -263,12 +328,16 @@ def _comparison(
     from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
-    names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
+    names = [
+        name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()
+    ]
     own = [metric.name for path in heads_options.metric_file or () for metric in load_metrics(path)]
     sort, _, way = (heads_options.sort or "").partition(":")
     if way not in ("", "asc", "desc"):
         raise UsageError(
-            "--sort {sort} names no order", expected="NAME, NAME:asc or NAME:desc", sort=repr(heads_options.sort)
+            "--sort {sort} names no order",
+            expected="NAME, NAME:asc or NAME:desc",
+            sort=repr(heads_options.sort),
         )
     for name in (name for name in names if name != "all"):
         column_metric(name)
@@ -278,8 +347,12 @@ def _comparison(
     return HeadsRequest(
         layers=layers,
         heads=heads,
-        metrics=(*METRICS, *own) if "all" in names else tuple(dict.fromkeys(names)) or (*DEFAULT, *own),
-        maps=parts is None or bool(parts & MATRICES) or (output.svg is not None and "metrics" not in parts),
+        metrics=(
+            (*METRICS, *own) if "all" in names else tuple(dict.fromkeys(names)) or (*DEFAULT, *own)
+        ),
+        maps=parts is None
+        or bool(parts & MATRICES)
+        or (output.svg is not None and "metrics" not in parts),
         all_links=heads_options.all_links,
         exclude=() if heads_options.exclude is None else parse_exclude(heads_options.exclude),
         renormalise=heads_options.renormalise,
@@ -287,12 +360,15 @@ def _comparison(
         moved=heads_options.moved,
         labels=heads_options.labels,
         across=frozenset() if heads_options.across is None else parse_across(heads_options.across),
-        directions=() if heads_options.directions is None else parse_directions(heads_options.directions),
+        directions=(
+            () if heads_options.directions is None else parse_directions(heads_options.directions)
+        ),
         sort=sort or None,
         rising=way == "asc",
     )
 
 
 heads_app = command_app(
-    heads, essentials="--model --layer --head --metric --sort --labels --exclude --brief --json --figure"
+    heads,
+    essentials="--model --layer --head --metric --sort --labels --exclude --brief --json --figure",
 )

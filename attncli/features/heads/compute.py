@@ -1,4 +1,6 @@
-"""The document of `attn heads`: every head on one text, with its metrics, labels and strongest link."""
+"""The document of `attn heads`: every head on one text, with its metrics, labels and strongest
+link.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,15 @@ from attncli.measure.row_facts import (
     exclusion,
     is_punctuation,
 )
-from attncli.measure.row_stream import CELLS, Consumer, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
+from attncli.measure.row_stream import (
+    CELLS,
+    Consumer,
+    LinkCollector,
+    PooledMaps,
+    RowFeeder,
+    kinds_left_out,
+    share,
+)
 from attncli.measure.run_record import metric_values
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -73,8 +83,10 @@ class HeadsRequest(Struct, frozen=True):
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
     everything, out of `exclusion.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
     words: whether pieces are merged. moved: whether the same is also told of what heads move
-    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of `ACROSS`;
-    directions: of which heads, layer and number. sort: the metric that orders the heads, None for layer and head;
+    (weights times the size of the transformed values). labels: whether heads are labelled; across:
+    out of `ACROSS`;
+    directions: of which heads, layer and number. sort: the metric that orders the heads, None for
+        layer and head;
     rising: the smallest first. regions: named sets of tokens.
     """
 
@@ -96,13 +108,17 @@ class HeadsRequest(Struct, frozen=True):
 
     @property
     def metrics_needed(self) -> list[Metric]:
-        """The metrics asked for, and the one that heads are sorted by. Raises UsageError for an unknown name."""
+        """The metrics asked for, and the one that heads are sorted by. Raises UsageError for an
+        unknown name.
+        """
         names = (*self.metrics, *((self.sort,) if self.sort else ()))
         return list({metric.name: metric for metric in map(column_metric, names)}.values())
 
     @property
     def needs_whole_weights(self) -> bool:
-        """Whether this needs the whole weights of a layer at once, and so cannot run by blocks of rows."""
+        """Whether this needs the whole weights of a layer at once, and so cannot run by blocks of
+        rows.
+        """
         return self.words or self.moved or bool(self.across)
 
 
@@ -123,13 +139,19 @@ class _LayerTally:
         *,
         side: int | None,
     ) -> None:
-        self.layer, self.heads = layer, heads
+        self.layer = layer
+        self.heads = heads
         names = [metric.name for metric in request.metrics_needed]
         needed = (*(NEEDED if request.labels else ()), *(("sink",) if SINK_RATE in names else ()))
-        of_weights = [metric for metric in request.metrics_needed if metric.name not in CORPUS_METRICS]
+        of_weights = [
+            metric for metric in request.metrics_needed if metric.name not in CORPUS_METRICS
+        ]
         self.tally = Tally(len(heads), (*of_weights, *needed), facts)
         self.links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
-        self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
+        if side is None:
+            self.maps = None
+        else:
+            self.maps = PooledMaps(len(heads), len(tokens), len(tokens), side=side)
         self.regions: RegionSums | None = None
         consumers: list[Consumer] = [self.tally, self.links.consumer(layer, heads)]
         if self.maps is not None:
@@ -140,21 +162,34 @@ class _LayerTally:
         self.left_out: Exclusion | None = None
         if request.exclude:
             self.left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
-        self.feeder = RowFeeder(model.backend, consumers, facts, len(tokens), heads=heads, exclusion=self.left_out)
+        self.feeder = RowFeeder(
+            model.backend, consumers, facts, len(tokens), heads=heads, exclusion=self.left_out
+        )
 
     def parts(
         self, model: Model, trace: LayerTrace, request: HeadsRequest, repeats: RepeatScores | None
     ) -> list[HeadMetrics]:
         """One part of the document for each head."""
         results: dict[str, Measured] = self.tally.result()
-        results |= measure_layer(model, trace, self.heads, [metric.name for metric in request.metrics_needed], results)
+        results |= measure_layer(
+            model, trace, self.heads, [metric.name for metric in request.metrics_needed], results
+        )
         names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)
         metric_results = {name: results[name] for name in names if name != MASSIVE}
-        by = None if request.sort is None else column_metric(request.sort).name
+        if request.sort is None:
+            by = None
+        else:
+            by = column_metric(request.sort).name
         head_parts = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
-            repeat_score = None if repeats is None else repeats[self.layer, head]
-            earned = labels_of(results, head=place, repeats=repeat_score) if request.labels else None
+            if repeats is None:
+                repeat_score = None
+            else:
+                repeat_score = repeats[self.layer, head]
+            if request.labels:
+                earned = labels_of(results, head=place, repeats=repeat_score)
+            else:
+                earned = None
             head_parts.append(
                 HeadMetrics(
                     layer=self.layer,
@@ -162,7 +197,11 @@ class _LayerTally:
                     metrics=metric_values(metric_results, place, "value"),
                     baseline=metric_values(metric_results, place, "baseline"),
                     top_link=top.link,
-                    sorted_by=UNSET if by is None else metric_values({by: results[by]}, place, "value")[by].value,
+                    sorted_by=(
+                        UNSET
+                        if by is None
+                        else metric_values({by: results[by]}, place, "value")[by].value
+                    ),
                     labels=UNSET if earned is None else list(map(label_text, earned)),
                     label_scores=UNSET if earned is None else earned,
                     pool=UNSET if self.maps is None else self.maps.pool,
@@ -218,10 +257,12 @@ def heads(
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
         top: How many of the sorted heads to keep; None for all.
-        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the document then tells
-            what the last token of each head gives them, and which give what to which.
+        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the
+            document then tells what the last token of each head gives them, and which give what to
+            which.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        repeats: The scores of random repeats for the labels, which belong to the model; None runs them.
+        repeats: The scores of random repeats for the labels, which belong to the model; None runs
+            them.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.
         recording: Takes the heads of the run, for a page.
@@ -234,11 +275,30 @@ def heads(
         InputError: For layers or heads that are not there.
     """
     request = HeadsRequest(
-        layers, heads, metrics, maps, all_links, exclude, renormalise, words, moved, labels, frozenset(across),
-        tuple(directions), sort, rising, tuple(regions),
-    )  # fmt: skip
-    tokens = model.encode(text) if tokens is None else tokens
-    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.needs_whole_weights else None
+        layers,
+        heads,
+        metrics,
+        maps,
+        all_links,
+        exclude,
+        renormalise,
+        words,
+        moved,
+        labels,
+        frozenset(across),
+        tuple(directions),
+        sort,
+        rising,
+        tuple(regions),
+    )
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
+    if len(tokens) > LONG and not request.needs_whole_weights:
+        rows = rows_for(model.spec, len(tokens))
+    else:
+        rows = None
     run_request = RunRequest(layers, heads, matrices=maps and rows is None)
     expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows)
     on_cost(expected, len(tokens))
@@ -248,7 +308,14 @@ def heads(
 
         repeats = repeat_scores(model, layers)
     document = heads_document(
-        model, text, tokens, request, repeats=repeats, rows=rows, progress=progress, recording=recording
+        model,
+        text,
+        tokens,
+        request,
+        repeats=repeats,
+        rows=rows,
+        progress=progress,
+        recording=recording,
     )
     document = replace(document, resources=resources(model, before, expected.peak))
     if top is not None and top < len(document.heads):
@@ -267,23 +334,32 @@ def heads_document(
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
 ) -> HeadsDocument:
-    """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
+    """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform
+    baseline, per head.
 
-    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
-    scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
-    n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
-    Raises UsageError for an order by `massive`, which is a layer's.
+    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it
+    hides of them. repeats: scores of random repeats for the labels. rows: None for whole weights;
+    else query rows at a time: nothing is n × n then, and maps are pooled. progress: told the share
+    done, where rows are given. recording: takes its heads. Raises UsageError for an order by
+    `massive`, which is a layer's.
     """
     needs_words = any(metric.needs == "words" for metric in request.metrics_needed)
     if request.sort is not None and column_metric(request.sort).name == MASSIVE:
-        raise UsageError("massive is a layer's, and heads have none to be sorted by", expected="another metric")
-    words = merged_words(tokens, text) if request.words else None
+        raise UsageError(
+            "massive is a layer's, and heads have none to be sorted by", expected="another metric"
+        )
+    if request.words:
+        words = merged_words(tokens, text)
+    else:
+        words = None
     row_tokens: Sequence[Token] = tokens if words is None else words.words
     if words is not None:
-        request = replace(request, regions=tuple(word_regions(request.regions, words.starts.tolist())))
+        request = replace(
+            request, regions=tuple(word_regions(request.regions, words.starts.tolist()))
+        )
     pieces: WordPieces | None = None
     if needs_words:
-        starts = word_starts(tokens, text) if words is None else range(len(row_tokens))
+        starts = (word_starts(tokens, text)) if (words is None) else (range(len(row_tokens)))
         pieces = WordPieces(np.array(starts, np.int64), len(row_tokens))
     facts = TokenFacts(
         TokenPairs(identities(tokens, words)),
@@ -292,7 +368,10 @@ def heads_document(
         words=pieces,
     )
     layers = model.spec.attending(request.layers)
-    across = AcrossHeads(request.across, len(row_tokens), len(layers)) if request.across else None
+    if request.across:
+        across = AcrossHeads(request.across, len(row_tokens), len(layers))
+    else:
+        across = None
     side = CELLS if rows is not None and request.maps else None
     tallies: dict[int, _LayerTally] = {}
 
@@ -311,14 +390,18 @@ def heads_document(
                 heads = model.spec.blocks[layer].attention.heads
                 progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
-    head_rows, empty, massive = list[HeadMetrics](), list[EmptyRow](), list[LayerMassive]()
+    head_rows = list[HeadMetrics]()
+    empty = list[EmptyRow]()
+    massive = list[LayerMassive]()
     warnings: list[str] = notes(model, text, tokens)
     region_shares: list[tuple[int, list[int], RegionShares]] = []
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
-    keep = ("weights", "entropy", "peak") if rows is not None else ("masked", "weights")
+    keep = (("weights", "entropy", "peak")) if (rows is not None) else (("masked", "weights"))
     source = recording or model
-    for trace in source.trace(tokens, layers=layers, keep=keep, rows=rows, on_block=None if rows is None else on_block):
+    for trace in source.trace(
+        tokens, layers=layers, keep=keep, rows=rows, on_block=None if rows is None else on_block
+    ):
         heads = _select_heads(model, request, trace.layer)
         now = layer_of(trace.layer)
         moved_metrics: list[MovedMetrics] | None = None
@@ -333,22 +416,36 @@ def heads_document(
                 # a learned extra key keeps its column
                 weights = _matrices_of(heads, model.backend.numpy(trace.stages["weights"]))
             average = weights.mean(0)
-            spread = [_mean_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
+            if request.maps:
+                spread = [_mean_entropy(head_weights) for head_weights in (average, *weights)]
+            else:
+                spread = []
             if request.moved:
-                moved_metrics = _moved_metrics(model, trace, row_tokens, facts, request, heads, words)
+                moved_metrics = _moved_metrics(
+                    model, trace, row_tokens, facts, request, heads, words
+                )
         warnings += overflow(model.backend, trace)
         parts = now.parts(model, trace, request, repeats)
         if any(metric.name == MASSIVE for metric in request.metrics_needed):
-            massive.append(LayerMassive(layer=trace.layer, massive=int(massive_counts(model.backend, trace)[0])))
+            massive.append(
+                LayerMassive(
+                    layer=trace.layer, massive=int(massive_counts(model.backend, trace)[0])
+                )
+            )
         if rows is None and request.maps:
             parts = [replace(part, weights=weights[place]) for place, part in enumerate(parts)]
         if moved_metrics is not None:
-            parts = [replace(part, moved=head_moved) for part, head_moved in zip(parts, moved_metrics, strict=True)]
+            parts = [
+                replace(part, moved=head_moved)
+                for part, head_moved in zip(parts, moved_metrics, strict=True)
+            ]
         if now.regions is not None:
             region_shares.append((trace.layer, heads, now.regions.shares()))
         head_rows += parts
         empty += [
-            row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row.head in heads
+            row
+            for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2]))
+            if row.head in heads
         ]
     if request.sort is not None:
 
@@ -363,12 +460,16 @@ def heads_document(
         numbers = listing(map(str, mixing))
         warnings.append(
             message(
-                "rollout and flow follow heads; what layers {numbers} mix by other means is left out", numbers=numbers
+                "rollout and flow follow heads; what layers {numbers} mix by other means is"
+                " left out",
+                numbers=numbers,
             )
         )
     average_head = None
     if request.maps and spread and average is not None:
-        average_head = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
+        average_head = AverageHead(
+            weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:]))
+        )
     excluded_kinds = [kind for kind in get_args(ExcludedKind) if kind in request.exclude]
     document = HeadsDocument(
         **header(model, text, tokens, words),
@@ -378,31 +479,52 @@ def heads_document(
         empty_rows=empty,
         warnings=warnings,
         links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
-        excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
-        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
-        region_shares=region_part(region_shares, len(row_tokens) - 1, request.regions, REGION_LINKS)
-        if region_shares
-        else UNSET,
-        sort=UNSET if request.sort is None else Order(metric=column_metric(request.sort).name, rising=request.rising),
+        excluded=(
+            Excluded(names=excluded_kinds, renormalised=request.renormalise)
+            if request.exclude
+            else UNSET
+        ),
+        regions=[
+            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
+        ]
+        or UNSET,
+        region_shares=(
+            region_part(region_shares, len(row_tokens) - 1, request.regions, REGION_LINKS)
+            if region_shares
+            else UNSET
+        ),
+        sort=(
+            UNSET
+            if request.sort is None
+            else Order(metric=column_metric(request.sort).name, rising=request.rising)
+        ),
     )
     if request.directions:
         from attncli.features.heads.across_heads import head_directions  # few ask for them
 
         document = replace(document, directions=head_directions(model, request.directions))
-    return document if across is None else across.add_parts(document, model, list(layers), request.heads)
+    if across is None:
+        return document
+    return across.add_parts(document, model, list(layers), request.heads)
 
 
-def _leave_out(model: Model, tokens: Sequence[Token], request: HeadsRequest) -> tuple[LeftOutKind, ...]:
-    """Which kinds of uninformative link, out of `kinds_left_out`, cannot be a head's strongest; none with
-    `all_links`."""
-    return () if request.all_links else kinds_left_out(tokens, is_learned=model.identity.source == "checkpoint")
+def _leave_out(
+    model: Model, tokens: Sequence[Token], request: HeadsRequest
+) -> tuple[LeftOutKind, ...]:
+    """Which kinds of uninformative link, out of `kinds_left_out`, cannot be a head's strongest;
+    none with `all_links`."""
+    if request.all_links:
+        return ()
+    return kinds_left_out(tokens, is_learned=model.identity.source == "checkpoint")
 
 
 def _mean_entropy(weights: np.ndarray[Any, Any]) -> float:
     """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
     matrix = np.asarray(weights, np.float64)
     rows = matrix.sum(-1) > 0
-    return float(row_entropy(matrix)[rows].mean()) + 0.0 if rows.any() else 0.0
+    if rows.any():
+        return float(row_entropy(matrix)[rows].mean()) + 0.0
+    return 0.0
 
 
 def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
@@ -412,18 +534,25 @@ def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
 
 def _matrices_of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The matrices of the chosen heads, [head, query, key]; no copy where these are all."""
-    return every if len(heads) == len(every) else every[list(heads)]
+    if len(heads) == len(every):
+        return every
+    return every[list(heads)]
 
 
 def _weights_and_visibility(
     model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int
 ) -> tuple[Floats, Bools]:
-    """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
+    """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to
+    words if asked.
+    """
     weights, scores = (
-        _matrices_of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked")
+        _matrices_of(heads, model.backend.numpy(trace.stages[name]))[..., :count]
+        for name in ("weights", "masked")
     )
     visible = scores != -np.inf
-    return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))
+    if words is None:
+        return (weights, visible)
+    return (words.merge(weights), words.merge_visible(visible))
 
 
 def _moved_metrics(
@@ -435,15 +564,22 @@ def _moved_metrics(
     heads: Sequence[int],
     words: Words | None,
 ) -> list[MovedMetrics]:
-    """The metrics and strongest link of each head with weight × size of the transformed value, rows scaled to sum to 1,
-    in place of the weights."""
+    """The metrics and strongest link of each head with weight × size of the transformed value, rows
+    scaled to sum to 1, in place of the weights."""
     count = trace.stages["weights"].shape[-2]
     weights, visible = _weights_and_visibility(model, trace, heads, None, count)
-    moved_weights = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
+    moved_weights = shares(
+        weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count]
+    )
     if words is not None:
-        moved_weights, visible = words.merge(moved_weights), words.merge_visible(visible)
+        moved_weights = words.merge(moved_weights)
+        visible = words.merge_visible(visible)
     bare = HeadsRequest(
-        metrics=[metric for metric in map(column_metric, request.metrics) if metric.name not in CORPUS_METRICS],
+        metrics=[
+            metric
+            for metric in map(column_metric, request.metrics)
+            if metric.name not in CORPUS_METRICS
+        ],
         all_links=request.all_links,
         exclude=request.exclude,
         renormalise=request.renormalise,
@@ -455,58 +591,77 @@ def _moved_metrics(
     return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in parts]
 
 
-# What a head moves: attention weights times the size of the vector that each key would add to the output.
+# What a head moves: attention weights times the size of the vector that each key would add to the
+# output.
 
 
 def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
-    """‖v_j · W_O‖ of each head, query and key j, [head, query, key]; the query axis is 1 long unless a gate, or global
-    tokens with values of their own, make queries differ. trace: as for `value_sizes`."""
+    """‖v_j · W_O‖ of each head, query and key j, [head, query, key]; the query axis is 1 long
+    unless a gate, or global tokens with values of their own, make queries differ. trace: as for
+    `value_sizes`."""
     if "gate" in trace.stages:
         return _gated_sizes(model, trace)
     sizes = value_sizes(model, trace)[:, None, :]
     if "global_v" not in trace.stages:
         return sizes
-    tokens = [token for token in model.spec.blocks[trace.layer].attention.own_global or () if token < sizes.shape[-1]]
+    tokens = [
+        token
+        for token in model.spec.blocks[trace.layer].attention.own_global or ()
+        if token < sizes.shape[-1]
+    ]
     every = np.repeat(sizes, trace.stages["q"].shape[-2], 1)
     every[:, tokens] = value_sizes(model, trace, "global_v")[:, None, :]
     return every
 
 
 def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
-    """‖(v_j ⊙ g_i) · W_O‖ of each head, query i and key j, [head, query, key], g_i being the query's gate on the
-    output."""
-    backend, attention = model.backend, model.spec.blocks[trace.layer].attention
+    """‖(v_j ⊙ g_i) · W_O‖ of each head, query i and key j, [head, query, key], g_i being the
+    query's gate on the output."""
+    backend = model.backend
+    attention = model.spec.blocks[trace.layer].attention
     v, gate = (backend.numpy(trace.stages[name]).astype(np.float64) for name in ("v", "gate"))
     matrix = model.store.layer(backend, trace.layer)("attn.o.weight")
     assert matrix is not None, "a gate stands before an output projection"
     w_o = backend.numpy(matrix).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
     heads = []
     for head in range(attention.heads):
-        gram, own = w_o[:, head].T @ w_o[:, head], v[head * len(v) // attention.heads]
+        gram = w_o[:, head].T @ w_o[:, head]
+        own = v[head * len(v) // attention.heads]
         passed = [own * row for row in gate[head]]
-        heads.append(np.stack([np.sqrt(np.maximum(((rows @ gram) * rows).sum(-1), 0.0)) for rows in passed]))
+        heads.append(
+            np.stack([np.sqrt(np.maximum(((rows @ gram) * rows).sum(-1), 0.0)) for rows in passed])
+        )
     return np.stack(heads)
 
 
 def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
-    """‖v_j · W_O‖ of each head and key, [head, key], float64; ‖v_j‖ where the model has no output projection.
+    """‖v_j · W_O‖ of each head and key, [head, key], float64; ‖v_j‖ where the model has no output
+    projection.
 
-    trace: with the stage v of all heads of its layer, or another that holds values. Biases of the projections are part
-    of v, that of W_O is not.
+    trace: with the stage v of all heads of its layer, or another that holds values. Biases of the
+    projections are part of v, that of W_O is not.
     """
-    backend, attention = model.backend, model.spec.blocks[trace.layer].attention
+    backend = model.backend
+    attention = model.spec.blocks[trace.layer].attention
     v = backend.numpy(trace.stages[stage]).astype(np.float64)  # [kv, key, v_dim]
     output_weight = model.store.layer(backend, trace.layer)("attn.o.weight")
     if output_weight is None:
         sizes = np.linalg.norm(v, axis=-1)
         return sizes[np.arange(attention.heads) * len(v) // attention.heads]
-    w_o = backend.numpy(output_weight).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
+    w_o = (
+        backend.numpy(output_weight)
+        .astype(np.float64)
+        .reshape((-1, attention.heads, attention.v_dim))
+    )
     kv_heads = (head * len(v) // attention.heads for head in range(attention.heads))
-    return np.stack([np.linalg.norm(v[kv] @ w_o[:, head].T, axis=-1) for head, kv in enumerate(kv_heads)])
+    return np.stack(
+        [np.linalg.norm(v[kv] @ w_o[:, head].T, axis=-1) for head, kv in enumerate(kv_heads)]
+    )
 
 
 def shares(weights: Floats, sizes: Floats) -> Floats:
-    """Weight × size of each key as a share of its row's sum, [head, query, key]; rows sum to 1, or are 0.
+    """Weight × size of each key as a share of its row's sum, [head, query, key]; rows sum to 1, or
+    are 0.
 
     weights: [head, query, key]. sizes: the same, or of one query for all.
     """

@@ -48,11 +48,15 @@ ACROSS = ("rollout", "flow", "similarity", "circuits")
 
 
 def label_name(label: str, lang: str) -> str:
-    """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移 -2`."""
+    """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移
+    -2`.
+    """
     if label in LABEL_NAMES:
         return LABEL_NAMES[label].translation(lang)
     name, _, detail = label.rpartition(" ")
-    return f"{LABEL_NAMES[name].translation(lang)} {detail}" if name in LABEL_NAMES else label
+    if name in LABEL_NAMES:
+        return f"{LABEL_NAMES[name].translation(lang)} {detail}"
+    return label
 
 
 class MetricValue(Part, frozen=True, kw_only=True):
@@ -62,7 +66,9 @@ class MetricValue(Part, frozen=True, kw_only=True):
     rows: Annotated[Count, describe("Rows that the mean is over.")]
 
 
-Metrics = Annotated[dict[str, MetricValue], describe("Metrics by name; `attn explain metric NAME` defines them.")]
+Metrics = Annotated[
+    dict[str, MetricValue], describe("Metrics by name; `attn explain metric NAME` defines them.")
+]
 
 
 class LabelScore(Part, frozen=True, kw_only=True):
@@ -75,7 +81,9 @@ class LabelScore(Part, frozen=True, kw_only=True):
 
 
 class MovedMetrics(Part, frozen=True, kw_only=True):
-    """The same with weight × size of the transformed value in place of weight, rows scaled to sum to 1."""
+    """The same with weight × size of the transformed value in place of weight, rows scaled to sum
+    to 1.
+    """
 
     metrics: Metrics
     top_link: TopLink | None
@@ -86,20 +94,31 @@ class HeadMetrics(PlacedHead, frozen=True, kw_only=True):
 
     metrics: Metrics
     baseline: (
-        Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
+        Annotated[
+            Metrics, describe("The same metrics if every row were uniform over what it may see.")
+        ]
+        | UnsetType
     ) = UNSET
     top_link: TopLink | None
-    sorted_by: Annotated[float | UnsetType | None, describe("With --sort: the value that orders the heads.")] = UNSET
-    labels: Annotated[
-        list[str] | UnsetType, describe("With --labels: what the head looks like, such as previous-token.")
+    sorted_by: Annotated[
+        float | UnsetType | None, describe("With --sort: the value that orders the heads.")
     ] = UNSET
-    label_scores: Annotated[list[LabelScore] | UnsetType, describe("The score that earned each label.")] = UNSET
+    labels: Annotated[
+        list[str] | UnsetType,
+        describe("With --labels: what the head looks like, such as previous-token."),
+    ] = UNSET
+    label_scores: Annotated[
+        list[LabelScore] | UnsetType, describe("The score that earned each label.")
+    ] = UNSET
     pool: Annotated[
         Size | UnsetType,
-        describe("Of a text too long for whole weights: each cell is the largest of pool × pool weights."),
+        describe(
+            "Of a text too long for whole weights: each cell is the largest of pool × pool weights."
+        ),
     ] = UNSET
     weights: Annotated[
-        Numbers | UnsetType, axes("query", "key", meaning="without what was excluded; or cells of pool × pool.")
+        Numbers | UnsetType,
+        axes("query", "key", meaning="without what was excluded; or cells of pool × pool."),
     ] = UNSET
     moved: Annotated[MovedMetrics | UnsetType, describe("With --moved.")] = UNSET
 
@@ -108,20 +127,26 @@ class LayerMassive(Part, frozen=True, kw_only=True):
     """The vectors that leave a layer."""
 
     layer: Count
-    massive: Annotated[Count, describe("Numbers above 100 and 1,000 times the median of all that leave the layer.")]
+    massive: Annotated[
+        Count, describe("Numbers above 100 and 1,000 times the median of all that leave the layer.")
+    ]
 
 
 class AverageHead(Part, frozen=True, kw_only=True):
     """The mean of the heads' weights of the last layer."""
 
     weights: Annotated[Numbers, axes("query", "key")]
-    entropy: Annotated[Entropy, describe("Of the average, in nats, mean over rows that see something.")] | UnsetType = (
-        UNSET
-    )
+    entropy: (
+        Annotated[Entropy, describe("Of the average, in nats, mean over rows that see something.")]
+        | UnsetType
+    ) = UNSET
     heads_entropy: (
         Annotated[
             Entropy,
-            describe("Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike."),
+            describe(
+                "Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all"
+                " are alike."
+            ),
         ]
         | UnsetType
     ) = UNSET
@@ -166,15 +191,21 @@ class Merge(Part, frozen=True, kw_only=True):
 
     a: Count
     b: Count
-    height: Annotated[float, Meta(ge=0, le=1.00001, description="The distance at which they join, 0 to 1.")]
+    height: Annotated[
+        float, Meta(ge=0, le=1.00001, description="The distance at which they join, 0 to 1.")
+    ]
 
 
 class Similarity(Part, frozen=True, kw_only=True):
     """How alike heads are."""
 
-    heads: Annotated[list[WhichHead], axes("head alike", meaning="the heads in the order of the rows of `distances`.")]
+    heads: Annotated[
+        list[WhichHead],
+        axes("head alike", meaning="the heads in the order of the rows of `distances`."),
+    ]
     distances: Annotated[
-        Numbers, axes("head alike", "head alike", meaning="√(Jensen–Shannon / ln 2) between heads, 0 to 1.")
+        Numbers,
+        axes("head alike", "head alike", meaning="√(Jensen–Shannon / ln 2) between heads, 0 to 1."),
     ]
     order: Annotated[
         list[Annotated[Count, index_of("head alike")]],
@@ -183,10 +214,16 @@ class Similarity(Part, frozen=True, kw_only=True):
     tree: Annotated[list[Merge], describe("Average linkage: rows, then earlier merges, join.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless the merges are a tree of all rows, and the order is that of its leaves."""
+        """Faults as (field, message), unless the merges are a tree of all rows, and the order is
+        that of its leaves.
+        """
         places = [[row] for row in range(len(self.heads))]
         for number, merge in enumerate(self.tree):
-            if max(merge.a, merge.b) >= len(places) or merge.a == merge.b or not (places[merge.a] and places[merge.b]):
+            if (
+                max(merge.a, merge.b) >= len(places)
+                or merge.a == merge.b
+                or not (places[merge.a] and places[merge.b])
+            ):
                 yield f"tree[{number}]", message("it joins what is not there, or is joined already")
                 return
             places.append([*places[merge.a], *places[merge.b]])
@@ -206,7 +243,10 @@ class CircuitHead(PlacedHead, frozen=True, kw_only=True):
 Subspace = Literal["q", "k", "v", "o"]
 Kernel = Annotated[
     float | None,
-    describe("‖UᵀV‖² of orthonormal bases over the smaller rank, 0 to 1: what two subspaces have in common."),
+    describe(
+        "‖UᵀV‖² of orthonormal bases over the smaller rank, 0 to 1: what two subspaces have in"
+        " common."
+    ),
 ]
 
 
@@ -215,9 +255,10 @@ class Composition(Part, frozen=True, kw_only=True):
 
     way: Literal["q", "k", "v"]
     strength: float | None
-    kernel: Annotated[Kernel | UnsetType, describe("Of what the earlier head writes and what the later one reads.")] = (
-        UNSET
-    )
+    kernel: Annotated[
+        Kernel | UnsetType,
+        describe("Of what the earlier head writes and what the later one reads."),
+    ] = UNSET
     before: WhichHead = field(name="from")
     after: WhichHead = field(name="to")
 
@@ -234,7 +275,8 @@ class Likeness(Part, frozen=True, kw_only=True):
     """Two heads whose weights have much in common."""
 
     space: Annotated[
-        Subspace, describe("What the queries, keys or values read of the stream, or what is written to it.")
+        Subspace,
+        describe("What the queries, keys or values read of the stream, or what is written to it."),
     ]
     kernel: Kernel
     a: WhichHead
@@ -253,10 +295,13 @@ class Circuits(Part, frozen=True, kw_only=True):
     """Copying scores, norms, compositions, and how alike heads are by their weights."""
 
     heads: list[CircuitHead]
-    compositions: Annotated[list[Composition], describe("The strongest between heads of different layers.")]
+    compositions: Annotated[
+        list[Composition], describe("The strongest between heads of different layers.")
+    ]
     chance: Chance | None
     likeness: Annotated[
-        list[Likeness] | UnsetType, describe("Of each subspace the pairs of heads that are most alike.")
+        list[Likeness] | UnsetType,
+        describe("Of each subspace the pairs of heads that are most alike."),
     ] = UNSET
     kernel_chance: KernelChance | UnsetType | None = UNSET
 
@@ -280,13 +325,19 @@ class Direction(Part, frozen=True, kw_only=True):
     """A singular direction of what a head does."""
 
     circuit: Annotated[
-        Literal["ov", "qk"], describe("ov: what is read becomes what is written; qk: queries meet keys.")
+        Literal["ov", "qk"],
+        describe("ov: what is read becomes what is written; qk: queries meet keys."),
     ]
     size: Annotated[float, describe("The singular value.")]
     share: Annotated[float, describe("Of the squared norm of the whole.")]
-    reads: Annotated[DirectionEnd, describe("Of ov: what is read; of qk: what asks. By embeddings.")]
+    reads: Annotated[
+        DirectionEnd, describe("Of ov: what is read; of qk: what asks. By embeddings.")
+    ]
     writes: Annotated[
-        DirectionEnd, describe("Of ov: what is written, by the output head if there is one; of qk: what answers.")
+        DirectionEnd,
+        describe(
+            "Of ov: what is written, by the output head if there is one; of qk: what answers."
+        ),
     ]
 
 
@@ -300,14 +351,16 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     """Heads compared on one text. Positions, layers and heads count from 0."""
 
     heads: list[HeadMetrics]
-    layers: Annotated[list[LayerMassive] | UnsetType, describe("With the metric `massive`, which is a layer's.")] = (
-        UNSET
-    )
+    layers: Annotated[
+        list[LayerMassive] | UnsetType, describe("With the metric `massive`, which is a layer's.")
+    ] = UNSET
     average: AverageHead | UnsetType | None = UNSET
     empty_rows: EmptyRows | UnsetType = UNSET
     warnings: list[str]
     links_leave_out: LeftOut | UnsetType = UNSET
-    excluded: Annotated[Excluded | UnsetType, describe("With --exclude: what no number here counts.")] = UNSET
+    excluded: Annotated[
+        Excluded | UnsetType, describe("With --exclude: what no number here counts.")
+    ] = UNSET
     sort: Annotated[Order | UnsetType, describe("With --sort: the order of `heads`.")] = UNSET
     rollout: Rollout | UnsetType = UNSET
     flow: Flow | UnsetType = UNSET
@@ -320,20 +373,28 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
         RegionPart | UnsetType, describe("With --region: what goes to each region, head by head.")
     ] = UNSET
     heads_in_all: Annotated[
-        Size | UnsetType, describe("With --top: how many heads there were; `heads` holds the first of them.")
+        Size | UnsetType,
+        describe("With --top: how many heads there were; `heads` holds the first of them."),
     ] = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: whole weights have a row per token, pooled ones a row per `pool` of them."""
+        """How long axes are: whole weights have a row per token, pooled ones a row per `pool` of
+        them.
+        """
         count = len(self.tokens)
         pool = next((head.pool for head in self.heads if head.pool is not UNSET), 1)
         cells = -(-count // pool)
-        regions = 0 if self.regions is UNSET else len(self.regions)
-        keys = keys_of(cells) if pool == 1 else cells
+        if self.regions is UNSET:
+            regions = 0
+        else:
+            regions = len(self.regions)
+        keys = (keys_of(cells)) if (pool == 1) else (cells)
         return {**super().lengths(), "query": cells, "key": keys, "region": regions}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless weights are held of every head in one size, or of none."""
+        """Faults as (field, message), unless weights are held of every head in one size, or of
+        none.
+        """
         yield from super().validation_errors()
         if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:
             yield "heads", message("weights of some heads only, or cells of several sizes")

@@ -1,4 +1,6 @@
-"""The screen of `attn.heads/1`: small maps of all heads, their metrics and labels, and the average of them."""
+"""The screen of `attn.heads/1`: small maps of all heads, their metrics and labels, and the average
+of them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,34 @@ from msgspec.structs import replace
 
 from attncli.documents import LinkRow, Numbers, TopLink
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import BLANK, Lines, fit_to_view, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    BLANK,
+    Lines,
+    fit_to_view,
+    heading,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import percent
-from attncli.draw.region_tables import has_regions, region_heads_part, region_heads_sentences, region_links_part
+from attncli.draw.region_tables import (
+    has_regions,
+    region_heads_part,
+    region_heads_sentences,
+    region_links_part,
+)
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, strongest_link_sentence, words
+from attncli.draw.sentence import (
+    HeadLink,
+    format_number,
+    not_learned_note,
+    sentence,
+    strongest_link_sentence,
+    words,
+)
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
@@ -29,7 +53,14 @@ from attncli.features.heads.across_screens import (
     rollout_part,
     similarity_part,
 )
-from attncli.features.heads.document import ACROSS, DirectionToken, HeadMetrics, HeadsDocument, MetricValue, label_name
+from attncli.features.heads.document import (
+    ACROSS,
+    DirectionToken,
+    HeadMetrics,
+    HeadsDocument,
+    MetricValue,
+    label_name,
+)
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import contextual, listing, message, plural, say, say_each, term
 
@@ -38,7 +69,9 @@ WORDS_OF_AN_END, WORD_CELLS = 3, 14
 
 
 def directions_part(document: HeadsDocument, view: View) -> Lines:
-    """The strongest directions of the heads that were asked for, by the tokens nearest to their ends."""
+    """The strongest directions of the heads that were asked for, by the tokens nearest to their
+    ends.
+    """
     blocks = []
     for head in document.directions or ():
         for circuit in ("ov", "qk"):
@@ -47,16 +80,40 @@ def directions_part(document: HeadsDocument, view: View) -> Lines:
                 for way, sign in (("toward", "+"), ("opposite", spell("−", ascii=view.ascii))):
                     # each side with its sign: on a narrow screen the second one goes on below
                     ends = (getattr(end, way) for end in (direction.reads, direction.writes))
-                    numbers = [f"{direction.size:.2f}", percent(direction.share)] if way == "toward" else ["", ""]
-                    rows.append([*numbers, *(f"{sign} {_tokens_of_end(tokens, view)}" for tokens in ends)])
-            sides = (message("reads"), message("writes")) if circuit == "ov" else (message("asks"), message("answers"))
+                    if way == "toward":
+                        numbers = [f"{direction.size:.2f}", percent(direction.share)]
+                    else:
+                        numbers = ["", ""]
+                    rows.append(
+                        [*numbers, *(f"{sign} {_tokens_of_end(tokens, view)}" for tokens in ends)]
+                    )
+            if circuit == "ov":
+                sides = (message("reads"), message("writes"))
+            else:
+                sides = (message("asks"), message("answers"))
             template = message("layer {layer} head {head}: which queries meet which keys")
             if circuit == "ov":
-                template = message("layer {layer} head {head}: what is read becomes what is written")
+                template = message(
+                    "layer {layer} head {head}: what is read becomes what is written"
+                )
             title = say(view, template, layer=head.layer, head=head.head)
-            titles = say_each(view, contextual("column", "size"), contextual("column", "share"), *sides)
-            note = message("singular directions by the nearest tokens; a direction has no sign: + and − go together")
-            blocks.append(table(titles, rows, view, align=["right", "right", "left", "left"], title=title, note=note))
+            titles = say_each(
+                view, contextual("column", "size"), contextual("column", "share"), *sides
+            )
+            note = message(
+                "singular directions by the nearest tokens; a direction has no sign: + and − go"
+                " together"
+            )
+            blocks.append(
+                table(
+                    titles,
+                    rows,
+                    view,
+                    align=["right", "right", "left", "left"],
+                    title=title,
+                    note=note,
+                )
+            )
     return stack_spaced(*blocks)
 
 
@@ -70,53 +127,71 @@ MATRICES = frozenset({"maps", "average", "weights"})
 MAPS = 24
 """Maps that are shown unless the view is full."""
 MANY = 16
-"""Heads above which maps are shown only when asked for: they would push the numbers off the screen."""
+"""Heads above which maps are shown only when asked for: they would push the numbers off the screen.
+"""
 ROOMY = 100
 """Below this width metrics have short names."""
 NARROW, LABELS = 72, 40
-"""Below `NARROW` the strongest links and labels get a table of their own; labels need `LABELS` beside the rest."""
+"""Below `NARROW` the strongest links and labels get a table of their own; labels need `LABELS`
+beside the rest.
+"""
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
 def heads_screen(document: HeadsDocument, view: View) -> Lines:
-    """The whole screen for an `attn.heads/1` document. `average` is the table of the averaged heads, `weights` the
-    table of each head, `links` each head's strongest link with a bar."""
+    """The whole screen for an `attn.heads/1` document. `average` is the table of the averaged
+    heads, `weights` the table of each head, `links` each head's strongest link with a bar."""
     parts = parts_shown(HEADS_PARTS, document, view)
     blocks = [part.draw(document, view) for part in parts]
     if view.show is not None and len(view.show) < len(HEADS_PARTS) and not view.brief:
         blocks = [
-            block if block.rows else _absent_part(part.name, view) for block, part in zip(blocks, parts, strict=True)
+            block if block.rows else _absent_part(part.name, view)
+            for block, part in zip(blocks, parts, strict=True)
         ]
     if not _has_few_heads(document, view) and view.show is None and not view.brief:
         note = message(
-            "maps of {heads} heads are left out; --layer L chooses, --show maps shows them", heads=len(document.heads)
+            "maps of {heads} heads are left out; --layer L chooses, --show maps shows them",
+            heads=len(document.heads),
         )
         blocks.insert(-1, remark(note, view))
     return fit_to_view(stack_spaced(*blocks), view)
 
 
 def _has_few_heads(document: HeadsDocument, view: View) -> bool:
-    """Whether maps are shown unasked: of so few heads that they do not push the numbers off the screen."""
+    """Whether maps are shown unasked: of so few heads that they do not push the numbers off the
+    screen.
+    """
     return len(document.heads) <= MANY
 
 
 def _is_shallow(document: HeadsDocument, view: View) -> bool:
-    """Whether tokens are shown unasked: above the grid of several layers they would push it off the screen."""
+    """Whether tokens are shown unasked: above the grid of several layers they would push it off the
+    screen.
+    """
     return view.full or len({head.layer for head in document.heads}) < 2
 
 
 def _absent_part(part: str, view: View) -> Lines:
     """What to say of a part that was asked for by name and that the document does not have."""
-    ways = {"grid": message("more than one layer has a grid"), "moved": message("attn heads --moved adds it")}
+    ways = {
+        "grid": message("more than one layer has a grid"),
+        "moved": message("attn heads --moved adds it"),
+    }
     ways |= {name: message("attn heads --across {part} adds it", part=name) for name in ACROSS}
     way = ways.get(part, message("attn heads without --show adds it"))
-    return stack(heading(part, "", view), remark(message("not in this document: {way}", way=way), view))
+    return stack(
+        heading(part, "", view), remark(message("not in this document: {way}", way=way), view)
+    )
 
 
-def _weight_table(document: HeadsDocument, weights: Numbers, view: View, *, title: str, note: str) -> Lines:
+def _weight_table(
+    document: HeadsDocument, weights: Numbers, view: View, *, title: str, note: str
+) -> Lines:
     """Weights [query, key] in numbers, under the names of the tokens."""
     texts = [token.text for token in document.tokens]
-    return matrix(weights, texts, key_names(texts, weights), view, limits=(0.0, 1.0), title=title, note=note)
+    return matrix(
+        weights, texts, key_names(texts, weights), view, limits=(0.0, 1.0), title=title, note=note
+    )
 
 
 def average_table(document: HeadsDocument, view: View) -> Lines:
@@ -124,12 +199,17 @@ def average_table(document: HeadsDocument, view: View) -> Lines:
     if not document.average:
         return Lines()
     note = message("mean over heads; it hides what single heads do")
-    return _weight_table(document, document.average.weights, view, title=message("average of the heads"), note=note)
+    return _weight_table(
+        document, document.average.weights, view, title=message("average of the heads"), note=note
+    )
 
 
 def weight_tables(document: HeadsDocument, view: View) -> Lines:
-    """The weights of each head in numbers; cells of a pooled map have no names, so the maps show them."""
-    blocks, note = [], message("rows: queries, columns: keys")
+    """The weights of each head in numbers; cells of a pooled map have no names, so the maps show
+    them.
+    """
+    blocks = []
+    note = message("rows: queries, columns: keys")
     for head in document.heads:
         if head.pool is UNSET and head.weights is not UNSET:
             place = message("layer {layer} head {head}", layer=head.layer, head=head.head)
@@ -142,42 +222,67 @@ def links_part(document: HeadsDocument, view: View) -> Lines:
     """The strongest link of each head, with a bar."""
     heads = ((head, head.top_link) for head in document.heads)
     link_rows = [
-        LinkRow(layer=head.layer, head=head.head, query=link.query, key=link.key, weight=link.weight)
+        LinkRow(
+            layer=head.layer, head=head.head, query=link.query, key=link.key, weight=link.weight
+        )
         for head, link in heads
         if link
     ]
     texts = [token.text for token in document.tokens]
     place = layer_and_head if len(document.heads) != 1 else None
-    return links(link_rows, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1")
+    return links(
+        link_rows,
+        texts,
+        view,
+        place=place,
+        title="strongest link of each head",
+        note="bars from 0 to 1",
+    )
 
 
 def maps_part(document: HeadsDocument, view: View) -> Lines:
-    """A small map of each head, the first `MAPS` unless the view is full, and of their average, on one scale."""
-    head_weights = [(head, weights) for head in document.heads if (weights := head.weights) is not UNSET]
+    """A small map of each head, the first `MAPS` unless the view is full, and of their average, on
+    one scale.
+    """
+    head_weights = [
+        (head, weights) for head in document.heads if (weights := head.weights) is not UNSET
+    ]
     if not head_weights:
         return Lines()
     several = len({head.layer for head, _ in head_weights}) > 1
-    heads_shown = head_weights if view.full else head_weights[:MAPS]
-    maps = [head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown]
+    if view.full:
+        heads_shown = head_weights
+    else:
+        heads_shown = head_weights[:MAPS]
+    maps = [
+        head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown
+    ]
     average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     names = [token.text for token in document.tokens]
-    most = max(Counter(head.layer for head, _ in heads_shown).values()) if several else None
+    if several:
+        most = max(Counter(head.layer for head, _ in heads_shown).values())
+    else:
+        most = None
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
-    notes = (more_maps(len(heads_shown), len(head_weights)), _average_note(document) if len(maps) > 1 else "")
+    notes = (
+        more_maps(len(heads_shown), len(head_weights)),
+        _average_note(document) if len(maps) > 1 else "",
+    )
     return stack(title, picture, *(remark(note, view) for note in notes))
 
 
 def _average_note(document: HeadsDocument) -> str:
-    """The note that the average of heads hides where each looks, with its entropy beside the heads' own; "" without
-    these."""
+    """The note that the average of heads hides where each looks, with its entropy beside the heads'
+    own; "" without these."""
     average = document.average
     if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
         return ""
     return message(
-        "average: entropy {entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: it spreads over as many "
-        "keys as {keys:.1f} equal ones where a head looks at {heads_keys:.1f}, and hides which head looks where",
+        "average: entropy {entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: it"
+        " spreads over as many keys as {keys:.1f} equal ones where a head looks at"
+        " {heads_keys:.1f}, and hides which head looks where",
         entropy=average.entropy,
         heads_entropy=average.heads_entropy,
         keys=math.exp(average.entropy),
@@ -186,7 +291,9 @@ def _average_note(document: HeadsDocument) -> str:
 
 
 def metrics_part(document: HeadsDocument, view: View) -> Lines:
-    """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
+    """One row of metrics per head, then one for uniform attention (one for each layer that differs
+    in it).
+    """
     all_heads = document.heads
     heads, choice_note = _heads_to_list(document, view)
     names = list(dict.fromkeys(name for head in all_heads for name in head.metrics))
@@ -206,7 +313,10 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         for head in heads
     ]
     uniform = _uniform_rows(all_heads, names, view)
-    rows += [[localize(layers, view), localize("uniform", view), *numbers, "", ""] for layers, numbers in uniform]
+    rows += [
+        [localize(layers, view), localize("uniform", view), *numbers, "", ""]
+        for layers, numbers in uniform
+    ]
     columns = [
         "layer",
         "head",
@@ -215,13 +325,20 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         "labels",
     ]
     first_word = len(names) + 2  # the columns before it hold numbers
-    name_columns, words = [0, 1] if several else [1], [first_word, *([first_word + 1] if has_labels else [])]
+    name_columns = [0, 1] if several else [1]
+    words = [first_word, *([first_word + 1] if has_labels else [])]
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
     beside = len(groups) == 1 and view.width >= NARROW + LABELS * has_labels
-    groups = [[*groups[0], *words]] if beside else [*groups, [*name_columns, *words]]
+    if beside:
+        groups = [[*groups[0], *words]]
+    else:
+        groups = [*groups, [*name_columns, *words]]
     bodies = []
     for number, group in enumerate(groups):
-        group_rows = rows[: len(heads)] if group[-1] in words and not beside else rows
+        if group[-1] in words and not beside:
+            group_rows = rows[: len(heads)]
+        else:
+            group_rows = rows
         bodies.append(
             table(
                 [columns[index] for index in group],
@@ -232,7 +349,9 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
                 note=choice_note,
             )
         )
-    uniform_note = message("uniform: the same metric if every row were spread evenly over what it may see")
+    uniform_note = message(
+        "uniform: the same metric if every row were spread evenly over what it may see"
+    )
     return stack(
         bodies[0],
         remark(uniform_note if uniform else "", view),
@@ -242,12 +361,19 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
-    """The heads to list, and a note on how they were chosen: of many, those with the strongest links, unless all or an
-    order are asked for."""
+    """The heads to list, and a note on how they were chosen: of many, those with the strongest
+    links, unless all or an order are asked for."""
     heads = document.heads
-    if len(heads) <= MANY or view.full or document.sort or (document.heads_in_all or 0) > len(heads):
+    if (
+        len(heads) <= MANY
+        or view.full
+        or document.sort
+        or (document.heads_in_all or 0) > len(heads)
+    ):
         return heads, message("means over the rows")
-    heads_by_link = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
+    heads_by_link = sorted(
+        heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
+    )
     count = min(view.top, len(heads))
     return heads_by_link[:count], message(
         "means over the rows · {count} of {heads} heads, by their strongest link; --full shows all",
@@ -263,7 +389,8 @@ def _column_groups(
     rows: Sequence[Sequence[str]],
     view: View,
 ) -> list[list[int]]:
-    """Columns of numbers in groups that fit the view, each after the columns that name the head. columns: their titles;
+    """Columns of numbers in groups that fit the view, each after the columns that name the head.
+    columns: their titles;
     rows: their cells."""
     every = (*name_columns, *number_columns)
     widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in every}
@@ -279,14 +406,23 @@ def _column_groups(
 def moved_part(document: HeadsDocument, view: View) -> Lines:
     """The table of metrics with weight × size of the transformed value in place of weights."""
     moved_heads = [
-        replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
+        replace(
+            head,
+            metrics=head.moved.metrics,
+            top_link=head.moved.top_link,
+            baseline=UNSET,
+            labels=UNSET,
+        )
         for head in document.heads
         if head.moved
     ]
     if not moved_heads:
         return Lines()
     note = message("share of what is moved, ‖A·v·W_O‖, in place of weight")
-    return stack(heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view))
+    return stack(
+        heading("by what is moved", note, view),
+        metrics_part(replace(document, heads=moved_heads), view),
+    )
 
 
 def massive_part(document: HeadsDocument, view: View) -> Lines:
@@ -303,9 +439,11 @@ def massive_part(document: HeadsDocument, view: View) -> Lines:
     )
 
 
-def _uniform_rows(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, tuple[str, ...]]]:
-    """The metrics of uniform attention as texts, each distinct row after the layers that have it ("all" for a single
-    row)."""
+def _uniform_rows(
+    heads: Sequence[HeadMetrics], names: Sequence[str], view: View
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The metrics of uniform attention as texts, each distinct row after the layers that have it
+    ("all" for a single row)."""
     layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
         if head.baseline:
@@ -313,12 +451,17 @@ def _uniform_rows(heads: Sequence[HeadMetrics], names: Sequence[str], view: View
             layers_by_numbers.setdefault(numbers, []).append(head.layer)
     if len(layers_by_numbers) == 1:
         return [("all", numbers) for numbers in layers_by_numbers]
-    return [(",".join(map(str, sorted(set(layers)))), numbers) for numbers, layers in layers_by_numbers.items()]
+    return [
+        (",".join(map(str, sorted(set(layers)))), numbers)
+        for numbers, layers in layers_by_numbers.items()
+    ]
 
 
 def _metric_text(metric: MetricValue | None, view: View) -> str:
     """A metric with the view's digits; "-" where there is none."""
-    return "-" if (number := metric_value(metric)) is None else f"{number:.{view.precision}f}"
+    if (number := metric_value(metric)) is None:
+        return "-"
+    return f"{number:.{view.precision}f}"
 
 
 def _link_text(link: TopLink | None, texts: Sequence[str], view: View) -> str:
@@ -326,7 +469,9 @@ def _link_text(link: TopLink | None, texts: Sequence[str], view: View) -> str:
     if not link:
         return "-"
     query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
-    return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"
+    return (
+        spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"
+    )
 
 
 # The table of `attn.heads/1` for `--plain`: a line for each head.
@@ -339,7 +484,9 @@ def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
     for head in document.heads:
         link = head.top_link
         metrics = (metric_value(head.metrics.get(name)) for name in names)
-        link_cells = (None, None, None) if link is None else (link.query, link.key, link.weight)
+        link_cells = (
+            ((None, None, None)) if (link is None) else ((link.query, link.key, link.weight))
+        )
         yield (head.layer, head.head, *metrics, *link_cells, ",".join(head.labels or ()))
 
 
@@ -359,32 +506,50 @@ KINDS = {
 
 
 def grid_part(document: HeadsDocument, view: View) -> Lines:
-    """The weight of every head's strongest link, or the metric that orders the heads, by layer and head; nothing for
-    one layer, or where heads were cut off.
+    """The weight of every head's strongest link, or the metric that orders the heads, by layer and
+    head; nothing for one layer, or where heads were cut off.
     """
     heads = document.heads
     if len({head.layer for head in heads}) < 2 or (document.heads_in_all or 0) > len(heads):
         return Lines()
     sort = document.sort
     if not sort and any(head.top_link for head in heads):
-        grid = head_grid((head.layer, head.head, head.top_link.weight if head.top_link else None) for head in heads)
+        grid = head_grid(
+            (head.layer, head.head, head.top_link.weight if head.top_link else None)
+            for head in heads
+        )
         note = message("rows: layers, columns: heads; --sort NAME shows a metric")
-        return draw_grid(grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note)
-    name = sort.metric if sort else next(iter(heads[0].metrics))
+        return draw_grid(
+            grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note
+        )
+    if sort:
+        name = sort.metric
+    else:
+        name = next(iter(heads[0].metrics))
     if sort:
         values = [None if head.sorted_by is UNSET else head.sorted_by for head in heads]
     else:
         values = [metric_value(head.metrics.get(name)) for head in heads]
-    grid = head_grid((head.layer, head.head, value) for head, value in zip(heads, values, strict=True))
-    return draw_grid(grid, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric")
+    grid = head_grid(
+        (head.layer, head.head, value) for head, value in zip(heads, values, strict=True)
+    )
+    return draw_grid(
+        grid,
+        view,
+        title=name,
+        note="rows: layers, columns: heads; --sort NAME shows another metric",
+    )
 
 
 def _notes_on_numbers(document: HeadsDocument) -> Iterator[str]:
     """What these numbers leave out, and in which order the heads come."""
-    excluded, sort = document.excluded, document.sort
+    excluded = document.excluded
+    sort = document.sort
     if excluded:
         scaling_note = message(
-            "rows scaled to sum to 1 again" if excluded.renormalised else "weights as they were, rows sum to less"
+            "rows scaled to sum to 1 again"
+            if excluded.renormalised
+            else "weights as they were, rows sum to less"
         )
         yield message(
             "excluded from every number: {names}; {scaling_note}",
@@ -393,7 +558,11 @@ def _notes_on_numbers(document: HeadsDocument) -> Iterator[str]:
         )
     if sort:
         yield message(
-            "sorted by {metric}, smallest first" if sort.rising else "sorted by {metric}, largest first",
+            (
+                "sorted by {metric}, smallest first"
+                if sort.rising
+                else "sorted by {metric}, largest first"
+            ),
             metric=term(sort.metric),
         )
     if document.links_leave_out:
@@ -410,46 +579,60 @@ HALF = 0.5
 
 
 def heads_answer(document: HeadsDocument, view: View) -> Lines:
-    """The answer of an `attn.heads/1` document: the sentence, tinted by what all heads look at, and the answer in
-    words."""
+    """The answer of an `attn.heads/1` document: the sentence, tinted by what all heads look at, and
+    the answer in words."""
     shares = _attention_shares(document)
-    tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
+    if shares:
+        tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view)
+    else:
+        tinted_sentence = Lines()
     has_special = any(token.special for token in document.tokens)
     tint = message("tint: words that get more than an even share of all weights")
     if has_special:
-        tint = message("tint: words that get more weight than the average word, special tokens apart")
+        tint = message(
+            "tint: words that get more weight than the average word, special tokens apart"
+        )
     return stack(
-        tinted_sentence, remark(tint if shares else "", view), sentences(heads_sentences(document, view), view)
+        tinted_sentence,
+        remark(tint if shares else "", view),
+        sentences(heads_sentences(document, view), view),
     )
 
 
 def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
-    """The answer in words: the analyses of `--across`, the key that many heads keep their weight on, heads that look at
-    a neighbour, the strongest link."""
+    """The answer in words: the analyses of `--across`, the key that many heads keep their weight
+    on, heads that look at a neighbour, the strongest link."""
     answer_sentences = [
-        *across_sentences(document, view), *_resting_sentences(document, view), *_positional_sentences(document, view)
-    ]  # fmt: skip
+        *across_sentences(document, view),
+        *_resting_sentences(document, view),
+        *_positional_sentences(document, view),
+    ]
     links = [link for link in map(_link_by_choice, document.heads) if link is not None]
     if links:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
         if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
-            note = say(view, "Queries that see a single key are not counted: all of their weight is there.")
+            note = say(
+                view, "Queries that see a single key are not counted: all of their weight is there."
+            )
             answer_sentences.append(note)
     answer_sentences += region_heads_sentences(document, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
-    """The head's strongest link; where its query has weight on one key alone, the strongest of queries with several, if
-    there are any. None for a head without a link."""
+    """The head's strongest link; where its query has weight on one key alone, the strongest of
+    queries with several, if there are any. None for a head without a link."""
     link = head.top_link
     if not link:
         return None
     # a row of pooled weights is no query's
     whole = head.weights is not UNSET and (head.pool or 1) == 1
-    rows = np.nan_to_num(as_matrix(head.weights)) if whole else np.zeros((0, 0))
+    if whole:
+        rows = np.nan_to_num(as_matrix(head.weights))
+    else:
+        rows = np.zeros((0, 0))
     free = (rows > 0).sum(axis=1) > 1
     if not free.any() or free[link.query]:
         return HeadLink(link.query, link.key, link.weight, head.layer, head.head)
@@ -459,8 +642,8 @@ def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
 
 
 def _attention_shares(document: HeadsDocument) -> list[float | None]:
-    """By token, how far the heads' mean weight on it exceeds the mean of ordinary tokens, the largest being 1; 0 for
-    special tokens. Empty if unknown."""
+    """By token, how far the heads' mean weight on it exceeds the mean of ordinary tokens, the
+    largest being 1; 0 for special tokens. Empty if unknown."""
     tokens = document.tokens
     plain = np.array([not token.special for token in tokens])
     if not document.average or not plain.any():
@@ -474,7 +657,9 @@ def _attention_shares(document: HeadsDocument) -> list[float | None]:
 def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """How many heads keep more than half of their weight on one and the same key."""
     mean_weights = [
-        np.nan_to_num(as_matrix(head.weights)).mean(axis=0) for head in document.heads if head.weights is not UNSET
+        np.nan_to_num(as_matrix(head.weights)).mean(axis=0)
+        for head in document.heads
+        if head.weights is not UNSET
     ]
     rests = Counter(int(mean.argmax()) for mean in mean_weights if mean.max(initial=0.0) > HALF)
     if len(mean_weights) < 2 or not rests:
@@ -492,7 +677,9 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 
 
 def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
+    """The head that looks most at the previous word, the next, the word itself, where that is most
+    of its weight.
+    """
     for name, template in (
         ("previous", message("Layer {layer} head {head} looks at the previous word ({value}).")),
         ("next", message("Layer {layer} head {head} looks at the next word ({value}).")),
@@ -501,7 +688,9 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         values = [(metric_value(head.metrics.get(name)) or 0.0, head) for head in document.heads]
         value, head = max(values, key=lambda pair: pair[0], default=(0.0, None))
         if head is not None and value > HALF:
-            yield say(view, template, layer=head.layer, head=head.head, value=format_number(value, view))
+            yield say(
+                view, template, layer=head.layer, head=head.head, value=format_number(value, view)
+            )
 
 
 HEADS_PARTS: Parts[HeadsDocument] = (

@@ -1,4 +1,6 @@
-"""The small models that are trained: their sizes, what their attention does, and as which family they are saved."""
+"""The small models that are trained: their sizes, what their attention does, and as which family
+they are saved.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,21 @@ POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "none")
 ROOM = 256
 """Positions of a model whose positions are not learned, one by one, but computed."""
 TOKEN_DEVIATION = 0.2
-"""Standard deviation of the first token vectors. Measured on `induction`, 200 steps, seeds 0 to 2: a loss of 0.02 with
+"""Standard deviation of the first token vectors. Measured on `induction`, 200 steps, seeds 0 to 2:
+a loss of 0.02 with
 0.2, 0.04 with 1.0, because a layer's output then soon outweighs what entered it."""
 GAIN = 3.0**-0.5
-"""Of the first matrices: the deviation of uniform numbers within 1/√fan-in. Three times the variance learns later:
+"""Of the first matrices: the deviation of uniform numbers within 1/√fan-in. Three times the
+variance learns later:
 0.1 to 1.1 after 200 steps."""
 
 
 class Architecture(Struct, frozen=True):
     """What the options say about a model that is trained.
 
-    position: one of `POSITIONS`. scale: "sqrt-dk", "sqrt-dmodel", "none" or a number. mlp: whether there is a
-    feed-forward part after each attention. residual: whether each layer adds to its input; without it, one layer's
-    attention alone says what is predicted.
+    position: one of `POSITIONS`. scale: "sqrt-dk", "sqrt-dmodel", "none" or a number. mlp: whether
+    there is a feed-forward part after each attention. residual: whether each layer adds to its
+    input; without it, one layer's attention alone says what is predicted.
     """
 
     layers: int = 2
@@ -54,12 +58,15 @@ class Architecture(Struct, frozen=True):
 
 
 class SmallModel(Struct, frozen=True, eq=False):
-    """A model that can be trained: its Spec, how it is saved, and which of its numbers training leaves alone.
+    """A model that can be trained: its Spec, how it is saved, and which of its numbers training
+    leaves alone.
 
-    spec: what it does. kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one that no family has.
-    score_factor: by what saved queries are multiplied, so that a family's own scale gives the scores that were trained.
-    fixed: roles that training leaves alone, with their numbers. masks: numbers of a role that stay 0, as zeros and
-    ones.
+    spec: what it does. kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one
+        that no family has.
+    score_factor: by what saved queries are multiplied, so that a family's own scale gives the
+        scores that were trained.
+    fixed: roles that training leaves alone, with their numbers. masks: numbers of a role that stay
+    0, as zeros and ones.
     """
 
     spec: Spec
@@ -75,17 +82,27 @@ class SmallModel(Struct, frozen=True, eq=False):
 def small_model(architecture: Architecture, vocabulary: int, longest: int) -> SmallModel:
     """The model of an architecture for texts of at most `longest` tokens of a vocabulary.
 
-    Raises UsageError for sizes that do not divide, for names that are none, and for layers without a residual.
+    Raises UsageError for sizes that do not divide, for names that are none, and for layers without
+    a residual.
     """
     check_architecture(architecture)
-    width, position = architecture.d_model, architecture.position
-    stream = width if architecture.residual else 2 * width  # without a residual: what enters beside what is mixed
+    width = architecture.d_model
+    position = architecture.position
+    stream = (
+        width if architecture.residual else 2 * width
+    )  # without a residual: what enters beside what is mixed
     both_ways = looks_ahead(architecture.mask)
     group = {"rope": "rope", "alibi": "alibi"}.get(position, "both ways" if both_ways else "table")
     window = _window_size(architecture.mask)
     kind = TRAINED["window" if window is not None and group == "table" else group]
-    rows = longest if position == "learned" else max(longest, ROOM)
-    inner = 4 * stream if architecture.mlp else 1
+    if position == "learned":
+        rows = longest
+    else:
+        rows = max(longest, ROOM)
+    if architecture.mlp:
+        inner = 4 * stream
+    else:
+        inner = 1
     sizes = TrainedSizes(
         architecture.layers,
         architecture.heads,
@@ -102,7 +119,10 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     config, class_name = definition.config(sizes)
     base = definition.spec(Config(config, "config.json"))
     own = base.blocks[0].attention
-    dim = width // architecture.heads if architecture.residual else own.head_dim
+    if architecture.residual:
+        dim = width // architecture.heads
+    else:
+        dim = own.head_dim
     scale = scale_number(architecture.scale, dim, width)
     attention = replace(own, scale=scale, mask=architecture.mask)
     if position == "alibi" and both_ways:
@@ -112,11 +132,10 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     if not architecture.mlp:
         block = without_feed_forward(block)
     spec = replace(base, blocks=(block,) * architecture.layers, head=Head(tied=False))
-    fixed = (
-        {}
-        if position in ("learned", "rope", "alibi")
-        else {"positions.weight": _fixed_positions(position, rows, stream)}
-    )
+    if position in ("learned", "rope", "alibi"):
+        fixed = {}
+    else:
+        fixed = {"positions.weight": _fixed_positions(position, rows, stream)}
     if not architecture.residual and "positions.weight" in fixed:
         fixed["positions.weight"] = fixed["positions.weight"] * (np.arange(stream) < width)
     return SmallModel(
@@ -133,11 +152,14 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
 
 def check_architecture(architecture: Architecture) -> None:
     """Raise UsageError for sizes that do not divide, and names that are none."""
-    width, heads = architecture.d_model, architecture.heads
+    width = architecture.d_model
+    heads = architecture.heads
     if width % heads:
         low = [n for n in range(1, width + 1) if width % n == 0]
         raise UsageError(
-            message("d_model {d_model} is not divisible by {heads} heads", d_model=width, heads=heads),
+            message(
+                "d_model {d_model} is not divisible by {heads} heads", d_model=width, heads=heads
+            ),
             expected=message("d_model divisible by the number of heads"),
             hint=f"--num-heads {min(low, key=lambda n: (abs(n - heads), n))}",
         )
@@ -156,7 +178,9 @@ def check_architecture(architecture: Architecture) -> None:
 
 
 def refuse_unsaved(model: SmallModel) -> None:
-    """Raise UsageError for a model that fits no family of transformers, so that no checkpoint of it can be written."""
+    """Raise UsageError for a model that fits no family of transformers, so that no checkpoint of it
+    can be written.
+    """
     if not model.kind:
         architecture = model.architecture
         raise UsageError(
@@ -165,14 +189,16 @@ def refuse_unsaved(model: SmallModel) -> None:
                 position=architecture.position,
                 mask=architecture.mask.spec(),
             ),
-            expected=message("--mask causal; a window or no mask also with learned, sinusoidal or no positions"),
+            expected=message(
+                "--mask causal; a window or no mask also with learned, sinusoidal or no positions"
+            ),
             hint="--mask causal",
         )
 
 
 def without_feed_forward(block: Block) -> Block:
-    """The block without its feed-forward part and that part's norms, also the one after its residual: where that part
-    adds nothing, it only makes the norm before it a second time."""
+    """The block without its feed-forward part and that part's norms, also the one after its
+    residual: where that part adds nothing, it only makes the norm before it a second time."""
     norms = {place: norm for place, norm in block.norms.items() if not place.startswith("mlp.")}
     return replace(block, mlp=None, norms=norms)
 
@@ -184,30 +210,42 @@ def looks_ahead(mask: Mask) -> bool:
     if isinstance(mask, Causal):
         return False
     backend = numpy_backend("float32")
-    i, j = backend.arange(0, ROOM)[:, None], backend.arange(0, ROOM)[None, :]
+    i = backend.arange(0, ROOM)[:, None]
+    j = backend.arange(0, ROOM)[None, :]
     return bool((visible(mask, i, j, keys=ROOM, backend=backend) & (j > i)).any())
 
 
 def _window_size(mask: Mask) -> int | None:
-    """How many keys a query sees under a mask that is a window over itself and what is before it; None for others."""
-    return mask.left + 1 if isinstance(mask, Window) and mask.right == 0 and mask.left is not None else None
+    """How many keys a query sees under a mask that is a window over itself and what is before it;
+    None for others.
+    """
+    if isinstance(mask, Window) and mask.right == 0 and mask.left is not None:
+        return mask.left + 1
+    return None
 
 
 def _fixed_positions(position: str, rows: int, width: int) -> Floats:
     """A table of positions that nothing learns, float32 [row, width]: sinusoidal, or 0."""
-    table = sinusoidal(np.arange(rows), width) if position == "sinusoidal" else np.zeros((rows, width))
+    if position == "sinusoidal":
+        table = sinusoidal(np.arange(rows), width)
+    else:
+        table = np.zeros((rows, width))
     return table.astype(np.float32)
 
 
 def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
-    """Factors of 0 and 1 by role for a model without a residual: tokens enter in the first half of the stream,
-    attention reads that half and writes the other, and the output layer reads what it wrote."""
+    """Factors of 0 and 1 by role for a model without a residual: tokens enter in the first half of
+    the stream, attention reads that half and writes the other, and the output layer reads what it
+    wrote."""
     entering = (np.arange(spec.d_model) < width).astype(np.float32)
     masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": 1 - entering}
     masks |= {"embed.norm.weight": entering, "embed.norm.bias": entering}
     for layer in range(len(spec.blocks)):
         masks |= {f"{layer}.attn.{name}.weight": entering for name in "qkv"}
-        masks |= {f"{layer}.attn.o.weight": (1 - entering)[:, None], f"{layer}.attn.o.bias": 1 - entering}
+        masks |= {
+            f"{layer}.attn.o.weight": (1 - entering)[:, None],
+            f"{layer}.attn.o.bias": 1 - entering,
+        }
     return masks
 
 
@@ -215,10 +253,12 @@ def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
 
 
 def roles_of(spec: Spec) -> dict[str, Role]:
-    """The roles (weights by the project's names, such as "attn.q.weight") that are trained, by name; those of a layer
-    begin with its number, as "0.attn.q.weight"."""
+    """The roles (weights by the project's names, such as "attn.q.weight") that are trained, by
+    name; those of a layer begin with its number, as "0.attn.q.weight"."""
     # a table of token types has one row here, which is 0
-    outer = [role for role in outer_roles(spec) if role.module != "types" and role.name != "head.bias"]
+    outer = [
+        role for role in outer_roles(spec) if role.module != "types" and role.name != "head.bias"
+    ]
     roles = {role.name: role for role in outer}
     for layer, block in enumerate(spec.blocks):
         roles |= {f"{layer}.{role.name}": role for role in layer_roles(spec, block)}
@@ -226,8 +266,8 @@ def roles_of(spec: Spec) -> dict[str, Role]:
 
 
 def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
-    """The weights before training, float32 by role: norms at 1, biases at 0, matrices and tables drawn at random from
-    the seed and the role's name."""
+    """The weights before training, float32 by role: norms at 1, biases at 0, matrices and tables
+    drawn at random from the seed and the role's name."""
     weights = {}
     for name, role in roles_of(model.spec).items():
         if name in model.fixed:
@@ -241,4 +281,7 @@ def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
         else:
             array = uniform(seed, f"learn\0{name}", role.shape, GAIN * role.shape[-1] ** -0.5)
         weights[name] = array
-    return {name: array * model.masks[name] if name in model.masks else array for name, array in weights.items()}
+    return {
+        name: array * model.masks[name] if name in model.masks else array
+        for name, array in weights.items()
+    }

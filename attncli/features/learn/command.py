@@ -43,52 +43,83 @@ def learn(
         ),
     ] = None,
     source: Annotated[
-        str | None, argument("The sentence of the task sentence, the file of the task text.", "TEXT|FILE")
+        str | None,
+        argument("The sentence of the task sentence, the file of the task text.", "TEXT|FILE"),
     ] = None,
     query: Annotated[
-        str | None, redeclare(declarations.QUERY, help="sentence: the word at which it is said.", panel=SUBJECT)
+        str | None,
+        redeclare(
+            declarations.QUERY, help="sentence: the word at which it is said.", panel=SUBJECT
+        ),
     ] = None,
     target: Annotated[
-        str | None, redeclare(declarations.TARGET, help="sentence: the word that is said.", panel=SUBJECT)
+        str | None,
+        redeclare(declarations.TARGET, help="sentence: the word that is said.", panel=SUBJECT),
     ] = None,
-    layers: Annotated[int | None, model_number(help="Number of layers. [default: the task's]", most=24)] = None,
+    layers: Annotated[
+        int | None, model_number(help="Number of layers. [default: the task's]", most=24)
+    ] = None,
     num_heads: Annotated[
-        int | None, redeclare(declarations.NUM_HEADS, help="Number of heads. [default: the task's]", most=64)
+        int | None,
+        redeclare(declarations.NUM_HEADS, help="Number of heads. [default: the task's]", most=64),
     ] = None,
     d_model: Annotated[
-        int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024)
+        int | None,
+        redeclare(
+            declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024
+        ),
     ] = None,
     mlp: Annotated[
-        bool | None, model_option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]")
+        bool | None,
+        model_option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]"),
     ] = None,
     seed: Annotated[
-        int, redeclare(declarations.SEED_NUMBER, help="Seed of the first weights and of the texts.", most=1_000_000_000)
+        int,
+        redeclare(
+            declarations.SEED_NUMBER,
+            help="Seed of the first weights and of the texts.",
+            most=1_000_000_000,
+        ),
     ] = 0,
     seeds: Annotated[
-        int, model_number(help="So many seeds, from --seed on, one after the other.", most=MOST_SEEDS)
+        int,
+        model_number(help="So many seeds, from --seed on, one after the other.", most=MOST_SEEDS),
     ] = 1,
     mask: Annotated[
-        list[str] | None, redeclare(declarations.MASK, help="What queries see. [default: causal; sentence: all]")
+        list[str] | None,
+        redeclare(declarations.MASK, help="What queries see. [default: causal; sentence: all]"),
     ] = None,
     scale: Annotated[str | None, declarations.SCALE] = None,
     position: Annotated[
         str | None,
-        redeclare(declarations.POSITION, help="learned, sinusoidal, rope, alibi or none. [default: the task's]"),
+        redeclare(
+            declarations.POSITION,
+            help="learned, sinusoidal, rope, alibi or none. [default: the task's]",
+        ),
     ] = None,
     steps: Annotated[
         int | None, compute_number(help="Steps of training. [default: the task's]", most=MOST_STEPS)
     ] = None,
-    batch: Annotated[int | None, compute_number(help="Texts of each step. [default: the task's]", most=4096)] = None,
+    batch: Annotated[
+        int | None, compute_number(help="Texts of each step. [default: the task's]", most=4096)
+    ] = None,
     learning_rate: Annotated[
         float | None,
-        compute_number(help="Of AdamW. [default: the task's]", metavar="X", least=0, most=1000, above=True),
+        compute_number(
+            help="Of AdamW. [default: the task's]", metavar="X", least=0, most=1000, above=True
+        ),
     ] = None,
     save: Annotated[
-        Path | None, delivery_option(help="Keep the model as a checkpoint in this folder.", metavar="DIR")
+        Path | None,
+        delivery_option(help="Keep the model as a checkpoint in this folder.", metavar="DIR"),
     ] = None,
     snapshots: Annotated[
         int,
-        delivery_number(help="Also keep so many checkpoints on the way, in DIR/step-N.", least=0, most=MOST_SNAPSHOTS),
+        delivery_number(
+            help="Also keep so many checkpoints on the way, in DIR/step-N.",
+            least=0,
+            most=MOST_SNAPSHOTS,
+        ),
     ] = 0,
     force: Annotated[bool, delivery_option(help="Write into a folder that is there.")] = False,
 ) -> None:
@@ -101,9 +132,11 @@ def learn(
     attn learn induction --save my-model
 
     attn learn sentence "今天 我 的 计划 是 买菜" --query 计划 --target 买菜
-    """  # fmt: skip
+    """
     environment: Environment = ctx.obj
-    new_folder = None if save is not None and is_folder(save) else save  # one that is there is no other output's file
+    new_folder = (
+        None if save is not None and is_folder(save) else save
+    )  # one that is there is no other output's file
     view = validate_options(output, environment, "learn", files={"--save": new_folder})
     if task is None:
         _refuse_options_of_training(environment)
@@ -126,7 +159,12 @@ def learn(
         query=query,
         target=target,
         architecture={
-            "layers": layers, "heads": num_heads, "d_model": d_model, "position": position, "scale": scale, "mlp": mlp,
+            "layers": layers,
+            "heads": num_heads,
+            "d_model": d_model,
+            "position": position,
+            "scale": scale,
+            "mlp": mlp,
             "mask": request.mask(mask) if mask else None,
         },
         seed=seed,
@@ -135,8 +173,10 @@ def learn(
         batch=batch,
         rate=learning_rate,
         note=environment.note,
-    )  # fmt: skip
-    request.refuse_memory(training_of_tasks.training_bytes(request_of_task), ComputeOptions(), "--batch 8")
+    )
+    request.refuse_memory(
+        training_of_tasks.training_bytes(request_of_task), ComputeOptions(), "--batch 8"
+    )
     with live_training(
         environment, view, request_of_task, training_of_tasks.refuse_long(request_of_task).all
     ) as training:
@@ -161,26 +201,39 @@ def learn(
 
 
 def _refuse_options_of_training(environment: Environment) -> None:
-    """Raise UsageError for an option about training beside no task, where `attn learn` only lists the tasks."""
+    """Raise UsageError for an option about training beside no task, where `attn learn` only lists
+    the tasks.
+    """
     for name in environment.spellings:
         if name in environment.explicit_options and name not in OutputOptions.__dataclass_fields__:
             raise UsageError(
-                message("{option} is about a training, and no task is named", option=environment.spellings[name]),
+                message(
+                    "{option} is about a training, and no task is named",
+                    option=environment.spellings[name],
+                ),
                 expected=message("a task, such as induction"),
                 hint="attn learn",
             )
 
 
 def _text(environment: Environment, takes: str, source: str | None) -> str | None:
-    """What the second argument stands for: a sentence, or what a file holds. takes: "TEXT", "FILE", "" for neither."""
+    """What the second argument stands for: a sentence, or what a file holds. takes: "TEXT", "FILE",
+    "" for neither.
+    """
     if source is None or not takes:
         return source
     if takes == "TEXT":
         return request.one_text(environment, TextOptions(text=source)).text
-    options = TextOptions(text="-") if source == "-" else TextOptions(file=Path(source))
+    if source == "-":
+        options = TextOptions(text="-")
+    else:
+        options = TextOptions(file=Path(source))
     return request.one_text(environment, options).text
 
 
 learn_app = command_app(
-    learn, essentials="--query --target --layers --num-heads --position --steps --seeds --save --html --json"
+    learn,
+    essentials=(
+        "--query --target --layers --num-heads --position --steps --seeds --save --html --json"
+    ),
 )

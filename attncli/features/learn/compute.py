@@ -1,4 +1,6 @@
-"""Training a small model on a task while it is watched, and the document of `attn learn` that says what came of it."""
+"""Training a small model on a task while it is watched, and the document of `attn learn` that says
+what came of it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,12 @@ from attncli.language import choice, listing, message, plural
 from attncli.mechanism.context import Zero
 from attncli.mechanism.mask import visible
 from attncli.mechanism.spec import Spec
-from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_new_folder, write_checkpoint
+from attncli.models.checkpoint_writing import (
+    UNKNOWN,
+    CheckpointParts,
+    check_new_folder,
+    write_checkpoint,
+)
 from attncli.models.estimate import COMPUTES, duration_words, work_of
 from attncli.models.family import groups_of
 from attncli.models.model import Identity, Model
@@ -65,8 +72,8 @@ ROSE = 0.1
 class LearnRequest(Struct, frozen=True):
     """What is to be trained, and how.
 
-    task: what is learned, made of the reader's text where it takes one. rate: of learning. seeds: the first of them is
-    shown, of the others how they ended.
+    task: what is learned, made of the reader's text where it takes one. rate: of learning. seeds:
+    the first of them is shown, of the others how they ended.
     """
 
     task: Task
@@ -92,7 +99,9 @@ class LearnRequest(Struct, frozen=True):
         rate: float | None = None,
         note: Callable[[str], None] = ignore,
     ) -> LearnRequest:
-        """The request for a task by its name, with its text and words; arguments and errors are those of `learn`."""
+        """The request for a task by its name, with its text and words; arguments and errors are
+        those of `learn`.
+        """
         kind = task_named(task)
         options = {name: value for name, value in (architecture or {}).items() if value is not None}
         if unknown := [name for name in options if name not in Architecture.__struct_fields__]:
@@ -111,12 +120,19 @@ class LearnRequest(Struct, frozen=True):
 
 
 def _make_task(
-    kind: type[Task], text: str | None, query: str | None, target: str | None, note: Callable[[str], None]
+    kind: type[Task],
+    text: str | None,
+    query: str | None,
+    target: str | None,
+    note: Callable[[str], None],
 ) -> Task:
-    """A task of the class `kind`, with the text, query and target that it takes. Raises UsageError, InputError."""
+    """A task of the class `kind`, with the text, query and target that it takes. Raises UsageError,
+    InputError.
+    """
     if kind.takes != "TEXT" and (query is not None or target is not None):
         raise UsageError(
-            message("--query and --target are about the task sentence"), expected=message("attn learn sentence")
+            message("--query and --target are about the task sentence"),
+            expected=message("attn learn sentence"),
         )
     match kind.takes:
         case "TEXT":
@@ -132,18 +148,22 @@ def _make_task(
                     message("the sentence has fewer than two words"),
                     expected=message("two words or more, with blanks between them"),
                 )
-            return sentence_task(tokens, *(choose_token(tokens, reference, note) for reference in (query, target)))
+            return sentence_task(
+                tokens, *(choose_token(tokens, reference, note) for reference in (query, target))
+            )
         case "FILE":
             if text is None:
                 raise UsageError(
-                    message("the task text takes a file"), expected=message("FILE, or - for standard input"),
+                    message("the task text takes a file"),
+                    expected=message("FILE, or - for standard input"),
                     hint="attn learn text README.md",
-                )  # fmt: skip
+                )
             return text_task(text)
         case _:
             if text is not None:
                 raise UsageError(
-                    message("the task {task} makes its own texts", task=kind.name), expected=message("no text")
+                    message("the task {task} makes its own texts", task=kind.name),
+                    expected=message("no text"),
                 )
             return kind()
 
@@ -151,8 +171,8 @@ def _make_task(
 class Moment(Struct, frozen=True, eq=False):
     """The loss, the scores and the maps of a model after so many steps.
 
-    loss: on the test texts. scores: [layer, head] by name, on the same. weights: in the example, [layer, head, query,
-    key].
+    loss: on the test texts. scores: [layer, head] by name, on the same. weights: in the example,
+    [layer, head, query, key].
     """
 
     step: int
@@ -162,8 +182,8 @@ class Moment(Struct, frozen=True, eq=False):
 
 
 class Lesson(Struct, frozen=True, eq=False):
-    """One seed's training: its moments (losses, scores and maps by step) in order, the trainer with the model as it
-    ended, and copies of its weights on the way.
+    """One seed's training: its moments (losses, scores and maps by step) in order, the trainer with
+    the model as it ended, and copies of its weights on the way.
 
     interrupted: whether Ctrl-C ended it.
     """
@@ -191,7 +211,9 @@ def task_named(name: str) -> type[Task]:
 
 
 def small_model_of(request: LearnRequest) -> SmallModel:
-    """The untrained model of a request; its vocabulary is the task's words and one more for unknown ones."""
+    """The untrained model of a request; its vocabulary is the task's words and one more for unknown
+    ones.
+    """
     task = request.task
     return small_model(request.architecture, len(task.words) + 1, task.length)
 
@@ -222,13 +244,15 @@ def learn(
 
     Args:
         task: Its name, such as "induction", or a LearnRequest that says all of what is trained.
-        text: Of the task "sentence" the sentence, of "text" what is learned; the others make their own.
+        text: Of the task "sentence" the sentence, of "text" what is learned; the others make their
+            own.
         query: Of the task "sentence", the word that is to look.
         target: The word that it is to look at.
-        architecture: What of the model is other than the task has it: "layers", "heads", "d_model", "position",
-            "scale", "mask" (a `Mask`), "mlp", "residual"; None leaves it.
+        architecture: What of the model is other than the task has it: "layers", "heads", "d_model",
+            "position", "scale", "mask" (a `Mask`), "mlp", "residual"; None leaves it.
         seed: Of the weights and the texts.
-        seeds: How many models are trained, from that seed on: the first is shown, of the others how they ended.
+        seeds: How many models are trained, from that seed on: the first is shown, of the others how
+            they ended.
         steps: How many; None for the task's number, as for `batch` and `rate`.
         batch: Texts of each step.
         rate: Of learning, by AdamW.
@@ -236,29 +260,40 @@ def learn(
         snapshots: How many checkpoints are written on the way, into folders beside its files.
         force: Whether the folder may be there already.
         note: Told where a word occurs more than once.
-        on_moment: Told how the first seed's model is, before the first step and then about `POINTS` times.
-        on_step: Given, after each step of the first seed, a function that measures the model now; what that returns is
-            not in the document.
+        on_moment: Told how the first seed's model is, before the first step and then about `POINTS`
+            times.
+        on_step: Given, after each step of the first seed, a function that measures the model now;
+            what that returns is not in the document.
         is_over: Asked after each step whether to end here.
-        ends_early: Whether Ctrl-C ends the training, not the function, so that what is known then is returned.
+        ends_early: Whether Ctrl-C ends the training, not the function, so that what is known then
+            is returned.
         keep: Asked at the end whether the model is to be saved.
 
     Returns:
         What `attn learn --json` writes.
 
     Raises:
-        UsageError: No such task, or one that takes another text; sizes do not divide, or the model cannot be saved.
+        UsageError: No such task, or one that takes another text; sizes do not divide, or the model
+            cannot be saved.
         InputError: The sentence has no such words, or the text is too short.
         AttnError: The loss is no number any more, or the folder cannot be written.
     """
-    request = (
-        task
-        if isinstance(task, LearnRequest)
-        else LearnRequest.of(
-            task, text, query=query, target=target, architecture=architecture, seed=seed, seeds=seeds, steps=steps,
-            batch=batch, rate=rate, note=note,
+    if isinstance(task, LearnRequest):
+        request = task
+    else:
+        request = LearnRequest.of(
+            task,
+            text,
+            query=query,
+            target=target,
+            architecture=architecture,
+            seed=seed,
+            seeds=seeds,
+            steps=steps,
+            batch=batch,
+            rate=rate,
+            note=note,
         )
-    )  # fmt: skip
     model = small_model_of(request)
     if save is not None:
         refuse_unsaved(model)
@@ -277,7 +312,9 @@ def learn(
     for seed in request.seeds[1:]:
         if lesson.interrupted or lesson.moments[-1].step < request.steps:
             break
-        lesson_of_seed = train(request, model, seed, points=1, is_over=is_over, ends_early=ends_early)
+        lesson_of_seed = train(
+            request, model, seed, points=1, is_over=is_over, ends_early=ends_early
+        )
         runs.append(_seed_run(request, lesson_of_seed, seed))
         if lesson_of_seed.interrupted or runs[-1].steps < request.steps:
             break
@@ -289,7 +326,10 @@ def learn(
         folder = save / f"step-{step}"
         write_checkpoint(folder, checkpoint_parts(request, model, arrays, request.seeds[0], step))
         folders.append(str(folder))
-    write_checkpoint(save, checkpoint_parts(request, model, lesson.trainer.arrays, request.seeds[0], document.steps))
+    write_checkpoint(
+        save,
+        checkpoint_parts(request, model, lesson.trainer.arrays, request.seeds[0], document.steps),
+    )
     return replace(document, saved=str(save), snapshots=folders)
 
 
@@ -305,9 +345,11 @@ def train(
     is_over: Callable[[], bool] = lambda: False,
     ends_early: bool = False,
 ) -> Lesson:
-    """Train a model on the request's task with one seed, and return its `Lesson`: what was measured on the way, and the
-    weights copied at `snapshots` steps. points: about how many times it is measured."""
-    task, steps = request.task, request.steps
+    """Train a model on the request's task with one seed, and return its `Lesson`: what was measured
+    on the way, and the weights copied at `snapshots` steps. points: about how many times it is
+    measured."""
+    task = request.task
+    steps = request.steps
     trainer = Trainer(model, seed, request.rate, task.thrift)
     test = task.draw(seed, "test", TEST_TEXTS)
     pairs = task.pairs(test)
@@ -328,7 +370,8 @@ def train(
         on_moment(moments[-1])
 
     every = max(steps // points, 1)
-    step, interrupted = 0, False
+    step = 0
+    interrupted = False
     try:
         record()
         if 0 in copied:
@@ -338,7 +381,12 @@ def train(
             if step in copied:
                 copies.append((step, _copy_weights(trainer)))
             over = is_over()
-            if over or step % every == 0 or step == steps or (points > 1 and step & (step - 1) == 0):
+            if (
+                over
+                or step % every == 0
+                or step == steps
+                or (points > 1 and step & (step - 1) == 0)
+            ):
                 record()
             else:
                 on_step(measure)
@@ -354,8 +402,8 @@ def train(
 
 
 def snapshot_steps(steps: int, count: int) -> list[int]:
-    """The steps at which so many checkpoints are kept: the first and the last, and between them ever further apart, for
-    most happens early."""
+    """The steps at which so many checkpoints are kept: the first and the last, and between them
+    ever further apart, for most happens early."""
     if count < 2:
         return [steps] * count
     inner = {round(steps ** (place / (count - 1))) for place in range(1, count)}
@@ -373,17 +421,26 @@ def _copy_weights(trainer: Trainer) -> Mapping[str, Floats]:
 def checkpoint_parts(
     request: LearnRequest, model: SmallModel, arrays: Mapping[str, Floats], seed: int, step: int
 ) -> CheckpointParts:
-    """What a checkpoint of the trained model is written from, in a family's own layout: a missing feed-forward part
-    becomes one that adds 0, and queries are multiplied so that the family's scale gives the trained scores."""
-    spec, width = model.spec, model.spec.d_model
+    """What a checkpoint of the trained model is written from, in a family's own layout: a missing
+    feed-forward part becomes one that adds 0, and queries are multiplied so that the family's scale
+    gives the trained scores.
+    """
+    spec = model.spec
+    width = model.spec.d_model
     outer = {name: array for name, array in arrays.items() if not name[0].isdigit()}
     if spec.embedding.types:
         outer["types.weight"] = np.zeros((spec.embedding.types, width), np.float32)
-        outer.pop("head.weight", None)  # an encoder is saved without the head that it was trained with
+        outer.pop(
+            "head.weight", None
+        )  # an encoder is saved without the head that it was trained with
     layers = []
     for layer, block in enumerate(spec.blocks):
         start = f"{layer}."
-        roles = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+        roles = {
+            name.removeprefix(start): array
+            for name, array in arrays.items()
+            if name.startswith(start)
+        }
         for suffix in (".weight", ".bias"):
             if model.score_factor != 1 and f"attn.q{suffix}" in roles:
                 roles[f"attn.q{suffix}"] = roles[f"attn.q{suffix}"] * np.float32(model.score_factor)
@@ -427,22 +484,38 @@ def _idle_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> d
         "mlp.in.weight": np.ones(width, np.float32),
         "mlp.in.bias": np.zeros(width, np.float32),
     }
-    if "attn.sum.weight" in roles:  # the first norm alone is undone by nothing, the second has what was learned
+    if (
+        "attn.sum.weight" in roles
+    ):  # the first norm alone is undone by nothing, the second has what was learned
         added |= {f"mlp.sum.{kind}": roles[f"attn.sum.{kind}"] for kind in ("weight", "bias")}
-        added |= {"attn.sum.weight": np.ones(width, np.float32), "attn.sum.bias": np.zeros(width, np.float32)}
+        added |= {
+            "attn.sum.weight": np.ones(width, np.float32),
+            "attn.sum.bias": np.zeros(width, np.float32),
+        }
     return added
 
 
 # The document.
 
 
-def _learn_document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) -> LearnDocument:
+def _learn_document(
+    request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]
+) -> LearnDocument:
     """The `attn.learn/1` document of the first seed and of how all of them ended."""
-    task, model, moments = request.task, lesson.trainer.model, lesson.moments
-    seed, last = request.seeds[0], lesson.moments[-1]
+    task = request.task
+    model = lesson.trainer.model
+    moments = lesson.moments
+    seed = request.seeds[0]
+    last = lesson.moments[-1]
     backend = numpy_backend("float32")
     identity = Identity("seeded", family=model.kind or None, seed=seed)
-    whole = Model(model.spec, RoleStore(model.spec, lesson.trainer.arrays), IdsOnly(task.name), backend, identity)
+    whole = Model(
+        model.spec,
+        RoleStore(model.spec, lesson.trainer.arrays),
+        IdsOnly(task.name),
+        backend,
+        identity,
+    )
     attention = attention_part(whole, backend)
     position = request.architecture.position
     return LearnDocument(
@@ -451,7 +524,11 @@ def _learn_document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRu
         seed=seed,
         model=model_part(whole),
         attention=replace(attention, position=position),
-        parameters=sum(math.prod(role.shape) for name, role in roles_of(model.spec).items() if name not in model.fixed),
+        parameters=sum(
+            math.prod(role.shape)
+            for name, role in roles_of(model.spec).items()
+            if name not in model.fixed
+        ),
         batch=request.batch,
         learning_rate=request.rate,
         tested_apart=task.tested_apart,
@@ -460,7 +537,10 @@ def _learn_document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRu
         planned=request.steps,
         loss=last.loss,
         chance=task.chance,
-        references=[GuessingLoss(name=reference.name, loss=reference.loss) for reference in task.references()],
+        references=[
+            GuessingLoss(name=reference.name, loss=reference.loss)
+            for reference in task.references()
+        ],
         learned=runs[0].learned,
         formed=runs[0].formed,
         forms=list(task.forms),
@@ -482,7 +562,8 @@ def _learn_document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRu
 def _example_part(task: Task, test: Batch) -> Example:
     """The first of the texts that a task is tested on, as words."""
     words = (*task.words, UNKNOWN)
-    ids, targets = test.ids[0].tolist(), test.targets[0].tolist()
+    ids = test.ids[0].tolist()
+    targets = test.targets[0].tolist()
     return Example(
         text=("" if task.by_character else " ").join(words[number] for number in ids),
         tokens=[words[number] for number in ids],
@@ -491,10 +572,14 @@ def _example_part(task: Task, test: Batch) -> Example:
 
 
 def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
-    """The scores of each head of the trained model at each moment that was kept, beside those of even attention."""
-    moments, count = lesson.moments, lesson.test.ids.shape[-1]
+    """The scores of each head of the trained model at each moment that was kept, beside those of
+    even attention.
+    """
+    moments = lesson.moments
+    count = lesson.test.ids.shape[-1]
     backend = numpy_backend("float32")
-    i, j = backend.arange(0, count)[:, None], backend.arange(0, count)[None, :]
+    i = backend.arange(0, count)[:, None]
+    j = backend.arange(0, count)[None, :]
     sight = visible(model.spec.blocks[0].attention.mask, i, j, keys=count, backend=backend)
     even = even_scores(np.broadcast_to(np.asarray(sight), (count, count)), task.pairs(lesson.test))
     rows = []
@@ -526,7 +611,8 @@ def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
 
 def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
     """The loss on the test texts with all heads, and with each head alone set to 0."""
-    trainer, blocks = lesson.trainer, lesson.trainer.model.spec.blocks
+    trainer = lesson.trainer
+    blocks = lesson.trainer.model.spec.blocks
     rows = [
         HeadLoss(
             layer=layer,
@@ -540,13 +626,20 @@ def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
 
 
 def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
-    """How one seed ended: its loss, whether the task is learned, and the head with the highest of each score."""
-    task, last = request.task, lesson.moments[-1]
+    """How one seed ended: its loss, whether the task is learned, and the head with the highest of
+    each score.
+    """
+    task = request.task
+    last = lesson.moments[-1]
     best = []
     for score in task.scores:
         values = last.scores[score.name]
         layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
-        best.append(BestHead(score=score.name, layer=int(layer), head=int(head), value=float(values[layer, head])))
+        best.append(
+            BestHead(
+                score=score.name, layer=int(layer), head=int(head), value=float(values[layer, head])
+            )
+        )
     thresholds = {score.name: score.threshold for score in task.scores}
     return SeedRun(
         seed=seed,
@@ -579,32 +672,38 @@ def tasks_document() -> TasksDocument:
 
 
 def kept_numbers(spec: Spec, rows: int, length: int) -> int:
-    """About how many numbers a forward pass keeps of one layer for the gradients. rows: tokens of all texts together.
+    """About how many numbers a forward pass keeps of one layer for the gradients. rows: tokens of
+    all texts together.
     length: tokens of each text."""
-    heads, width = spec.blocks[0].attention.heads, spec.d_model
-    return rows * (24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0))
+    heads = spec.blocks[0].attention.heads
+    width = spec.d_model
+    return rows * (
+        24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0)
+    )
 
 
 def training_bytes(request: LearnRequest) -> int:
-    """About how much memory a step of training takes, in bytes: what it keeps of its forward pass, the gradients, and
-    the weights with what AdamW keeps of each."""
-    spec, length = small_model_of(request).spec, request.task.length
+    """About how much memory a step of training takes, in bytes: what it keeps of its forward pass,
+    the gradients, and the weights with what AdamW keeps of each."""
+    spec = small_model_of(request).spec
+    length = request.task.length
     rows = max(request.batch, TEST_TEXTS) * length
     numbers = len(spec.blocks) * kept_numbers(spec, rows, length) + rows * 6 * spec.vocabulary
     return 4 * (numbers + 8 * sum(math.prod(role.shape) for role in roles_of(spec).values()))
 
 
 NUMBERS, UPDATES, LAYER_STEPS = 4.0e8, 8.0e7, 1.2e3
-"""Of a training, a second: numbers that the forward pass keeps, with their gradients; parameters that AdamW changes;
-layers whose small products begin. Measured with two idle cores on models of 10⁴ to 10⁷ parameters: within a factor of
-two."""
+"""Of a training, a second: numbers that the forward pass keeps, with their gradients; parameters
+that AdamW changes; layers whose small products begin. Measured with two idle cores on models of 10⁴
+to 10⁷ parameters: within a factor of two."""
 LONGEST_TRAINING = 7 * 86400.0
 """Seconds above which a training is refused before it starts."""
 
 
 class TrainingCost(Struct, frozen=True):
-    """About how long a training takes, in seconds. step: each of its steps. rest: what is drawn, measured on the way
-    and measured without each head at the end. all: everything, of every seed."""
+    """About how long a training takes, in seconds. step: each of its steps. rest: what is drawn,
+    measured on the way and measured without each head at the end. all: everything, of every
+    seed."""
 
     step: float
     rest: float
@@ -613,7 +712,8 @@ class TrainingCost(Struct, frozen=True):
 
 def training_cost(request: LearnRequest) -> TrainingCost:
     """About how long a training will take, from its sizes alone."""
-    spec, length = small_model_of(request).spec, request.task.length
+    spec = small_model_of(request).spec
+    length = request.task.length
     work = work_of(spec, spec.blocks, length)
     parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
     backward = 3  # the gradients of a product are two more
@@ -635,7 +735,9 @@ def training_cost(request: LearnRequest) -> TrainingCost:
 
 
 def refuse_long(request: LearnRequest) -> TrainingCost:
-    """What `training_cost` returns. Raises LimitError where all of it takes longer than `LONGEST_TRAINING`."""
+    """What `training_cost` returns. Raises LimitError where all of it takes longer than
+    `LONGEST_TRAINING`.
+    """
     expected = training_cost(request)
     if expected.all > LONGEST_TRAINING:
         fewer = int((LONGEST_TRAINING / 168 - expected.rest) / (len(request.seeds) * expected.step))
@@ -658,8 +760,8 @@ def refuse_long(request: LearnRequest) -> TrainingCost:
 
 
 def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
-    """The task `sentence`: to predict the word at `target` where the word at `query` stands, both places among the
-    tokens.
+    """The task `sentence`: to predict the word at `target` where the word at `query` stands, both
+    places among the tokens.
 
     Raises InputError for one word twice.
     """
@@ -674,8 +776,8 @@ def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
 
 
 def text_task(text: str) -> Task:
-    """The task `text`: to predict each next character. Raises InputError for a text too short to be cut into pieces,
-    one of them kept apart."""
+    """The task `text`: to predict each next character. Raises InputError for a text too short to be
+    cut into pieces, one of them kept apart."""
     from attncli.features.learn.tasks.own_text import WINDOW, OwnText
 
     least = 4 * WINDOW
@@ -687,6 +789,8 @@ def text_task(text: str) -> Task:
                 count=len(text),
                 window=WINDOW,
             ),
-            expected=message("{least} characters or more; some thousands to learn anything", least=least),
+            expected=message(
+                "{least} characters or more; some thousands to learn anything", least=least
+            ),
         )
     return OwnText(text)

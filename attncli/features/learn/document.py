@@ -1,4 +1,6 @@
-"""`attn.learn/1`: how a small model learned a task: its loss, the scores of its heads, and what they are worth."""
+"""`attn.learn/1`: how a small model learned a task: its loss, the scores of its heads, and what
+they are worth.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,18 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Share, Size, axes, describe
+from attncli.documents import (
+    AttentionPart,
+    Count,
+    Document,
+    ModelPart,
+    Numbers,
+    Part,
+    Share,
+    Size,
+    axes,
+    describe,
+)
 from attncli.language import Message, contextual, message
 
 SCORE_NAMES = {
@@ -37,7 +50,8 @@ class Example(Part, frozen=True, kw_only=True):
     text: str
     tokens: Annotated[list[str], axes("token")]
     targets: Annotated[
-        list[str | None], axes("token", meaning="what is to be said after each; null where it cannot be known")
+        list[str | None],
+        axes("token", meaning="what is to be said after each; null where it cannot be known"),
     ]
 
 
@@ -62,7 +76,9 @@ class HeadScore(Part, frozen=True, kw_only=True):
     last: Annotated[Share, describe("After it.")]
     chance: Annotated[Share, describe("Of a head that looks at all keys alike.")]
     threshold: Annotated[Share, describe("From where the head is said to do it.")]
-    rose_at: Annotated[Count | None, describe("The step at which half of the rise was done; null where none was.")]
+    rose_at: Annotated[
+        Count | None, describe("The step at which half of the rise was done; null where none was.")
+    ]
     values: Annotated[list[Share], axes("curve", meaning="at each step of `curve`")]
 
 
@@ -112,7 +128,9 @@ class SeedRun(Part, frozen=True, kw_only=True):
     steps: Count
     loss: Loss
     learned: Annotated[bool, describe("Whether the loss is below a tenth of chance.")]
-    formed: Annotated[bool, describe("Whether some head does each thing that the task is known to be done by.")]
+    formed: Annotated[
+        bool, describe("Whether some head does each thing that the task is known to be done by.")
+    ]
     best: list[BestHead]
 
 
@@ -128,7 +146,10 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
     learning_rate: float
     tested_apart: Annotated[
         bool,
-        describe("Whether losses and scores are of texts that are not trained on; else they are of the trained text."),
+        describe(
+            "Whether losses and scores are of texts that are not trained on; else they are of the"
+            " trained text."
+        ),
     ]
     example: Example
     steps: Annotated[Count, describe("Steps that were made.")]
@@ -138,10 +159,14 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
     references: list[GuessingLoss]
     learned: bool
     formed: bool
-    forms: Annotated[list[str], describe("The scores of which some head must reach each threshold.")]
+    forms: Annotated[
+        list[str], describe("The scores of which some head must reach each threshold.")
+    ]
     curve: Annotated[list[CurvePoint], axes("curve")]
     heads: list[LearnedHead]
-    maps: Annotated[list[WeightMap], describe("Steps that are powers of two, the first and the last.")]
+    maps: Annotated[
+        list[WeightMap], describe("Steps that are powers of two, the first and the last.")
+    ]
     ablation: HeadRemoval
     runs: list[SeedRun]
     saved: Annotated[str | None, describe("The folder of the checkpoint.")]
@@ -158,29 +183,41 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
         }
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless every head that is named is one of the model's, and there is
-        something to show."""
+        """Faults as (field, message), unless every head that is named is one of the model's, and
+        there is something to show."""
         rows = [("heads", row.layer, row.head) for row in self.heads]
         rows += [("ablation.heads", row.layer, row.head) for row in self.ablation.heads]
         rows += [("runs", row.layer, row.head) for run in self.runs for row in run.best]
         for place, layer, head in rows:
             if layer >= self.model.layers or head >= self.model.heads:
-                yield place, message("there is no layer {layer} head {head}", layer=layer, head=head)
+                yield (
+                    place,
+                    message("there is no layer {layer} head {head}", layer=layer, head=head),
+                )
         if not (self.curve and self.maps and self.runs and self.heads and self.ablation.heads):
             yield "curve", message("curve, maps, heads, runs or ablation are empty")
             return
-        known, names = {(row.layer, row.head) for row in self.heads}, set(self.heads[0].scores)
+        known = {(row.layer, row.head) for row in self.heads}
+        names = set(self.heads[0].scores)
         for number, row in enumerate(self.heads):
             if set(row.scores) != names:
-                yield f"heads[{number}].scores", message("they are not the scores of the first head")
+                yield (
+                    f"heads[{number}].scores",
+                    message("they are not the scores of the first head"),
+                )
         for number, run in enumerate(self.runs):
             for best in run.best:
                 if best.score not in names or (best.layer, best.head) not in known:
-                    yield f"runs[{number}].best", message("it names a score or a head that is not there")
+                    yield (
+                        f"runs[{number}].best",
+                        message("it names a score or a head that is not there"),
+                    )
 
 
 def curve_note(document: LearnDocument) -> Message:
-    """The note below the curve of the loss: on which texts the loss is, and that both axes are logarithmic."""
+    """The note below the curve of the loss: on which texts the loss is, and that both axes are
+    logarithmic.
+    """
     if document.tested_apart:
         return message("on texts that are not trained on; both axes logarithmic")
     return message("on the text that is trained on; both axes logarithmic")
@@ -196,7 +233,9 @@ class TaskRow(Part, frozen=True, kw_only=True):
     """One task that can be learned."""
 
     name: str
-    takes: Annotated[str, describe("What of the reader's own it is made of: TEXT, FILE or nothing.")]
+    takes: Annotated[
+        str, describe("What of the reader's own it is made of: TEXT, FILE or nothing.")
+    ]
     texts: str
     shows: str
     steps: Size

@@ -1,4 +1,6 @@
-"""What is seen while a model trains: the loss, each head as a small map, and its scores, some ten times a second."""
+"""What is seen while a model trains: the loss, each head as a small map, and its scores, some ten
+times a second.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +27,40 @@ INTERVAL = 0.1
 LEAST_PLOT, MOST_PLOT = 3, 8
 """Lines of the curve: what maps leave of the terminal."""
 AROUND = 9
-"""Lines that are no map and no curve: title, scores, blanks, the curve's axis and legend, the keys, the cursor's."""
+"""Lines that are no map and no curve: title, scores, blanks, the curve's axis and legend, the keys,
+the cursor's.
+"""
 MOST_MAPS = 8
 LEAST_MAP, MOST_MAP = 12, 24
 """Cells across a map."""
 PATIENCE, WATCHED_PATIENCE = 3.0, 20.0
-"""Seconds above which it is said before it begins what all steps will take; more where they are watched."""
+"""Seconds above which it is said before it begins what all steps will take; more where they are
+watched.
+"""
 OFF = 2.0
-"""A forecast from the first steps is told where it is further than this factor from what was told before."""
+"""A forecast from the first steps is told where it is further than this factor from what was told
+before.
+"""
 FIRST_STEPS = 16
-"""Steps whose time foretells that of all, or as many as are made in `FIRST_SECONDS`; the very first does not count: it
-takes longer."""
+"""Steps whose time foretells that of all, or as many as are made in `FIRST_SECONDS`; the very first
+does not count: it takes longer."""
 FIRST_SECONDS = 2.0
 
 
 @contextmanager
-def live_training(environment: Environment, view: View, request: LearnRequest, expected: float) -> Iterator[Training]:
-    """In the block training is shown: drawn where standard output is a terminal that can be drawn on, elsewhere as a
-    bar on standard error. Yields the `Training` that shows it.
+def live_training(
+    environment: Environment, view: View, request: LearnRequest, expected: float
+) -> Iterator[Training]:
+    """In the block training is shown: drawn where standard output is a terminal that can be drawn
+    on, elsewhere as a bar on standard error. Yields the `Training` that shows it.
 
     expected: about how many seconds it takes; where that is long it is said before it begins.
     """
-    drawn = environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb" and not environment.machine
+    drawn = (
+        environment.stdout_is_terminal
+        and environment.variables.get("TERM") != "dumb"
+        and not environment.machine
+    )
     if is_long := expected > (WATCHED_PATIENCE if drawn else PATIENCE):
         _tell_cost(environment, request, expected)
     with ExitStack() as stack:
@@ -66,7 +80,8 @@ def _tell_cost(environment: Environment, request: LearnRequest, seconds: float) 
 
     environment.note(
         message(
-            "{steps:,} steps: about {time}; fewer --steps or a smaller model takes less, Ctrl-C shows what was learned",
+            "{steps:,} steps: about {time}; fewer --steps or a smaller model takes less, Ctrl-C"
+            " shows what was learned",
             steps=request.steps * len(request.seeds),
             time=duration_words(seconds),
         )
@@ -81,7 +96,13 @@ def _live_display(environment: Environment, view: View) -> Iterator[Live]:
     from attncli.draw.lines import console
 
     screen = console(view, cast(IO[str], _StandardOutput(environment)))
-    with Live(console=screen, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False) as live:
+    with Live(
+        console=screen,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ) as live:
         yield live
 
 
@@ -102,8 +123,8 @@ class _StandardOutput(TextIOBase):
 
 @contextmanager
 def _single_keys(environment: Environment) -> Iterator[bool]:
-    """In the block pressed keys can be read one by one, without Return. Yields whether that works: it does not without
-    a terminal."""
+    """In the block pressed keys can be read one by one, without Return. Yields whether that works:
+    it does not without a terminal."""
     if environment.keys is None:
         yield False
         return
@@ -128,17 +149,24 @@ class Training:
     """Shows a training while it runs, tells how long it takes, and knows whether it is to end."""
 
     def __init__(
-        self, environment: Environment, view: View, request: LearnRequest, expected: float | None = None
+        self,
+        environment: Environment,
+        view: View,
+        request: LearnRequest,
+        expected: float | None = None,
     ) -> None:
         self.live: Live | None = None
         self.has_keys = False
         self.report: Callable[[float], None] = _ignore_share
-        self._environment, self._view, self._request = environment, view, request
+        self._environment = environment
+        self._view = view
+        self._request = request
         self._expected = expected
         self._moments: list[Moment] = []
         self._before: Moment | None = None
         self._last: Moment | None = None
-        self._steps, self._drawn_at = 0, 0.0
+        self._steps = 0
+        self._drawn_at = 0.0
         self._start_time = 0.0
         self._foretold = False
         self._stopped = False
@@ -154,15 +182,20 @@ class Training:
             self._draw(measure())
 
     def _draw(self, moment: Moment) -> None:
-        """Draw the model as it is at a moment, unless the last picture is new, and remember the moment."""
-        self._before, self._last = self._last or moment, moment
+        """Draw the model as it is at a moment, unless the last picture is new, and remember the
+        moment.
+        """
+        self._before = self._last or moment
+        self._last = moment
         now = time.monotonic()
         if self.live is not None and now - self._drawn_at >= INTERVAL:
             self._drawn_at = now
             self.live.update(self._moment_lines(moment), refresh=True)
 
     def is_over(self) -> bool:
-        """Count one more step, over all seeds, tell the share done, and return whether someone has pressed q."""
+        """Count one more step, over all seeds, tell the share done, and return whether someone has
+        pressed q.
+        """
         self._steps += 1
         total = self._request.steps * len(self._request.seeds)
         self.report(self._steps / total)
@@ -178,11 +211,15 @@ class Training:
         return self._stopped
 
     def _warn_of_long_training(self, total: int) -> None:
-        """Say after the first steps how long all of them take, where that is long and nobody watches."""
+        """Say after the first steps how long all of them take, where that is long and nobody
+        watches.
+        """
         now = time.monotonic()
         if self._steps == 1:
             self._start_time = now
-        elif not self._foretold and (self._steps == FIRST_STEPS or now - self._start_time > FIRST_SECONDS):
+        elif not self._foretold and (
+            self._steps == FIRST_STEPS or now - self._start_time > FIRST_SECONDS
+        ):
             self._foretold = True
             seconds = (now - self._start_time) / (self._steps - 1) * total
             before = self._expected
@@ -204,9 +241,16 @@ class Training:
         from attncli.draw.numbers import Series, curves
         from attncli.language import message
 
-        view, task, lines = self._view, self._request.task, self._environment.height or 24
+        view = self._view
+        task = self._request.task
+        lines = self._environment.height or 24
         steps = self._request.steps
-        progress = message("step {step:,} of {steps:,}: loss {loss:.3g}", step=last.step, steps=steps, loss=last.loss)
+        progress = message(
+            "step {step:,} of {steps:,}: loss {loss:.3g}",
+            step=last.step,
+            steps=steps,
+            loss=last.loss,
+        )
         maps = self._maps(last, lines - AROUND - LEAST_PLOT)
         plot = min(max(lines - AROUND - len(maps.rows), LEAST_PLOT), MOST_PLOT)
         moments = [*self._moments, last]
@@ -220,7 +264,9 @@ class Training:
         ]
         picture = clip_lines(stack_spaced(*blocks), view.width, ascii=view.ascii)
         keys = message("q stops and keeps what there is")
-        return stack(Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view))
+        return stack(
+            Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view)
+        )
 
     def _best_heads_line(self, last: Moment) -> str:
         """Of each score the head that has most now, in one line."""
@@ -230,11 +276,16 @@ class Training:
         parts = []
         for name, values in last.scores.items():
             layer, head = divmod(int(values.argmax()), values.shape[1])
-            parts.append(f"{localize(score_name(name), self._view)} L{layer}H{head} {values[layer, head]:.2f}")
+            parts.append(
+                f"{localize(score_name(name), self._view)} L{layer}H{head}"
+                f" {values[layer, head]:.2f}"
+            )
         return " · ".join(parts)
 
     def _maps(self, last: Moment, lines: int) -> Lines:
-        """Where each head looks, in so many lines at most: a row of maps for each layer, or all in one."""
+        """Where each head looks, in so many lines at most: a row of maps for each layer, or all in
+        one.
+        """
         from attncli.draw.heatmap import GAP, heatmap
         from attncli.draw.lines import beside, line, stack
 
@@ -243,7 +294,10 @@ class Training:
         places = [(layer, head) for layer in range(layers) for head in range(heads)][:MOST_MAPS]
         wide = min(max(2 * count, LEAST_MAP), MOST_MAP)
         across = max((view.width + GAP) // (wide + GAP), 1)
-        in_a_row = len(places) if len(places) <= across else min(heads, across)
+        if len(places) <= across:
+            in_a_row = len(places)
+        else:
+            in_a_row = min(heads, across)
         tall = max(lines // -(-len(places) // in_a_row) - 2, LEAST_PLOT)
         blocks = [
             stack(
@@ -262,14 +316,19 @@ class Training:
         return beside(blocks, width=view.width, gap=GAP, most=in_a_row)
 
     def _rise_mark(self, layer: int, head: int) -> str:
-        """An arrow where a score of this head rose more than any other between the last two moments; else ""."""
-        before, last = self._before, self._last
+        """An arrow where a score of this head rose more than any other between the last two
+        moments; else "".
+        """
+        before = self._before
+        last = self._last
         if before is None or last is None or before is last:
             return ""
         rises = {name: last.scores[name] - before.scores[name] for name in last.scores}
         largest = max(float(rise.max()) for rise in rises.values())
         own = max(float(rise[layer, head]) for rise in rises.values())
-        return (" ^" if self._view.ascii else " ↑") if own >= largest > 0.01 else ""
+        if own >= largest > 0.01:
+            return " ^" if self._view.ascii else " ↑"
+        return ""
 
 
 def _ignore_share(share: float) -> None:

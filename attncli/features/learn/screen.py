@@ -1,4 +1,6 @@
-"""The screens of `attn.learn/1` and `attn.tasks/1`: loss and scores by step, where heads look, what they are worth."""
+"""The screens of `attn.learn/1` and `attn.tasks/1`: loss and scores by step, where heads look, what
+they are worth.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
 
 def _model_and_task(document: LearnDocument, view: View) -> Lines:
     """The task, the sizes of the model, and one of the texts."""
-    model, attention = document.model, document.attention
+    model = document.model
+    attention = document.attention
     facts = listing(
         (
             plural("{count} layer", "{count} layers", count=model.layers),
@@ -60,9 +63,17 @@ def _model_and_task(document: LearnDocument, view: View) -> Lines:
         " · ",
     )
     title = message("learning {task}", task=safe(document.task, ascii=view.ascii))
-    notes = [facts, message("one of the texts: {text}", text=quote_text(document.example.text, view))]
+    notes = [
+        facts,
+        message("one of the texts: {text}", text=quote_text(document.example.text, view)),
+    ]
     if document.task in task_names() and task_class(document.task).thrift:
-        notes.append(message("each step also shortens what every head writes, so that one does what several would"))
+        notes.append(
+            message(
+                "each step also shortens what every head writes, so that one does what several"
+                " would"
+            )
+        )
     return stack(heading(title, "", view), *(remark(note, view) for note in notes))
 
 
@@ -75,49 +86,85 @@ def _loss_curve(document: LearnDocument, view: View) -> Lines:
     series = [Series(localize(message("loss"), view), points)]
     series += [Series(localize(name, view), tuple((x, loss) for x in ends)) for name, loss in flat]
     title = heading(message("loss by step"), curve_note(document), view)
-    return stack(title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view)))
+    return stack(
+        title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view))
+    )
 
 
 def _step_table(document: LearnDocument, view: View) -> Lines:
-    """A row for each power of two: the loss, and each score of the head that has most of it in the end."""
+    """A row for each power of two: the loss, and each score of the head that has most of it in the
+    end.
+    """
     best = document.runs[0].best
     heads = {(head.layer, head.head): head for head in document.heads}
     columns = [localize(message("step"), view), localize(message("loss"), view)]
-    columns += [f"{safe(localize(score_name(row.score), view))} L{row.layer}H{row.head}" for row in best]
+    columns += [
+        f"{safe(localize(score_name(row.score), view))} L{row.layer}H{row.head}" for row in best
+    ]
     last = document.curve[-1].step
     rows = []
     for place, point in enumerate(document.curve):
         if not view.full and point.step & (point.step - 1) and point.step != last:
             continue
         scores = [heads[row.layer, row.head].scores[row.score].values[place] for row in best]
-        rows.append([f"{point.step:,}", _loss_text(point.loss), *(f"{score:.2f}" for score in scores)])
+        rows.append(
+            [f"{point.step:,}", _loss_text(point.loss), *(f"{score:.2f}" for score in scores)]
+        )
     chances = [f"{heads[row.layer, row.head].scores[row.score].chance:.2f}" for row in best]
     rows.append([localize(message("chance"), view), _loss_text(document.chance), *chances])
-    note = message("scores: the weight that rows give to the keys in question, of the head with most in the end")
+    note = message(
+        "scores: the weight that rows give to the keys in question, of the head with most in"
+        " the end"
+    )
     return table(
-        columns, rows, view, align=["right"] * len(columns), title=message("by step"), note=note, strong=len(rows) - 2
+        columns,
+        rows,
+        view,
+        align=["right"] * len(columns),
+        title=message("by step"),
+        note=note,
+        strong=len(rows) - 2,
     )
 
 
 def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
     """Where each head looks in the example: before training and after."""
-    first, last = document.maps[0], document.maps[-1]
+    first = document.maps[0]
+    last = document.maps[-1]
     heads = [(head.layer, head.head) for head in document.heads]
-    heads_shown = heads if view.full else heads[:MOST_MAPS]
+    if view.full:
+        heads_shown = heads
+    else:
+        heads_shown = heads[:MOST_MAPS]
     maps = [
-        Map(f"L{layer}H{head}", np.asarray(last.weights)[layer, head], _reached_scores(document, layer, head, view))
+        Map(
+            f"L{layer}H{head}",
+            np.asarray(last.weights)[layer, head],
+            _reached_scores(document, layer, head, view),
+        )
         for layer, head in heads_shown
     ]
-    before = [Map(f"L{layer}H{head}", np.asarray(first.weights)[layer, head]) for layer, head in heads_shown]
+    before = [
+        Map(f"L{layer}H{head}", np.asarray(first.weights)[layer, head])
+        for layer, head in heads_shown
+    ]
     names = document.example.tokens
     blocks = []
     if view.full:
         blocks = [
             heading(message("maps before training"), message("rows: queries, columns: keys"), view),
-            side_by_side(before, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads),
+            side_by_side(
+                before, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads
+            ),
         ]
-    title = heading(message("maps after step {step:,}", step=last.step), message("rows: queries, columns: keys"), view)
-    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads)
+    title = heading(
+        message("maps after step {step:,}", step=last.step),
+        message("rows: queries, columns: keys"),
+        view,
+    )
+    picture = side_by_side(
+        maps, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads
+    )
     return stack(*blocks, title, picture)
 
 
@@ -139,7 +186,9 @@ def _head_table(document: LearnDocument, view: View) -> Lines:
     rows = []
     for head in document.heads:
         cells = [f"L{head.layer}H{head.head}"]
-        cells += [f"{head.scores[name].first:.2f}{arrow}{head.scores[name].last:.2f}" for name in names]
+        cells += [
+            f"{head.scores[name].first:.2f}{arrow}{head.scores[name].last:.2f}" for name in names
+        ]
         cells += [_rise_step(head), _loss_text(losses.get((head.layer, head.head)))]
         rows.append(cells)
     columns = [
@@ -150,14 +199,25 @@ def _head_table(document: LearnDocument, view: View) -> Lines:
     ]
     note = message("scores untrained → trained; half of the rise was done at that step")
     return table(
-        columns, rows, view, align=["left", *["right"] * (len(columns) - 1)], title=message("heads"), note=note
+        columns,
+        rows,
+        view,
+        align=["left", *["right"] * (len(columns) - 1)],
+        title=message("heads"),
+        note=note,
     )
 
 
 def _rise_step(head: LearnedHead) -> str:
     """The step at which the score of a head that rose most rose; "-" where none did."""
-    rises = [(score.last - score.first, score.rose_at) for score in head.scores.values() if score.rose_at is not None]
-    return f"{max(rises)[1]:,}" if rises else "-"
+    rises = [
+        (score.last - score.first, score.rose_at)
+        for score in head.scores.values()
+        if score.rose_at is not None
+    ]
+    if rises:
+        return f"{max(rises)[1]:,}"
+    return "-"
 
 
 def _seed_table(document: LearnDocument, view: View) -> Lines:
@@ -165,26 +225,43 @@ def _seed_table(document: LearnDocument, view: View) -> Lines:
     if len(document.runs) < 2:
         return Lines()
     names = [row.score for row in document.runs[0].best]
-    columns = [localize(message("seed"), view), localize(message("steps"), view), localize(message("loss"), view)]
-    columns += [*(safe(localize(score_name(name), view)) for name in names), localize(message("learned"), view)]
+    columns = [
+        localize(message("seed"), view),
+        localize(message("steps"), view),
+        localize(message("loss"), view),
+    ]
+    columns += [
+        *(safe(localize(score_name(name), view)) for name in names),
+        localize(message("learned"), view),
+    ]
     rows = []
     for run in document.runs:
         best = {row.score: row for row in run.best}
-        cells = [f"{best[name].value:.2f} L{best[name].layer}H{best[name].head}" for name in names if name in best]
+        cells = [
+            f"{best[name].value:.2f} L{best[name].layer}H{best[name].head}"
+            for name in names
+            if name in best
+        ]
         learned = localize(message("yes") if run.learned else message("no"), view)
         rows.append([f"{run.seed}", f"{run.steps:,}", _loss_text(run.loss), *cells, learned])
-    title, note = message("seeds"), message("of each score the highest, and its head")
+    title = message("seeds")
+    note = message("of each score the highest, and its head")
     return table(columns, rows, view, align=["right"] * (len(columns) - 1), title=title, note=note)
 
 
 def learn_answer(document: LearnDocument, view: View) -> Lines:
-    """The answer: whether it was learned, which heads do it since when, what one of them is worth, what to do next."""
+    """The answer: whether it was learned, which heads do it since when, what one of them is worth,
+    what to do next.
+    """
     return sentences([say(view, sentence) for sentence in answer_sentences(document, view)], view)
 
 
 def answer_sentences(document: LearnDocument, view: View) -> list[str]:
-    """The answer in words: whether it was learned, which heads do it, what one of them is worth, what to do next."""
-    loss, chance = _loss_text(document.loss), _loss_text(document.chance)
+    """The answer in words: whether it was learned, which heads do it, what one of them is worth,
+    what to do next.
+    """
+    loss = _loss_text(document.loss)
+    chance = _loss_text(document.chance)
     steps = plural("{count} step", "{count} steps", count=document.steps)
     if document.learned:
         first = message(
@@ -214,7 +291,9 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
         score = heads[row.layer, row.head].scores[row.score]
         if score.last >= score.threshold and score.rose_at is not None:
             texts.append(_head_sentence(row, score, document))
-        elif row.score in document.forms or (document.learned and not document.forms and len(document.heads) == 1):
+        elif row.score in document.forms or (
+            document.learned and not document.forms and len(document.heads) == 1
+        ):
             texts.append(
                 message(
                     "It did not form {kind}: the highest score is {value:.2f}.",
@@ -253,12 +332,16 @@ def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> 
 
 
 def _seeds_sentence(document: LearnDocument) -> Message:
-    """How many seeds learned the task, and in how many a head reached the threshold of the task's last score."""
+    """How many seeds learned the task, and in how many a head reached the threshold of the task's
+    last score.
+    """
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
     name = document.runs[0].best[-1].score
     threshold = document.heads[0].scores[name].threshold
-    doing = sum(row.value >= threshold for run in document.runs for row in run.best if row.score == name)
+    doing = sum(
+        row.value >= threshold for run in document.runs for row in run.best if row.score == name
+    )
     return message(
         "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
         seeds=plural("{count} seed", "{count} seeds", count=count),
@@ -271,48 +354,88 @@ def _seeds_sentence(document: LearnDocument) -> Message:
 def _next_steps(document: LearnDocument, view: View) -> list[Message]:
     """What to do with the model, or to have one that learned it."""
     stopped = message("It was stopped before its {planned:,} steps.", planned=document.planned)
-    texts = [stopped] if document.steps < document.planned else []
+    if document.steps < document.planned:
+        texts = [stopped]
+    else:
+        texts = []
     if document.saved is not None:
         folder = safe(quote(document.saved), ascii=view.ascii)
         text = safe(quote(document.example.text), ascii=view.ascii)
-        return [*texts, message("It is saved. Try:  attn heads --model {folder} {text}", folder=folder, text=text)]
+        return [
+            *texts,
+            message(
+                "It is saved. Try:  attn heads --model {folder} {text}", folder=folder, text=text
+            ),
+        ]
     if document.learned or texts:
         return texts
     is_chance = document.loss is not None and document.loss > CHANCE * document.chance
-    texts = [message("That is no better than chance.")] if is_chance else []
+    if is_chance:
+        texts = [message("That is no better than chance.")]
+    else:
+        texts = []
     kind = _known_task(document.task)
     if kind is None or len(document.runs) > 1:
         return texts
     command = f"attn learn {kind.name}" + (" …" if kind.takes else "")
     if _is_as_intended(document, kind):
-        texts.append(message("Another seed may: {command}", command=f"{command} --seed {document.seed + 1}"))
+        texts.append(
+            message("Another seed may: {command}", command=f"{command} --seed {document.seed + 1}")
+        )
     elif kind.takes != "FILE":  # what a text of one's own allows nobody knows
-        texts.append(message("With the task's own settings most seeds learn it: {command}", command=command))
+        texts.append(
+            message("With the task's own settings most seeds learn it: {command}", command=command)
+        )
     return texts
 
 
 def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
-    """Whether the model and its training are those that the task has where no option says otherwise."""
-    model, attention, intended = document.model, document.attention, kind.architecture
+    """Whether the model and its training are those that the task has where no option says
+    otherwise.
+    """
+    model = document.model
+    attention = document.attention
+    intended = kind.architecture
     stream = intended.d_model * (1 if intended.residual else 2)
     scale = (stream // intended.heads) ** -0.5
     return (
-        (model.layers, model.heads, attention.position, attention.mask, document.steps, document.batch)
-        == (intended.layers, intended.heads, intended.position, intended.mask.spec(), kind.steps, kind.batch)
+        (
+            model.layers,
+            model.heads,
+            attention.position,
+            attention.mask,
+            document.steps,
+            document.batch,
+        )
+        == (
+            intended.layers,
+            intended.heads,
+            intended.position,
+            intended.mask.spec(),
+            kind.steps,
+            kind.batch,
+        )
         and (attention.scale is None or abs(attention.scale - scale) < 1e-6)
         and document.learning_rate == kind.rate
     )
 
 
 def _known_task(name: str) -> type[Task] | None:
-    """The class of the task of this name; None for one that a saved document names and this version does not have."""
-    return task_class(name) if name in task_names() else None
+    """The class of the task of this name; None for one that a saved document names and this version
+    does not have.
+    """
+    if name in task_names():
+        return task_class(name)
+    return None
 
 
 def _score_phrase(task: str, score: str) -> str:
     """What a head with a high value of a task's score is called, such as "an induction head"."""
     kind = _known_task(task)
-    names = {row.name: row.head for row in kind.scores} if kind is not None else {}
+    if kind is not None:
+        names = {row.name: row.head for row in kind.scores}
+    else:
+        names = {}
     return names.get(score, message("a head of the score {score}", score=safe(score)))
 
 
@@ -323,19 +446,27 @@ def _verbatim(name: str) -> Message:
 
 def _loss_text(loss: float | None) -> str:
     """A loss in nats, with four digits where it is small; "-" where it is no number."""
-    return "-" if loss is None else f"{max(loss, 0.0):.2f}" if loss >= 0.1 else f"{max(loss, 0.0):.4f}"
+    if loss is None:
+        return "-"
+    if loss >= 0.1:
+        return f"{max(loss, 0.0):.2f}"
+    return f"{max(loss, 0.0):.4f}"
 
 
-def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] | None = None) -> bytes | None:
+def learn_page(
+    document: LearnDocument, lang: str, maps: Mapping[int, Numbers] | None = None
+) -> bytes | None:
     """The page of a training: a slider over its steps; None where there is no map of any step.
 
-    maps: where heads look in the example by step, [layer, head, query, key]; None for those that the document has.
+    maps: where heads look in the example by step, [layer, head, query, key]; None for those that
+    the document has.
     """
     from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
     document = without_places(document)
-    model, attention = document.model, document.attention
+    model = document.model
+    attention = document.attention
     steps = [point.step for point in document.curve]
     facts = (
         plural("{count} layer", "{count} layers", count=model.layers),
@@ -363,8 +494,14 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
                 (message("loss"), [point.loss for point in document.curve]),
                 *((name, [loss] * len(steps)) for name, loss in flat),
             ],
-            [(score_name(name), [head.scores[name].values for head in document.heads]) for name in names],
-            (list(map(steps.index, maps)), np.stack(list(map(_heads_of_all_layers, maps.values())))),
+            [
+                (score_name(name), [head.scores[name].values for head in document.heads])
+                for name in names
+            ],
+            (
+                list(map(steps.index, maps)),
+                np.stack(list(map(_heads_of_all_layers, maps.values()))),
+            ),
             document,
             answer_sentences(document, View(lang=lang)),
             lang,
@@ -398,12 +535,19 @@ def tasks_screen(document: TasksDocument, view: View) -> Lines:
     ]
     if view.width < ROOMY:
         blocks = [
-            stack(heading(_verbatim(row[0]), "", view), remark(row[1], view, style=""), remark(row[2], view))
+            stack(
+                heading(_verbatim(row[0]), "", view),
+                remark(row[1], view, style=""),
+                remark(row[2], view),
+            )
             for row in rows
         ]
-        return stack_spaced(*blocks, remark(message("attn learn TASK trains a small model on it."), view))
+        return stack_spaced(
+            *blocks, remark(message("attn learn TASK trains a small model on it."), view)
+        )
     return stack_spaced(
-        table(columns, rows, view), remark(message("attn learn TASK trains a small model on it."), view)
+        table(columns, rows, view),
+        remark(message("attn learn TASK trains a small model on it."), view),
     )
 
 
@@ -419,11 +563,13 @@ def tasks_rows(document: TasksDocument) -> Iterator[Sequence[object]]:
 
 
 def _task_words(name: str, part: str, text: str) -> str:
-    """A task's attribute `part` as a translatable message where it still is `text`; else the document's `text`, made
-    safe."""
+    """A task's attribute `part` as a translatable message where it still is `text`; else the
+    document's `text`, made safe."""
     kind = _known_task(name)
     own = getattr(kind, part, None)
-    return own if isinstance(own, Message) and own == text else safe(text)
+    if isinstance(own, Message) and own == text:
+        return own
+    return safe(text)
 
 
 LEARN_PARTS: Parts[LearnDocument] = (

@@ -17,7 +17,13 @@ from attncli.language import message
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.spec import Spec
-from attncli.models.run import EmbeddingVectors, logits, parts_through_norm, run_layers, with_positions
+from attncli.models.run import (
+    EmbeddingVectors,
+    logits,
+    parts_through_norm,
+    run_layers,
+    with_positions,
+)
 
 Floats = np.ndarray[Any, Any]
 Integers = np.ndarray[Any, Any]
@@ -27,31 +33,37 @@ NO_TARGET = -1
 
 
 class Batch(Struct, frozen=True, eq=False):
-    """Texts to learn from. ids: integers [text, token]. targets: the id that is to be predicted at each token, [text,
-    token], `NO_TARGET` where there is none."""
+    """Texts to learn from. ids: integers [text, token]. targets: the id that is to be predicted at
+    each token, [text, token], `NO_TARGET` where there is none."""
 
     ids: Integers
     targets: Integers
 
 
 class RoleStore:
-    """`Store` of a model whose weights, arrays or variables, are in memory by role (a weight's name, such as
-    "attn.q.weight"); roles of a layer begin with its number."""
+    """`Store` of a model whose weights, arrays or variables, are in memory by role (a weight's
+    name, such as "attn.q.weight"); roles of a layer begin with its number."""
 
     def __init__(self, spec: Spec, arrays: Mapping[str, Any]) -> None:
-        self._spec, self._arrays = spec, arrays
+        self._spec = spec
+        self._arrays = arrays
 
     def vectors(self, backend: Backend, ids: Integers) -> Array:
         """The vectors that enter layer 0, [..., token, width], of ids [..., token]."""
-        embedding, outer = self._spec.embedding, self.outer(backend)
+        embedding = self._spec.embedding
+        outer = self.outer(backend)
         table = self._arrays["tokens.weight"]
         rows = backend.take(table, backend.array(ids.reshape(-1)), 0)
         x = rows.reshape((*ids.shape, table.shape[-1])) * embedding.scale
         count = ids.shape[-1]
-        x = with_positions(backend, embedding, x, range(count), lambda: self._arrays["positions.weight"][:count])
+        x = with_positions(
+            backend, embedding, x, range(count), lambda: self._arrays["positions.weight"][:count]
+        )
         if embedding.norm is None:
             return x
-        return normalise(backend, embedding.norm, x, outer("embed.norm.weight"), outer("embed.norm.bias"))
+        return normalise(
+            backend, embedding.norm, x, outer("embed.norm.weight"), outer("embed.norm.bias")
+        )
 
     row_by_row: ClassVar[bool] = False
 
@@ -61,13 +73,18 @@ class RoleStore:
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         """The embeddings in their parts: the vectors of the tokens, and those of their positions."""
-        embedding, table = self._spec.embedding, self._arrays["tokens.weight"]
+        embedding = self._spec.embedding
+        table = self._arrays["tokens.weight"]
         x = table[np.asarray([token.id for token in tokens])] * embedding.scale
         parts = [EmbeddingVectors("token", x)]
         count = len(tokens)
         if embedding.positions is not None:
             rows = with_positions(
-                backend, embedding, x * 0.0, range(count), lambda: self._arrays["positions.weight"][:count]
+                backend,
+                embedding,
+                x * 0.0,
+                range(count),
+                lambda: self._arrays["positions.weight"][:count],
             )
             parts.append(EmbeddingVectors("position", rows))
         if embedding.norm is None:
@@ -78,13 +95,13 @@ class RoleStore:
         """Do nothing: the weights of all layers are in memory already."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        """A function from a role (a weight's name) to that array of the layer `index`; it returns None for a role that
-        it lacks."""
+        """A function from a role (a weight's name) to that array of the layer `index`; it returns
+        None for a role that it lacks."""
         return lambda role: self._arrays.get(f"{index}.{role}")
 
     def outer(self, backend: Backend) -> Weights:
-        """A function from a role (a weight's name) to that array outside the layers; it returns None for a role that
-        the model lacks."""
+        """A function from a role (a weight's name) to that array outside the layers; it returns
+        None for a role that the model lacks."""
         return lambda role: self._arrays.get(role)
 
     def bytes_read(self) -> int:
@@ -93,8 +110,8 @@ class RoleStore:
 
 
 class ForwardPass(Struct, frozen=True, eq=False):
-    """What a model computes of texts. logits: [text, token, vocabulary]. weights: attention's, of each layer, [text,
-    head, query, key]; empty where none were kept."""
+    """What a model computes of texts. logits: [text, token, vocabulary]. weights: attention's, of
+    each layer, [text, head, query, key]; empty where none were kept."""
 
     logits: Array
     weights: Sequence[Array]
@@ -109,12 +126,20 @@ def forward(
     keep: bool = False,
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> ForwardPass:
-    """The logits of texts of one length, ids [text, token], under the weights `arrays`. keep: whether to keep the
-    attention weights too."""
-    store, count = RoleStore(spec, arrays), ids.shape[-1]
-    stages: Collection[str] = ("weights",) if keep else ()
+    """The logits of texts of one length, ids [text, token], under the weights `arrays`. keep:
+    whether to keep the attention weights too."""
+    store = RoleStore(spec, arrays)
+    count = ids.shape[-1]
+    if keep:
+        stages: Collection[str] = ("weights",)
+    else:
+        stages = ()
     context = Context(np.arange(count), count, keep=frozenset(stages), interventions=interventions)
-    traces = list(run_layers(spec, store, backend, store.vectors(backend, ids), context, range(len(spec.blocks))))
+    traces = list(
+        run_layers(
+            spec, store, backend, store.vectors(backend, ids), context, range(len(spec.blocks))
+        )
+    )
     output = logits(spec, store.outer(backend), backend, traces[-1].after)
     return ForwardPass(output, [trace.stages["weights"] for trace in traces] if keep else ())
 
@@ -134,7 +159,8 @@ def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
 class AdamW:
     """Adam with weight decay apart from the gradient, over one flat array that is changed in place.
 
-    Source: Loshchilov and Hutter, Decoupled weight decay regularization, 2019; the defaults are PyTorch's.
+    Source: Loshchilov and Hutter, Decoupled weight decay regularization, 2019; the defaults are
+    PyTorch's.
     """
 
     def __init__(
@@ -146,7 +172,11 @@ class AdamW:
         eps: float = 1e-8,
         decay: float = 0.01,
     ) -> None:
-        self._parameters, self._rate, self._betas, self._eps, self._decay = parameters, rate, betas, eps, decay
+        self._parameters = parameters
+        self._rate = rate
+        self._betas = betas
+        self._eps = eps
+        self._decay = decay
         self._mean, self._square = np.zeros_like(parameters), np.zeros_like(parameters)
         self._steps = 0
 
@@ -163,9 +193,11 @@ class AdamW:
 
 
 class Trainer:
-    """A model in training. arrays: its weights by role, as they are now; views of one array that steps change.
+    """A model in training. arrays: its weights by role, as they are now; views of one array that
+    steps change.
 
-    thrift: by how many times `rate` the matrix through which a head writes is shortened at each step.
+    thrift: by how many times `rate` the matrix through which a head writes is shortened at each
+    step.
     """
 
     def __init__(self, model: SmallModel, seed: int, rate: float, thrift: float = 0.0) -> None:
@@ -181,7 +213,8 @@ class Trainer:
         self.arrays: dict[str, Floats] = {**trained, **model.fixed}
         self._backend, self._plain = gradient_backend(), numpy_backend("float32")
         self._optimizer = AdamW(flat, rate)
-        self._rate, self._thrift = rate, thrift
+        self._rate = rate
+        self._thrift = thrift
         self._steps = 0
 
     @np.errstate(over="ignore", invalid="ignore")  # a loss that is no number is told
@@ -189,7 +222,9 @@ class Trainer:
         """One step of training; the loss before it. Raises AttnError where that is no number."""
         self._steps += 1
         variables = {name: Variable(array) for name, array in self._trained.items()}
-        output = forward(self._backend, self.model.spec, {**variables, **self.model.fixed}, batch.ids)
+        output = forward(
+            self._backend, self.model.spec, {**variables, **self.model.fixed}, batch.ids
+        )
         loss = cross_entropy(self._backend, output.logits, batch.targets)
         value = float(cast("Variable", loss).value[0])
         if not np.isfinite(value):
@@ -210,18 +245,28 @@ class Trainer:
         return value
 
     def _shrink_heads(self) -> None:
-        """Shorten the output matrix of each head by the same length, at most to 0: of heads that do the same, the one
-        that does most is left. Source: Yuan and Lin, Model selection and estimation in regression with grouped
-        variables, 2006 (the group lasso)."""
+        """Shorten the output matrix of each head by the same length, at most to 0: of heads that do
+        the same, the one
+        that does most is left. Source: Yuan and Lin, Model selection and estimation in regression
+        with grouped variables, 2006 (the group lasso)."""
         for layer, block in enumerate(self.model.spec.blocks):
             weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
             heads = weight.reshape(len(weight), block.attention.heads, -1)
             lengths = np.sqrt((heads * heads).sum((0, 2), keepdims=True))
             heads *= np.maximum(1 - self._thrift * self._rate / np.maximum(lengths, 1e-9), 0)
 
-    def run(self, batch: Batch, *, keep: bool = False, interventions: Interventions = NO_INTERVENTIONS) -> ForwardPass:
+    def run(
+        self, batch: Batch, *, keep: bool = False, interventions: Interventions = NO_INTERVENTIONS
+    ) -> ForwardPass:
         """The forward pass of a batch with the weights of now, in NumPy arrays."""
-        return forward(self._plain, self.model.spec, self.arrays, batch.ids, keep=keep, interventions=interventions)
+        return forward(
+            self._plain,
+            self.model.spec,
+            self.arrays,
+            batch.ids,
+            keep=keep,
+            interventions=interventions,
+        )
 
     def loss(self, batch: Batch, *, interventions: Interventions = NO_INTERVENTIONS) -> float:
         """The model's loss on a batch, with the weights as they are now."""

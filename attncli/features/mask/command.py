@@ -21,10 +21,14 @@ def mask(
     ctx: typer.Context,
     output: Annotated[PagedOutput, without("top", "scale_colors", "max_output")],
     spec: Annotated[
-        list[str] | None, argument("Masks or files; none draws every kind.", "[SPEC|FILE]...", completion.masks)
+        list[str] | None,
+        argument("Masks or files; none draws every kind.", "[SPEC|FILE]...", completion.masks),
     ] = None,
     n: Annotated[
-        int | None, redeclare(declarations.TOKEN_COUNT, help="Tokens: queries and keys. [default: 16, or a file's]")
+        int | None,
+        redeclare(
+            declarations.TOKEN_COUNT, help="Tokens: queries and keys. [default: 16, or a file's]"
+        ),
     ] = None,
     bias: Annotated[
         str | None,
@@ -36,11 +40,20 @@ def mask(
         ),
     ] = None,
     num_heads: Annotated[
-        int, redeclare(declarations.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
+        int,
+        redeclare(
+            declarations.NUM_HEADS,
+            help="Heads that ALiBi's slopes are for.",
+            panel=ATTENTION,
+            most=4096,
+        ),
     ] = declarations.EIGHT,
     head: Annotated[int, declarations.ONE_HEAD] = 0,
     seed: Annotated[
-        int, redeclare(declarations.SEED_NUMBER, help="Seed of bigbird, lsh and random.", panel=ATTENTION)
+        int,
+        redeclare(
+            declarations.SEED_NUMBER, help="Seed of bigbird, lsh and random.", panel=ATTENTION
+        ),
     ] = 0,
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     layer: Annotated[list[str] | None, declarations.LAYER] = None,
@@ -53,7 +66,13 @@ def mask(
 
     attn mask causal --score-bias alibi --head 3
     """
-    from attncli.features.mask.compute import BIASES, check_positions, model_bias, named_bias, positions_of
+    from attncli.features.mask.compute import (
+        BIASES,
+        check_positions,
+        model_bias,
+        named_bias,
+        positions_of,
+    )
     from attncli.features.mask.compute import mask as compute_mask
 
     environment: Environment = ctx.obj
@@ -61,26 +80,46 @@ def mask(
     if bias not in (None, *BIASES):
         raise refused_value("--score-bias", bias, choice(BIASES))
     if bias is not None and model is not None:
-        raise UsageError("--score-bias does not go with --model, which brings its own", expected="one or the other")
+        raise UsageError(
+            "--score-bias does not go with --model, which brings its own",
+            expected="one or the other",
+        )
     if layer is not None and model is None:
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
     _refuse_unused_options(environment, bias, model, spec or [], seed)
-    count = positions_of(masks) if n is None else n
+    if n is None:
+        count = positions_of(masks)
+    else:
+        count = n
     check_positions(count)
-    loaded_model = None if model is None else request.model(environment, RunSetup(ModelOptions(model=model)))
+    if model is None:
+        loaded_model = None
+    else:
+        loaded_model = request.model(environment, RunSetup(ModelOptions(model=model)))
     layer_index = 0
     if loaded_model is not None:
-        layer_index = single(request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer")
+        layer_index = single(
+            request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer"
+        )
         masks = [loaded_model.spec.blocks[layer_index].attention.mask, *masks]
     if len(masks) < 2 and view.show == frozenset({"counts"}):
-        raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
+        raise UsageError(
+            "--show counts sets masks beside each other, and there is one",
+            expected="two masks or more",
+        )
     if loaded_model is not None:
         score_bias = model_bias(loaded_model, layer_index, head, count - 1)
     else:
-        score_bias = None if bias is None else named_bias(bias, head, num_heads, count - 1)
+        if bias is None:
+            score_bias = None
+        else:
+            score_bias = named_bias(bias, head, num_heads, count - 1)
     if score_bias is None and "head" in environment.explicit_options:
-        raise UsageError("--head is about a bias that differs by head, and this model adds none", expected="no --head")
+        raise UsageError(
+            "--head is about a bias that differs by head, and this model adds none",
+            expected="no --head",
+        )
     document = compute_mask(masks, count, seed=seed, bias=score_bias, model=loaded_model)
     write_with_figure([document], output, environment, view)
 
@@ -88,20 +127,28 @@ def mask(
 def _refuse_unused_options(
     environment: Environment, bias: str | None, model: str | None, specs: list[str], seed: int
 ) -> None:
-    """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed that nothing draws
-    from."""
+    """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed
+    that nothing draws from."""
     slopes = bias is not None and bias.startswith("alibi")
     if "head" in environment.explicit_options and not slopes and model is None:
         raise UsageError(
-            "--head is about a bias that differs by head", expected="--score-bias alibi, or --model NAME, as well"
+            "--head is about a bias that differs by head",
+            expected="--score-bias alibi, or --model NAME, as well",
         )
     if "num_heads" in environment.explicit_options and not slopes:
-        raise UsageError("--num-heads is about ALiBi's slopes", expected="--score-bias alibi as well")
-    depends_on_seed = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
+        raise UsageError(
+            "--num-heads is about ALiBi's slopes", expected="--score-bias alibi as well"
+        )
+    depends_on_seed = [
+        request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs
+    ]
     if "seed" in environment.explicit_options and specs and not any(depends_on_seed):
         raise UsageError(
-            "--seed is about bigbird, lsh and random, and none is asked for", expected="one of them as well"
+            "--seed is about bigbird, lsh and random, and none is asked for",
+            expected="one of them as well",
         )
 
 
-mask_app = command_app(mask, essentials="-n --score-bias --head --figure --html --json --brief --full --seed")
+mask_app = command_app(
+    mask, essentials="-n --score-bias --head --figure --html --json --brief --full --seed"
+)

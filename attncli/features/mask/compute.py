@@ -18,7 +18,13 @@ from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
 from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, intersection, parse_mask
-from attncli.mechanism.projection import LayerAttention, alibi, alibi_slopes, position_bias, t5_bucket
+from attncli.mechanism.projection import (
+    LayerAttention,
+    alibi,
+    alibi_slopes,
+    position_bias,
+    t5_bucket,
+)
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -30,8 +36,8 @@ T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 12
 class Bias(Struct, frozen=True, eq=False):
     """A score bias by distance. values: of j − i for j − i = −reach … reach, [2·reach + 1].
 
-    name: as `--score-bias` spells it. slope: ALiBi's m of this head, None for others. buckets: whether
-    the values are T5's bucket numbers, not what is learned for them.
+    name: as `--score-bias` spells it. slope: ALiBi's m of this head, None for others. buckets:
+    whether the values are T5's bucket numbers, not what is learned for them.
     """
 
     name: str
@@ -54,11 +60,12 @@ def mask(
     bias: Bias | None = None,
     model: Model | None = None,
 ) -> MaskDocument:
-    """Describe masks, each alone and their intersection: visible pairs, keys per query, queries that see nothing.
+    """Describe masks, each alone and their intersection: visible pairs, keys per query, queries
+    that see nothing.
 
     Args:
-        masks: As `--mask` spells them, such as "causal" or "window:3", or masks of `attncli.mechanism.mask`; none, with
-            no bias or model either, for one of every kind.
+        masks: As `--mask` spells them, such as "causal" or "window:3", or masks of
+            `attncli.mechanism.mask`; none, with no bias or model either, for one of every kind.
         n: How many queries and keys; None for the size of a mask from a file, else 16.
         seed: Of the random parts of bigbird and lsh.
         bias: What is added to the scores of a head, as `named_bias` and `model_bias` return it.
@@ -71,9 +78,15 @@ def mask(
         UsageError: For fewer than one position, and for a mask that cannot be read.
         InputError: For files of different sizes.
     """
-    several = [masks] if isinstance(masks, str | Mask) else list(masks)
+    if isinstance(masks, str | Mask):
+        several = [masks]
+    else:
+        several = list(masks)
     parsed = [parse_mask(item, seed=seed) if isinstance(item, str) else item for item in several]
-    count = positions_of(parsed) if n is None else n
+    if n is None:
+        count = positions_of(parsed)
+    else:
+        count = n
     check_positions(count)
     if not parsed and bias is None and model is None:
         return gallery_document(count, seed=seed)
@@ -81,21 +94,30 @@ def mask(
 
 
 def positions_of(masks: Sequence[Mask]) -> int:
-    """The number of keys of the mask files among the masks, else `POSITIONS`. Raises InputError for files of different
-    sizes."""
+    """The number of keys of the mask files among the masks, else `POSITIONS`. Raises InputError for
+    files of different sizes."""
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
     if len(sizes) > 1:
         sizes_text = listing((f"{Path(name).name} {size}" for size, name in sizes.items()), " and ")
         raise InputError(
-            "the mask files have different numbers of keys: {sizes_text}", expected="one size", sizes_text=sizes_text
+            "the mask files have different numbers of keys: {sizes_text}",
+            expected="one size",
+            sizes_text=sizes_text,
         )
     return next(iter(sizes), POSITIONS)
 
 
 def mask_document(
-    masks: Sequence[Mask], n: int, *, seed: int = 0, bias: Bias | None = None, model: Model | None = None
+    masks: Sequence[Mask],
+    n: int,
+    *,
+    seed: int = 0,
+    bias: Bias | None = None,
+    model: Model | None = None,
 ) -> MaskDocument:
-    """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there are several."""
+    """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there
+    are several.
+    """
     whole = intersection(*masks)
     parts = [mask_part(mask, n, n, seed) for mask in masks]
     return MaskDocument(
@@ -131,7 +153,8 @@ def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
 
 
 def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
-    """The bias that `--score-bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance 128).
+    """The bias that `--score-bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance
+    128).
 
     Raises InputError for a head that does not exist.
     """
@@ -140,42 +163,58 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
     if name in T5:
         return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
     slopes = alibi_slopes(heads)
-    values = alibi(slopes, np.zeros((1, 1), np.int64), j[None, :], symmetric=name == "alibi-symmetric")[head, 0]
+    values = alibi(
+        slopes, np.zeros((1, 1), np.int64), j[None, :], symmetric=name == "alibi-symmetric"
+    )[head, 0]
     return Bias(name, head, heads, np.asarray(values, np.float64), slope=float(slopes[head]))
 
 
 def _check_head(head: int, heads: int) -> None:
     """Raise InputError for a head that is not among so many."""
     if not 0 <= head < heads:
-        expected = message("0 to {last} ({heads} heads, counted from 0)", last=heads - 1, heads=heads)
+        expected = message(
+            "0 to {last} ({heads} heads, counted from 0)", last=heads - 1, heads=heads
+        )
         raise InputError("there is no head {head}", expected=expected, head=head)
 
 
 def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
-    """The bias that a model's layer adds to the scores of a head; None where its positions are not a bias.
+    """The bias that a model's layer adds to the scores of a head; None where its positions are not
+    a bias.
 
     Raises InputError for a head that is not there.
     """
     spec = model.spec.blocks[layer].attention
-    bias_function = position_bias(LayerAttention(model.backend, model.store.layer(model.backend, layer), "attn", spec))
+    bias_function = position_bias(
+        LayerAttention(model.backend, model.store.layer(model.backend, layer), "attn", spec)
+    )
     if bias_function is None:
         return None
     _check_head(head, spec.heads)
     keep = model.backend.keep
     distances = np.arange(-reach, reach + 1)[None, :]
     values = np.asarray(
-        model.backend.numpy(bias_function(keep(np.zeros((1, 1), np.int64)), keep(distances))), np.float64
+        model.backend.numpy(bias_function(keep(np.zeros((1, 1), np.int64)), keep(distances))),
+        np.float64,
     )
-    slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor if isinstance(spec.position, Alibi) else None
+    if isinstance(spec.position, Alibi):
+        slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor
+    else:
+        slope = None
     return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
 
 
 def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
-    """The bias as a function of distance, and for up to `MAP` positions as a matrix before and after the mask."""
+    """The bias as a function of distance, and for up to `MAP` positions as a matrix before and
+    after the mask.
+    """
     reach = (len(bias.values) - 1) // 2
     if reach < n - 1:
         raise UnsupportedError(
-            "the bias is known up to distance {reach}, and {n} positions need {last}", reach=reach, n=n, last=n - 1
+            "the bias is known up to distance {reach}, and {n} positions need {last}",
+            reach=reach,
+            n=n,
+            last=n - 1,
         )
     powers = (2**exponent for exponent in range((n - 1).bit_length()))
     distances = {0, *powers, n - 1}
@@ -196,7 +235,8 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     )
     if n > MAP:
         return part
-    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    i = np.arange(n)[:, None]
+    j = np.arange(n)[None, :]
     matrix = bias.values[j - i + reach]
     visibility = np.zeros((n, n), bool)
     for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
@@ -204,12 +244,16 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     part = replace(part, before=matrix, after=np.where(visibility, matrix, np.nan))
     if bias.buckets:
         return part
-    before, after = (_bias_weights(matrix, visible) for visible in (np.ones_like(visibility), visibility))
+    before, after = (
+        _bias_weights(matrix, visible) for visible in (np.ones_like(visibility), visibility)
+    )
     return replace(part, weights_before=before, weights_after=after)
 
 
 def _bias_weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
-    """The weights of queries and keys that are all alike, so that only bias and mask decide; null where hidden."""
+    """The weights of queries and keys that are all alike, so that only bias and mask decide; null
+    where hidden.
+    """
     n = len(bias)
     same = np.zeros((1, n, 1))
     weights = attention(same, same, same, bias=bias[None], mask=visibility[None]).weights

@@ -7,7 +7,19 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.documents import MOST, Count, Document, ModelPart, Numbers, Part, Share, Size, axes, describe, index_of
+from attncli.documents import (
+    MOST,
+    Count,
+    Document,
+    ModelPart,
+    Numbers,
+    Part,
+    Share,
+    Size,
+    axes,
+    describe,
+    index_of,
+)
 
 
 class MaskWords(Part, frozen=True, kw_only=True):
@@ -41,7 +53,9 @@ class MaskPart(Part, frozen=True, kw_only=True):
     pairs: Annotated[Count, describe("Visible pairs.")]
     share: Annotated[Share, describe("Of all pairs, 0 to 1.")]
     keys_per_query: KeysPerQuery
-    empty_rows: Annotated[list[Annotated[Count, index_of("position")]], describe("Queries that see nothing.")]
+    empty_rows: Annotated[
+        list[Annotated[Count, index_of("position")]], describe("Queries that see nothing.")
+    ]
     unseen_keys: list[Annotated[Count, index_of("position")]]
     map: ShareMap
     form: Annotated[str | UnsetType, describe("How such masks are written.")] = UNSET
@@ -63,10 +77,18 @@ class BiasPart(Part, frozen=True, kw_only=True):
     slope: float | None
     buckets: Annotated[bool, describe("Whether the values are T5's bucket numbers.")]
     by_distance: Annotated[list[BiasAt], describe("By key position - query position.")]
-    before: Annotated[Numbers, axes("position", "position", meaning="null for many positions.")] | None
-    after: Annotated[Numbers, axes("position", "position", meaning="the same, null where hidden.")] | None
+    before: (
+        Annotated[Numbers, axes("position", "position", meaning="null for many positions.")] | None
+    )
+    after: (
+        Annotated[Numbers, axes("position", "position", meaning="the same, null where hidden.")]
+        | None
+    )
     weights_before: (
-        Annotated[Numbers, axes("position", "position", meaning="weights of queries and keys that are all alike.")]
+        Annotated[
+            Numbers,
+            axes("position", "position", meaning="weights of queries and keys that are all alike."),
+        ]
         | None
     )
     weights_after: Annotated[Numbers, axes("position", "position")] | None

@@ -1,4 +1,6 @@
-"""The screen of `attn.mask/1`: every mask in words, counted and drawn; the intersection; a bias before and after."""
+"""The screen of `attn.mask/1`: every mask in words, counted and drawn; the intersection; a bias
+before and after.
+"""
 
 from __future__ import annotations
 
@@ -31,27 +33,52 @@ def mask_screen(document: MaskDocument, view: View) -> Lines:
 
 def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
     """One line per mask, for `--plain`."""
-    yield ["spec", "pairs", "share", "keys_least", "keys_mean", "keys_most", "empty_rows", "unseen_keys", "says"]
+    yield [
+        "spec",
+        "pairs",
+        "share",
+        "keys_least",
+        "keys_mean",
+        "keys_most",
+        "empty_rows",
+        "unseen_keys",
+        "says",
+    ]
     for part in [*document.masks, *([document.combined] if document.combined else [])]:
         keys = part.keys_per_query
         yield [
-            part.spec, part.pairs, part.share, keys.least, keys.mean, keys.most,
-            len(part.empty_rows), len(part.unseen_keys), part.words.en,
-        ]  # fmt: skip
+            part.spec,
+            part.pairs,
+            part.share,
+            keys.least,
+            keys.mean,
+            keys.most,
+            len(part.empty_rows),
+            len(part.unseen_keys),
+            part.words.en,
+        ]
 
 
 def _title(document: MaskDocument, view: View) -> Lines:
     """What is drawn, of how many positions. A document has one mask at least."""
     if document.gallery:
-        every = say(view, "every kind of mask, {count} positions · rows: queries, columns: keys", count=document.n)
+        every = say(
+            view,
+            "every kind of mask, {count} positions · rows: queries, columns: keys",
+            count=document.n,
+        )
         return heading(every, "", view)
-    visible = plural("visible keys, {count} position", "visible keys, {count} positions", count=document.n)
+    visible = plural(
+        "visible keys, {count} position", "visible keys, {count} positions", count=document.n
+    )
     return heading(say(view, visible), AXES, view)
 
 
 def _mask_in_words(part: MaskPart, view: View) -> str:
     """The sentence that describes the mask, in the view's language."""
-    return part.words.zh if view.lang == "zh" and not view.ascii else localize(part.words.en, view)
+    if view.lang == "zh" and not view.ascii:
+        return part.words.zh
+    return localize(part.words.en, view)
 
 
 def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
@@ -61,23 +88,35 @@ def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
 
 
 def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
-    """What a mask shows: pairs and their share, keys per query, queries that see nothing, keys that nobody sees."""
-    keys, share = part.keys_per_query, percent(part.share, 1)
-    pairs = plural("{count:,} pair visible, {share}", "{count:,} pairs visible, {share}", count=part.pairs, share=share)
+    """What a mask shows: pairs and their share, keys per query, queries that see nothing, keys that
+    nobody sees.
+    """
+    keys = part.keys_per_query
+    share = percent(part.share, 1)
+    pairs = plural(
+        "{count:,} pair visible, {share}",
+        "{count:,} pairs visible, {share}",
+        count=part.pairs,
+        share=share,
+    )
     yield say(view, pairs)
     mean = f"{keys.mean:.{view.precision}f}"
     per_query = message("keys per query: least {least}, mean {mean}, most {most}")
     yield say(view, per_query, least=keys.least, mean=mean, most=keys.most)
     if part.empty_rows:
-        yield say(view, "queries that see nothing: {queries}", queries=_positions_text(part.empty_rows))
+        yield say(
+            view, "queries that see nothing: {queries}", queries=_positions_text(part.empty_rows)
+        )
     if part.unseen_keys:
         yield say(view, "keys that nobody sees: {keys}", keys=_positions_text(part.unseen_keys))
 
 
 def _drawn_example(part: MaskPart, view: View) -> str:
-    """Which mask of a kind is drawn as its example, such as `window:3: `, before its sentence; "" where the kind has
-    only one."""
-    return "" if part.form in (None, "", part.spec) else part.spec + say(view, ": ")
+    """Which mask of a kind is drawn as its example, such as `window:3: `, before its sentence; ""
+    where the kind has only one."""
+    if part.form in (None, "", part.spec):
+        return ""
+    return part.spec + say(view, ": ")
 
 
 def _positions_text(places: Sequence[int]) -> str:
@@ -90,14 +129,26 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
     """Each mask drawn large, one below the other, with its sentence and numbers."""
     blocks = []
     for part in parts:
-        shares, block = _shares(part), part.map.block
+        shares = _shares(part)
+        block = part.map.block
         size = max(shares.shape)
-        names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
+        if block == 1 and size <= 40:
+            names = [str(index) for index in range(shares.shape[0])]
+        else:
+            names = []
         wide = min(view.width, 2 * size + (3 if names else 0))
-        picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, limits=(0.0, 1.0))
-        pooled = message("pooled: each cell stands for {block} × {block} pairs and shows the share that is visible")
+        picture = heatmap(
+            shares, view, max_width=wide, max_height=max(size, 1), rows=names, limits=(0.0, 1.0)
+        )
+        pooled = message(
+            "pooled: each cell stands for {block} × {block} pairs and shows the share that is"
+            " visible"
+        )
         meaning = remark(_mask_in_words(part, view) + say(view, "."), view, style="")
-        name = title + say(view, ": ") + part.spec if title else part.spec
+        if title:
+            name = title + say(view, ": ") + part.spec
+        else:
+            name = part.spec
         facts = remark(" · ".join(_fact_texts(part, view)), view)
         cell_note = remark(say(view, pooled, block=block) if block > 1 else "", view)
         blocks.append(stack(heading(name, "", view), meaning, facts, picture, cell_note))
@@ -107,11 +158,16 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
 def _draw_side_by_side(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     meanings = [
-        stack(heading(part.spec, "", view), remark(_mask_in_words(part, view) + say(view, "."), view, style=""))
+        stack(
+            heading(part.spec, "", view),
+            remark(_mask_in_words(part, view) + say(view, "."), view, style=""),
+        )
         for part in parts
     ]
     maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
-    return stack_spaced(stack(*meanings), side_by_side(maps, view, shared_scale=False, scale="linear"))
+    return stack_spaced(
+        stack(*meanings), side_by_side(maps, view, shared_scale=False, scale="linear")
+    )
 
 
 def _gallery(document: MaskDocument, view: View) -> Lines:
@@ -144,27 +200,55 @@ def _counts(document: MaskDocument, view: View) -> Lines:
     for part in (*document.masks, document.combined):
         keys = part.keys_per_query
         per_query = [str(keys.least), f"{keys.mean:.{view.precision}f}", str(keys.most)]
-        rows.append([part.spec, f"{part.pairs:,}", percent(part.share, 1), *per_query, str(len(part.empty_rows))])
-    columns = say_each(view, "mask", "pairs", contextual("column", "share"), "least keys", "mean", "most", "empty rows")
+        rows.append(
+            [
+                part.spec,
+                f"{part.pairs:,}",
+                percent(part.share, 1),
+                *per_query,
+                str(len(part.empty_rows)),
+            ]
+        )
+    columns = say_each(
+        view,
+        "mask",
+        "pairs",
+        contextual("column", "share"),
+        "least keys",
+        "mean",
+        "most",
+        "empty rows",
+    )
     note = plural("of {count:,} pair", "of {count:,} pairs", count=document.n**2)
     return table(columns, rows, view, align=["left", *["right"] * 6], title="counts", note=note)
 
 
 def _bias(document: MaskDocument, view: View) -> Lines:
-    """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
+    """The bias by distance, as a map before and after the mask, and what it makes of queries that
+    are all alike.
+    """
     bias = document.bias
     if bias is None:
         return Lines()
-    title = say(view, "score bias {bias}, head {head} of {heads}", bias=bias.name, head=bias.head, heads=bias.heads)
+    title = say(
+        view,
+        "score bias {bias}, head {head} of {heads}",
+        bias=bias.name,
+        head=bias.head,
+        heads=bias.heads,
+    )
     if bias.slope is not None:
-        note = say(view, "−m·(i − j) with m = {slope}, added before the mask", slope=brief(bias.slope))
+        note = say(
+            view, "−m·(i − j) with m = {slope}, added before the mask", slope=brief(bias.slope)
+        )
     elif bias.buckets:
         note = say(view, "numbers of the buckets of j − i; each has a learned bias per head")
     else:
         note = say(view, "learned, by the bucket of j − i; added before the mask")
     digits = 0 if bias.buckets else view.precision
     by_distance = bias.by_distance
-    head, body = [say(view, "j − i")], [say(view, "bias")]
+    head = [say(view, "j − i")]
+    body = [say(view, "bias")]
     for row in by_distance:
         cell = f"{row.value + 0.0:.{digits}f}"
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
@@ -178,42 +262,58 @@ def _bias(document: MaskDocument, view: View) -> Lines:
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
-            blocks.append(matrix(after, None, None, close, mark_max=False, title="after the mask", note=AXES))
+            blocks.append(
+                matrix(after, None, None, close, mark_max=False, title="after the mask", note=AXES)
+            )
         maps = [Map("before the mask", before), Map("after the mask", after)]
         blocks.append(side_by_side(maps, view))
     if bias.weights_before is not None and bias.weights_after is not None:
-        maps = [Map("weights, no mask", bias.weights_before), Map("weights, masked", bias.weights_after)]
-        alone = remark("What bias and mask do alone: the weights where all queries and keys are alike.", view)
+        maps = [
+            Map("weights, no mask", bias.weights_before),
+            Map("weights, masked", bias.weights_after),
+        ]
+        alone = remark(
+            "What bias and mask do alone: the weights where all queries and keys are alike.", view
+        )
         blocks.append(stack(alone, side_by_side(maps, view)))
     return stack_spaced(*blocks)
 
 
 def _layers(document: MaskDocument, view: View) -> Lines:
     """Which layers have which mask and positions; runs of equal layers on one line."""
-    rows, layers = [], document.layers or ()
+    rows = []
+    layers = document.layers or ()
     if len(layers) < 2:
         return Lines()
-    for (mask, position), run in groupby(enumerate(layers), key=lambda item: (item[1].mask, item[1].position)):
+    for (mask, position), run in groupby(
+        enumerate(layers), key=lambda item: (item[1].mask, item[1].position)
+    ):
         first, *rest = [place for place, _ in run]
-        rows.append([spell(f"{first}–{rest[-1]}", ascii=view.ascii) if rest else str(first), mask, position])
+        rows.append(
+            [spell(f"{first}–{rest[-1]}", ascii=view.ascii) if rest else str(first), mask, position]
+        )
     return table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+# The answers of the screens that are not about one sentence: what was compared, counted or
+# captured, in words.
 
 MOST_NAMES = 5
 """Aliases that are named in a sentence."""
 
 
 def mask_answer(document: MaskDocument, view: View) -> Lines:
-    """The answer of an `attn.mask/1` document: what each mask shows, and what is left of all together; nothing for the
-    gallery."""
-    return Lines() if document.gallery or not document.masks else sentences(_mask_sentences(document, view), view)
+    """The answer of an `attn.mask/1` document: what each mask shows, and what is left of all
+    together; nothing for the gallery."""
+    if document.gallery or not document.masks:
+        return Lines()
+    return sentences(_mask_sentences(document, view), view)
 
 
 def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
     """How many pairs each mask shows, how many all of them, and which queries see nothing."""
-    combined, total = document.combined, f"{document.n**2:,}"
+    combined = document.combined
+    total = f"{document.n**2:,}"
 
     def counts(part: MaskPart) -> dict[str, str]:
         """The values of a sentence about a mask: its visible pairs, all pairs, and the share."""
@@ -221,24 +321,32 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
 
     for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
         spec = safe(part.spec, ascii=view.ascii)
-        yield say(view, "{mask} shows {pairs} of {total} pairs, {share}.", mask=spec, **counts(part))
+        yield say(
+            view, "{mask} shows {pairs} of {total} pairs, {share}.", mask=spec, **counts(part)
+        )
     if combined is not None:
         yield say(view, "Together they show {pairs} of {total} pairs, {share}.", **counts(combined))
         # what all show together lies within each, so that as many pairs are the same pairs
         if same := next((part for part in document.masks if part.pairs == combined.pairs), None):
-            yield say(view, "That is what {mask} shows alone.", mask=safe(same.spec, ascii=view.ascii))
+            yield say(
+                view, "That is what {mask} shows alone.", mask=safe(same.spec, ascii=view.ascii)
+            )
     empty = (combined or document.masks[0]).empty_rows
     if len(empty) == 1:
         yield say(view, "{count} query sees nothing: its weights and its output are 0.", count=1)
     elif empty:
-        yield say(view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty))
+        yield say(
+            view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty)
+        )
 
 
 def _masks(document: MaskDocument, view: View) -> Lines:
     """The masks drawn: one large, several side by side, or the gallery of all kinds."""
     if document.gallery:
         return _gallery(document, view)
-    return _draw_masks(document.masks, view) if document.combined is None else _draw_side_by_side(document.masks, view)
+    if document.combined is None:
+        return _draw_masks(document.masks, view)
+    return _draw_side_by_side(document.masks, view)
 
 
 def _combined_mask(document: MaskDocument, view: View) -> Lines:

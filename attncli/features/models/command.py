@@ -1,4 +1,6 @@
-"""`attn models`: known families, aliases and cached models; what one model does; parity with a reference."""
+"""`attn models`: known families, aliases and cached models; what one model does; parity with a
+reference.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,16 @@ def show(
     model: Name,
     ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
     estimate: Annotated[
-        str | None, text_option(help="What attn run would take for this text; - for standard input.", metavar="TEXT")
+        str | None,
+        text_option(
+            help="What attn run would take for this text; - for standard input.", metavar="TEXT"
+        ),
     ] = None,
     layer: Annotated[list[str] | None, declarations.LAYER] = None,
     dtype: Annotated[str | None, declarations.DTYPE] = None,
 ) -> None:
-    """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
+    """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read,
+    nor fetched.
 
     attn models show minilm
 
@@ -64,12 +70,17 @@ def show(
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError(
-            "--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well"
+            "--layer and --dtype are about an estimate, and none was asked for",
+            expected="--estimate TEXT as well",
         )
-    text = None if estimate is None else _text_of(environment, estimate)
+    if estimate is None:
+        text = None
+    else:
+        text = _text_of(environment, estimate)
     ignored_keys = tuple(ignore_config or ())
     resolved = _locate(environment, model, ignored_keys, weights=False)
-    where, cost = str(resolved.folder), None
+    where = str(resolved.folder)
+    cost = None
     with open_checkpoint(resolved.folder, resolved.tensors) as checkpoint:
         checkpoint = text_model(checkpoint)
         spec, family, warnings = read_spec(checkpoint, ignored_keys)
@@ -85,7 +96,9 @@ def verify(
     ctx: typer.Context,
     output: TableOutput,
     model: Name,
-    text: Annotated[str | None, argument("The text to compare on; none for a sample sentence.", "TEXT")] = None,
+    text: Annotated[
+        str | None, argument("The text to compare on; none for a sample sentence.", "TEXT")
+    ] = None,
     target: Annotated[
         str | None,
         text_option(
@@ -98,7 +111,8 @@ def verify(
     ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
     backend: Annotated[str, declarations.BACKEND] = "auto",
 ) -> None:
-    """Compare a model without adapters with transformers, head by head; ends with 1 where they differ (an extra).
+    """Compare a model without adapters with transformers, head by head; ends with 1 where they
+    differ (an extra).
 
     attn models verify minilm "The animal didn't cross the street"
     """
@@ -118,18 +132,27 @@ def verify(
     from attncli.models.verify import LIMIT, RATIO
     from attncli.models.verify import verify as verify_model
 
-    text_of_model = SAMPLE if text is None else _text_of(environment, text)
-    target_text = None if target is None else _text_of(environment, target)
+    if text is None:
+        text_of_model = SAMPLE
+    else:
+        text_of_model = _text_of(environment, text)
+    if target is None:
+        target_text = None
+    else:
+        target_text = _text_of(environment, target)
     ignored_keys = tuple(ignore_config or ())
     resolved = _locate(environment, model, ignored_keys, weights=True)
     read_spec(describe_checkpoint(resolved.folder), ignored_keys)
-    text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
-    result = verify_model(resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=ignored_keys)
+    text_or_ids = (text_of_model) if (ids is None) else (request.whole_numbers(ids, "--ids"))
+    result = verify_model(
+        resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=ignored_keys
+    )
     document = verify_document(resolved, text_of_model if ids is None else "", result)
     write_documents([document], output, environment, view)
     if not result.is_within_limits:
         raise VerdictError(
-            "{resolved} differs from transformers: {worst:.1e} in float64, {ratio:.2g} times its distance in float32",
+            "{resolved} differs from transformers: {worst:.1e} in float64, {ratio:.2g} times its"
+            " distance in float32",
             expected="at most {limit:.0e} and {ratio_2:g} times",
             resolved=resolved.name,
             worst=result.worst,
@@ -144,8 +167,12 @@ def _text_of(environment: Environment, text: str) -> str:
     return request.one_text(environment, TextOptions(text=text)).text
 
 
-def _locate(environment: Environment, name: str, ignore: tuple[str, ...], *, weights: bool) -> ModelLocation:
-    """Where a model is; of one on the hub its weights are fetched, or the headers of their files alone."""
+def _locate(
+    environment: Environment, name: str, ignore: tuple[str, ...], *, weights: bool
+) -> ModelLocation:
+    """Where a model is; of one on the hub its weights are fetched, or the headers of their files
+    alone.
+    """
     from attncli.cli.progress import downloads
     from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
@@ -154,15 +181,26 @@ def _locate(environment: Environment, name: str, ignore: tuple[str, ...], *, wei
     parts = Parts.WHOLE if weights else Parts.HEADERS
     with downloads(environment) as on_progress:
         fetch = Fetch(
-            environment.notes, lambda folder: read_spec(describe_checkpoint(folder), ignore), parts, on_progress
+            environment.notes,
+            lambda folder: read_spec(describe_checkpoint(folder), ignore),
+            parts,
+            on_progress,
         )
         return locate(name, variables=environment.variables, fetch=fetch)
 
 
 def _estimate(
-    checkpoint: Checkpoint, where: str, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
+    checkpoint: Checkpoint,
+    where: str,
+    spec: Spec,
+    binding: Binding,
+    text: str,
+    layer: list[str] | None,
+    dtype: str,
 ) -> CostEstimate:
-    """What running a text would take. where: the checkpoint, for an error. layer: as `--layer` has it."""
+    """What running a text would take. where: the checkpoint, for an error. layer: as `--layer` has
+    it.
+    """
     from attncli.errors import InputError
     from attncli.features.run.compute import RunRequest, cost_of
     from attncli.models.estimate import compute_dtype, stored_sizes
@@ -170,13 +208,21 @@ def _estimate(
     from attncli.models.run import LONG, check_length, rows_for
 
     if checkpoint.tokenizer_path is None:
-        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=where)
+        raise InputError(
+            "this model has no tokenizer.json to count the text's tokens with", where=where
+        )
     count = len(tokenizer_of(checkpoint).encode(text))
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
-    rows = rows_for(spec, count) if count > LONG else None
-    run = RunRequest(layers, matrices=rows is None and (layers is not EVERY or len(spec.blocks) == 1))
-    wide, sizes = compute_dtype(spec, count, dtype), stored_sizes(checkpoint.names(), binding)
+    if count > LONG:
+        rows = rows_for(spec, count)
+    else:
+        rows = None
+    run = RunRequest(
+        layers, matrices=rows is None and (layers is not EVERY or len(spec.blocks) == 1)
+    )
+    wide = compute_dtype(spec, count, dtype)
+    sizes = stored_sizes(checkpoint.names(), binding)
     return cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
 
 

@@ -34,7 +34,8 @@ class AliasRow(Part, frozen=True, kw_only=True):
     hub: Annotated[str, describe("Its id on the hub.")]
     family: Annotated[str, describe("The `model_type` of config.json.")]
     location: Annotated[
-        Literal["package", "cache"] | None, describe("Where it is on this machine; null if it would be fetched.")
+        Literal["package", "cache"] | None,
+        describe("Where it is on this machine; null if it would be fetched."),
     ] = field(name="here")
 
 
@@ -47,15 +48,21 @@ class CachedModel(Part, frozen=True, kw_only=True):
     family: Annotated[str | None, describe("The `model_type` of config.json.")]
     native: Annotated[bool, describe("Whether attn runs the family natively.")]
     bytes: Annotated[Count, describe("Size of its safetensors files.")]
-    missing: Annotated[list[str], describe("Needed files that are not there; empty for a whole model.")]
+    missing: Annotated[
+        list[str], describe("Needed files that are not there; empty for a whole model.")
+    ]
 
 
 class FormatRow(Part, frozen=True, kw_only=True):
     """A way in which weights lie in files, and what proves that they are read right."""
 
     name: str
-    families: Annotated[list[str], describe("The families that are read from it; empty for all of them.")]
-    proof: Annotated[str, describe("What the numbers are held against in tests, and how near they come.")]
+    families: Annotated[
+        list[str], describe("The families that are read from it; empty for all of them.")
+    ]
+    proof: Annotated[
+        str, describe("What the numbers are held against in tests, and how near they come.")
+    ]
 
 
 class ForeignRow(Part, frozen=True, kw_only=True):
@@ -70,10 +77,14 @@ class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
 
     families: Annotated[list[str], describe("The families that run natively.")]
     proof: Annotated[
-        list[str], describe("What the run of each native family is held against in tests, and how near it comes.")
+        list[str],
+        describe(
+            "What the run of each native family is held against in tests, and how near it comes."
+        ),
     ]
     foreign: Annotated[
-        list[ForeignRow], describe("Families of today that transformers runs, with attention computed here.")
+        list[ForeignRow],
+        describe("Families of today that transformers runs, with attention computed here."),
     ]
     formats: list[FormatRow]
     aliases: list[AliasRow]
@@ -90,11 +101,18 @@ class LayerDifference(Part, frozen=True, kw_only=True):
     side: Literal["self", "encoder", "decoder"]
     layer: Count
     weights: Annotated[
-        list[float], describe("Largest difference of the weights, by head; empty where a layer does not attend.")
+        list[float],
+        describe(
+            "Largest difference of the weights, by head; empty where a layer does not attend."
+        ),
     ]
     cross: Annotated[list[float], describe("The same of the cross-attention; empty without one.")]
-    hidden: Annotated[float | None, describe("Largest difference of the vectors that leave the layer.")]
-    relative: Annotated[float, describe("The largest difference, relative to the largest number of its array or 1.")]
+    hidden: Annotated[
+        float | None, describe("Largest difference of the vectors that leave the layer.")
+    ]
+    relative: Annotated[
+        float, describe("The largest difference, relative to the largest number of its array or 1.")
+    ]
 
 
 class Float64Distance(Part, frozen=True, kw_only=True):
@@ -105,12 +123,12 @@ class Float64Distance(Part, frozen=True, kw_only=True):
 
 
 class Float32Distance(Part, frozen=True, kw_only=True):
-    """Root mean square distances from the float64 reference, of attn's and of transformers' float32, and their
-    ratio."""
+    """Root mean square distances from the float64 reference, of attn's and of transformers'
+    float32, and their ratio."""
 
-    run_distance: Annotated[float | None, describe("null where some numbers are too large for float32.")] = field(
-        name="ours"
-    )
+    run_distance: Annotated[
+        float | None, describe("null where some numbers are too large for float32.")
+    ] = field(name="ours")
     reference_distance: float | None = field(name="theirs")
     ratio: float | None
     limit: float
@@ -130,7 +148,8 @@ class VerifyDocument(Document, tag="attn.verify/1", frozen=True, kw_only=True):
     passed: Annotated[bool, describe("Whether both limits hold.")]
 
 
-# What `attn.model/1` says of a model's parts: the fields of `mechanism.spec`, each kind by its name.
+# What `attn.model/1` says of a model's parts: the fields of `mechanism.spec`, each kind by its
+# name.
 
 
 class NormPart(Part, frozen=True, kw_only=True):
@@ -147,7 +166,8 @@ class QkNormPart(Part, tag_field="kind", tag="qknorm", frozen=True, kw_only=True
 
     norm: NormPart
     over: Annotated[
-        Literal["head", "own", "width"], describe("Each head by shared or own weights, or all heads at once.")
+        Literal["head", "own", "width"],
+        describe("Each head by shared or own weights, or all heads at once."),
     ]
     after: Annotated[bool, describe("Whether it follows the position encoding.")]
 
@@ -156,12 +176,14 @@ class LatentPart(Part, tag_field="kind", tag="latent", frozen=True, kw_only=True
     """Queries, keys and values that come from narrow vectors."""
 
     query: Annotated[
-        Size | None, describe("Width of the vector of queries; null where they come from the input at once.")
+        Size | None,
+        describe("Width of the vector of queries; null where they come from the input at once."),
     ]
     keys: Annotated[Size, describe("Width of the vector of keys and values.")]
     norm: NormPart
     straight: Annotated[
-        Count, describe("Entries of each key that come from the input at once, the same for all heads.")
+        Count,
+        describe("Entries of each key that come from the input at once, the same for all heads."),
     ]
 
 
@@ -266,7 +288,9 @@ class FirstBlockAgainPart(Part, tag_field="kind", tag="firstblockagain", frozen=
     longest: Annotated[Count, describe("The longest text that is seen whole.")]
 
 
-PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart | RelativeSinesPart | FirstBlockAgainPart
+PositionPart = (
+    RopePart | AlibiPart | BucketsPart | DisentangledPart | RelativeSinesPart | FirstBlockAgainPart
+)
 
 
 class BoundedPart(Part, tag_field="kind", tag="bounded", frozen=True, kw_only=True):
@@ -288,7 +312,9 @@ class MlpPart(Part, tag_field="kind", tag="mlp", frozen=True, kw_only=True):
     bounded: BoundedPart | None
 
 
-class ShortConvolutionPart(Part, tag_field="kind", tag="shortconvolution", frozen=True, kw_only=True):
+class ShortConvolutionPart(
+    Part, tag_field="kind", tag="shortconvolution", frozen=True, kw_only=True
+):
     """A gated convolution over the last tokens."""
 
     kernel: Size
@@ -305,7 +331,9 @@ class StateSpacePart(Part, tag_field="kind", tag="statespace", frozen=True, kw_o
     activation: Activation
     norm: NormPart | None
     gate_first: Annotated[bool, describe("Whether the gate comes before the norm.")]
-    limits: Annotated[tuple[float, float | None], describe("The least and the largest step; null for no largest.")]
+    limits: Annotated[
+        tuple[float, float | None], describe("The least and the largest step; null for no largest.")
+    ]
     factors: Annotated[
         tuple[float, float, float, float, float] | None,
         describe("What gate, values, k, q and steps are multiplied with; null for nothing."),
@@ -350,13 +378,20 @@ class LinearAttentionPart(Part, tag_field="kind", tag="linearattention", frozen=
 
     heads: Size
     dim: Size
-    share: Annotated[float, describe("Head h of H fades by exp(−share·2^(−8h/H)) a token; of the first layer.")]
+    share: Annotated[
+        float, describe("Head h of H fades by exp(−share·2^(−8h/H)) a token; of the first layer.")
+    ]
     activation: Activation
     norm: NormPart
 
 
 MixerPart = (
-    ShortConvolutionPart | StateSpacePart | SelectiveScanPart | DeltaRulePart | KimiDeltaPart | LinearAttentionPart
+    ShortConvolutionPart
+    | StateSpacePart
+    | SelectiveScanPart
+    | DeltaRulePart
+    | KimiDeltaPart
+    | LinearAttentionPart
 )
 
 
@@ -380,13 +415,17 @@ class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=Tr
     chosen: Size
     width: Size
     activation: Activation
-    renormalise: Annotated[bool, describe("Whether the shares of the chosen ones are made to sum to 1.")]
+    renormalise: Annotated[
+        bool, describe("Whether the shares of the chosen ones are made to sum to 1.")
+    ]
     shared: Annotated[MlpPart | None, describe("A part that serves every token besides.")]
     shared_share: Annotated[bool, describe("Whether the token decides how much of it is added.")]
     routing: RoutingPart
     bounded: BoundedPart | None
     gated: bool
-    narrow: Annotated[Size | None, describe("The width of what experts read and write; null for d_model.")]
+    narrow: Annotated[
+        Size | None, describe("The width of what experts read and write; null for d_model.")
+    ]
 
 
 class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_only=True):
@@ -418,7 +457,17 @@ OutputHeadPart.__name__ = "HeadPart"
 
 # `attn.model/1`: what one checkpoint does.
 
-Place = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
+Place = Literal[
+    "attn.in",
+    "attn.out",
+    "attn.sum",
+    "cross.in",
+    "cross.out",
+    "cross.sum",
+    "mlp.in",
+    "mlp.out",
+    "mlp.sum",
+]
 
 
 class AttentionRow(Part, frozen=True, kw_only=True):
@@ -435,15 +484,23 @@ class AttentionRow(Part, frozen=True, kw_only=True):
     mask_says: Annotated[str, describe("The mask in words.")]
     position: PositionPart | None
     qk_norm: QkNormPart | None
-    clip: Annotated[float | None, describe("Queries, keys and values are cut off there; null for not.")]
+    clip: Annotated[
+        float | None, describe("Queries, keys and values are cut off there; null for not.")
+    ]
     latent: Annotated[
-        LatentPart | None, describe("How they come from narrow vectors; null where each has one projection.")
+        LatentPart | None,
+        describe("How they come from narrow vectors; null where each has one projection."),
     ]
-    temperature: Annotated[TemperaturePart | None, describe("How queries grow with their position; null for not.")]
+    temperature: Annotated[
+        TemperaturePart | None, describe("How queries grow with their position; null for not.")
+    ]
     global_tokens: Annotated[
-        list[Count] | None, describe("Tokens that see all by projections of their own; null for a model without such.")
+        list[Count] | None,
+        describe("Tokens that see all by projections of their own; null for a model without such."),
     ]
-    source_width: Annotated[Size | None, describe("Of the vectors that keys and values come from; null for d_model.")]
+    source_width: Annotated[
+        Size | None, describe("Of the vectors that keys and values come from; null for d_model.")
+    ]
     gated: Annotated[bool, describe("Whether a gate lets through each entry of what heads mix.")]
 
 
@@ -453,18 +510,29 @@ class LayerGroup(Part, frozen=True, kw_only=True):
     layers: Annotated[list[Count], describe("The layers that are alike.")]
     attention: Annotated[AttentionRow | None, describe("Null for layers that do not attend.")]
     cross: AttentionRow | None
-    mixer: Annotated[MixerPart | None, describe("What mixes tokens beside the attention, or in its place.")]
+    mixer: Annotated[
+        MixerPart | None, describe("What mixes tokens beside the attention, or in its place.")
+    ]
     mlp: MlpPart | ExpertsPart | None
     norms: Annotated[dict[Place, NormPart], describe("Normalizations by place.")]
     parallel: Annotated[bool, describe("Whether attention and feed-forward read the same input.")]
     residual: bool
-    normed: Annotated[bool, describe("Whether branches are added to what the norm before attention gives.")]
-    branch_scale: Annotated[float, describe("What is multiplied with what attention and feed-forward add.")]
-    convolution: Annotated[
-        Size | None, describe("How many tokens the convolution beside the layer spans; null for none.")
+    normed: Annotated[
+        bool, describe("Whether branches are added to what the norm before attention gives.")
     ]
-    instead: Annotated[str, describe("What the layers do in place of attention; empty where they attend.")]
-    factors: Annotated[dict[str, float], describe("What weights are multiplied with as they are read, by role.")]
+    branch_scale: Annotated[
+        float, describe("What is multiplied with what attention and feed-forward add.")
+    ]
+    convolution: Annotated[
+        Size | None,
+        describe("How many tokens the convolution beside the layer spans; null for none."),
+    ]
+    instead: Annotated[
+        str, describe("What the layers do in place of attention; empty where they attend.")
+    ]
+    factors: Annotated[
+        dict[str, float], describe("What weights are multiplied with as they are read, by role.")
+    ]
 
 
 class ModelSide(Part, frozen=True, kw_only=True):
@@ -517,13 +585,15 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
             if side is not None:
                 layers = sorted(layer for group in side.groups for layer in group.layers)
                 if len(layers) != side.layers or layers != list(range(len(layers))):
-                    what = message("not each of {layers} layers stands in one group", layers=side.layers)
+                    what = message(
+                        "not each of {layers} layers stands in one group", layers=side.layers
+                    )
                     yield f"{name}.groups", what
 
 
 def models_document(cache: Path) -> ModelsDocument:
-    """`attn.models/1`: the families that run natively, the aliases and whether each is here, the models in the hub's
-    cache.
+    """`attn.models/1`: the families that run natively, the aliases and whether each is here, the
+    models in the hub's cache.
 
     Looks at names, sizes and config.json only, and never uses the network.
     """
@@ -562,23 +632,32 @@ def models_document(cache: Path) -> ModelsDocument:
 
 def _formats() -> list[FormatRow]:
     """The formats of weight files, with the families that have them and how each is proved."""
-    whole, loops = message("transformers' run, float64, 1e-10"), message("loops of its description, 1e-6")
+    whole = message("transformers' run, float64, 1e-10")
+    loops = message("loops of its description, 1e-6")
     by_library = dict.fromkeys(("fp8", "mxfp4"), message("transformers' own numbers, exactly"))
     proofs: list[tuple[str, list[str], str]] = [
         ("safetensors", [], whole),
         ("pytorch_model.bin", [], whole),
         ("GGUF", list(GGUF_FAMILIES), message("the folder's run, 1e-6")),
         *(
-            (method, list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [], by_library.get(method, loops))
+            (
+                method,
+                list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [],
+                by_library.get(method, loops),
+            )
             for method in METHODS
         ),
         ("adapter", [], message("PEFT's merge, 1e-6")),
     ]
-    return [FormatRow(name=name, families=families, proof=proof) for name, families, proof in proofs]
+    return [
+        FormatRow(name=name, families=families, proof=proof) for name, families, proof in proofs
+    ]
 
 
 def _cached_in(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:
-    """Where an alias would be taken from without the network: "package" or "cache"; None where it would be fetched."""
+    """Where an alias would be taken from without the network: "package" or "cache"; None where it
+    would be fetched.
+    """
     if alias.package and package_folder(alias.package):
         return "package"
     snapshot = find_snapshot(cache, HubId(alias.hub))
@@ -593,7 +672,8 @@ def model_document(
     estimate: CostEstimate | None = None,
     warnings: Iterable[str] = (),
 ) -> ModelDocument:
-    """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand together.
+    """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand
+    together.
 
     estimate: what a text would take, None where none was asked about. The weights are not read.
     """
@@ -648,10 +728,12 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
 
 
 def _without_share(block: Block) -> Block:
-    """The block; of lightning attention with its decay, another number in each layer, set to 1, so that layers can be
-    compared."""
+    """The block; of lightning attention with its decay, another number in each layer, set to 1, so
+    that layers can be compared."""
     mixer = block.mixer
-    return replace(block, mixer=replace(mixer, share=1.0)) if isinstance(mixer, LinearAttention) else block
+    if isinstance(mixer, LinearAttention):
+        return replace(block, mixer=replace(mixer, share=1.0))
+    return block
 
 
 def side_of(spec: Spec) -> ModelSide:
@@ -711,22 +793,34 @@ def _attention_row(attention: Attention) -> AttentionRow:
 
 
 def _part(spec_part: Struct | None, kinds: Any) -> Any:
-    """A part of a Spec as documents hold it, converted to `kinds`, a class or a union of them; None for None."""
-    return None if spec_part is None else convert(_plain(spec_part), kinds)
+    """A part of a Spec as documents hold it, converted to `kinds`, a class or a union of them; None
+    for None.
+    """
+    if spec_part is None:
+        return None
+    return convert(_plain(spec_part), kinds)
 
 
 def _plain(value: Any) -> Any:
-    """A part of a Spec as a dict of its kind and its fields; other values as they are, tuples as lists."""
+    """A part of a Spec as a dict of its kind and its fields; other values as they are, tuples as
+    lists.
+    """
     if isinstance(value, Struct):
         members = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-        return members if "kind" in members else {"kind": type(value).__name__.lower(), **members}
-    return list(value) if isinstance(value, tuple) else value
+        if "kind" in members:
+            return members
+        return {"kind": type(value).__name__.lower(), **members}
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def _model_type(folder: Path) -> str | None:
     """The `model_type` of a folder's config.json; None where it cannot be read or says none."""
     try:
-        model_type = read_object(folder / "config.json", what="a model's config.json").get("model_type")
+        model_type = read_object(folder / "config.json", what="a model's config.json").get(
+            "model_type"
+        )
     except AttnError:
         return None
     return model_type if isinstance(model_type, str) else None
@@ -745,7 +839,9 @@ def _weight_bytes(folder: Path) -> int:
 
 
 def verify_document(location: ModelLocation, text: str, result: Verification) -> VerifyDocument:
-    """`attn.verify/1`: how far a checkpoint's run is from transformers' own; see `models.verify`. text: "" for ids."""
+    """`attn.verify/1`: how far a checkpoint's run is from transformers' own; see `models.verify`.
+    text: "" for ids.
+    """
     return VerifyDocument(
         version=__version__,
         name=location.name,

@@ -1,4 +1,6 @@
-"""The screens of `attn.models/1`, `attn.model/1` and `attn.verify/1`: which models there are, and what one does."""
+"""The screens of `attn.models/1`, `attn.model/1` and `attn.verify/1`: which models there are, and
+what one does.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import assert_never
 
 from attncli.documents import tag_of
 from attncli.documents.header import ranges
-from attncli.draw.lines import Lines, fit_to_view, heading, line, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    fit_to_view,
+    heading,
+    line,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import brief, root_of, size_words
 from attncli.draw.safe import cut, fold, safe, spell
 from attncli.draw.screen_header import SIDE, count_phrase, fact, mask_and_position, warning
@@ -61,19 +73,26 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
     present = localize(contextual("here", "yes"), view)
     rows = [
-        [alias.name, alias.family, "-" if alias.location is None else present, alias.hub] for alias in document.aliases
+        [alias.name, alias.family, "-" if alias.location is None else present, alias.hub]
+        for alias in document.aliases
     ]
     proof = fact(message("proof"), document.proof, view)
     foreign = table(
         ["family", message("what stands in the way")],
         [[row.name, localize(row.reason, view)] for row in document.foreign],
         view,
-        title=message("{count} of today's families run through transformers", count=len(document.foreign)),
+        title=message(
+            "{count} of today's families run through transformers", count=len(document.foreign)
+        ),
     )
-    family_count, format_count = len(document.families), len(document.formats)
+    family_count = len(document.families)
+    format_count = len(document.formats)
     formats = table(
         [message("format"), "families", message("held against")],
-        [[row.name, str(len(row.families) or family_count), localize(row.proof, view)] for row in document.formats],
+        [
+            [row.name, str(len(row.families) or family_count), localize(row.proof, view)]
+            for row in document.formats
+        ],
         view,
         title=message("{rows} formats", rows=format_count),
     )
@@ -81,14 +100,30 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     names = ["alias", "family", "here", message("on the hub")]
     aliases = table(names, rows, view, title=message("{rows} aliases", rows=len(rows)), note=note)
     rows_cached = [
-        [model.name, model.family or "?", _run_support(model), size_words(model.bytes), model.revision[:7]]
+        [
+            model.name,
+            model.family or "?",
+            _run_support(model),
+            size_words(model.bytes),
+            model.revision[:7],
+        ]
         for model in document.cached
     ]
-    title, names = count_phrase(len(rows_cached), "model"), ["name", "family", "runs", "size", "revision"]
-    cache_table = table(names, rows_cached, view, align=["left", "left", "left", "right", "left"], title=title)
-    where = stack(*(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width)))
-    hub = stack(cache_table, where) if rows_cached else stack(heading(title, "", view), where)
-    return fit_to_view(stack_spaced(stack(families, proof), foreign, formats, aliases, hub, answer), view)
+    title = count_phrase(len(rows_cached), "model")
+    names = ["name", "family", "runs", "size", "revision"]
+    cache_table = table(
+        names, rows_cached, view, align=["left", "left", "left", "right", "left"], title=title
+    )
+    where = stack(
+        *(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
+    )
+    if rows_cached:
+        hub = stack(cache_table, where)
+    else:
+        hub = stack(heading(title, "", view), where)
+    return fit_to_view(
+        stack_spaced(stack(families, proof), foreign, formats, aliases, hub, answer), view
+    )
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
@@ -103,39 +138,74 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
     for alias in document.aliases:
         yield ("alias", alias.name, alias.family, alias.location or alias.hub, "", "natively")
     for model in document.cached:
-        yield ("cached", f"{model.name}@{model.revision}", model.family, model.folder, model.bytes, _run_support(model))
+        yield (
+            "cached",
+            f"{model.name}@{model.revision}",
+            model.family,
+            model.folder,
+            model.bytes,
+            _run_support(model),
+        )
 
 
 def _run_support(model: CachedModel) -> str:
     """How attn runs a cached model, in words, or what is missing for it."""
     if model.missing:
         return message("no tokenizer" if model.missing == [TOKENIZER] else "no weights")
-    return "natively" if model.native else message("not natively")
+    if model.native:
+        return "natively"
+    return message("not natively")
 
 
 # The screen of `attn.verify/1`: how far a checkpoint's run is from transformers' own.
 
-SIDES = {"self": contextual("model", "self"), "encoder": message("encoder"), "decoder": message("decoder")}
+SIDES = {
+    "self": contextual("model", "self"),
+    "encoder": message("encoder"),
+    "decoder": message("decoder"),
+}
 """The side of a model that a layer is on."""
 
 
 def verify_screen(document: VerifyDocument, view: View) -> Lines:
     """One row per layer with its largest differences, then both verdicts."""
-    wide, backend = document.float64, message("attn on {backend}", backend=document.backend)
+    wide = document.float64
+    backend = message("attn on {backend}", backend=document.backend)
     top = stack(
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-        fact("compared", [message("transformers, eager"), backend, count_phrase(document.tokens, "token")], view),
+        fact(
+            "compared",
+            [message("transformers, eager"), backend, count_phrase(document.tokens, "token")],
+            view,
+        ),
         fact("text", [safe(document.text, ascii=view.ascii)], view),
     )
-    rows = [[say(view, SIDES[layer.side]), str(layer.layer), *_difference_cells(layer)] for layer in document.layers]
+    rows = [
+        [say(view, SIDES[layer.side]), str(layer.layer), *_difference_cells(layer)]
+        for layer in document.layers
+    ]
     names = say_each(
-        view, "side", "layer", "weights", contextual("verify", "worst head"), "cross", "vectors", "relative"
+        view,
+        "side",
+        "layer",
+        "weights",
+        contextual("verify", "worst head"),
+        "cross",
+        "vectors",
+        "relative",
     )
     align = ["left", *["right"] * (len(names) - 1)]
-    body = table(names, rows, view, align=align, title="largest |difference| from transformers, float64")
-    verdict = say(view, "equal within the limits" if document.passed else "NOT equal within the limits")
-    error, limit = f"{wide.worst:.1e}", f"{wide.limit:.0e}"
-    exact = say(view, "float64: at most {error} relative, allowed {limit}.", error=error, limit=limit)
+    body = table(
+        names, rows, view, align=align, title="largest |difference| from transformers, float64"
+    )
+    verdict = say(
+        view, "equal within the limits" if document.passed else "NOT equal within the limits"
+    )
+    error = f"{wide.worst:.1e}"
+    limit = f"{wide.limit:.0e}"
+    exact = say(
+        view, "float64: at most {error} relative, allowed {limit}.", error=error, limit=limit
+    )
     end = stack(
         line((verdict, "bold green" if document.passed else "bold red")),
         remark(exact, view),
@@ -150,15 +220,30 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
     for layer in document.layers:
         for kind, heads in (("self", layer.weights), ("cross", layer.cross)):
             for head, difference in enumerate(heads):
-                yield (layer.side, layer.layer, kind, head, difference, layer.hidden, layer.relative)
+                yield (
+                    layer.side,
+                    layer.layer,
+                    kind,
+                    head,
+                    difference,
+                    layer.hidden,
+                    layer.relative,
+                )
 
 
 def _float32_sentence(distance: Float32Distance, view: View) -> str:
-    """What float32 gave, in a sentence; a distance is null, or no number, where numbers left its range."""
-    run_distance, reference_distance, ratio = distance.run_distance, distance.reference_distance, distance.ratio
+    """What float32 gave, in a sentence; a distance is null, or no number, where numbers left its
+    range.
+    """
+    run_distance = distance.run_distance
+    reference_distance = distance.reference_distance
+    ratio = distance.ratio
     if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
         return say(view, "float32: some numbers are too large for it.")
-    times = say(view, "unboundedly many") if ratio is None or not isfinite(ratio) else brief(round(ratio, 3))
+    if ratio is None or not isfinite(ratio):
+        times = say(view, "unboundedly many")
+    else:
+        times = brief(round(ratio, 3))
     return say(
         view,
         "float32: {error} from float64 (root mean square), {times} times transformers' own "
@@ -171,12 +256,26 @@ def _float32_sentence(distance: Float32Distance, view: View) -> str:
 
 
 def _difference_cells(layer: LayerDifference) -> list[str]:
-    """A layer's differences as cells of the table: of its worst head, which that is, cross, vectors and relative."""
+    """A layer's differences as cells of the table: of its worst head, which that is, cross, vectors
+    and relative.
+    """
     weights = layer.weights
-    worst = max(range(len(weights)), key=lambda head: weights[head]) if weights else None
-    cross = f"{max(layer.cross):.1e}" if layer.cross else "-"
-    hidden = "-" if layer.hidden is None else f"{layer.hidden:.1e}"
-    own = ["-", "-"] if worst is None else [f"{weights[worst]:.1e}", str(worst)]
+    if weights:
+        worst = max(range(len(weights)), key=lambda head: weights[head])
+    else:
+        worst = None
+    if layer.cross:
+        cross = f"{max(layer.cross):.1e}"
+    else:
+        cross = "-"
+    if layer.hidden is None:
+        hidden = "-"
+    else:
+        hidden = f"{layer.hidden:.1e}"
+    if worst is None:
+        own = ["-", "-"]
+    else:
+        own = [f"{weights[worst]:.1e}", str(worst)]
     return [*own, cross, hidden, f"{layer.relative:.1e}"]
 
 
@@ -206,13 +305,19 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
     if view.brief:
         return fit_to_view(model_answer(document, view), view)
     folder = fold(safe(document.folder, ascii=view.ascii), view.width - SIDE)
-    family = [safe(document.family, ascii=view.ascii), message("encoder and decoder" if document.decoder else "")]
+    family = [
+        safe(document.family, ascii=view.ascii),
+        message("encoder and decoder" if document.decoder else ""),
+    ]
     weights = [
         message("{parameters:,} parameters", parameters=document.parameters),
         *(f"{size_words(size)} {name}" for name, size in document.bytes.items()),
         message("" if document.fetched else "to be fetched"),
     ]
-    tokenizer = TOKENIZER if document.tokenizer else message("none: give token ids with --ids")
+    if document.tokenizer:
+        tokenizer = TOKENIZER
+    else:
+        tokenizer = message("none: give token ids with --ids")
     top = stack(
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
         fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
@@ -221,7 +326,10 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         fact("tokenizer", [tokenizer], view),
         *(warning(warning_text, view) for warning_text in document.warnings),
     )
-    sides = [("" if document.decoder is None else "encoder", document.spec), ("decoder", document.decoder)]
+    sides = [
+        ("" if document.decoder is None else "encoder", document.spec),
+        ("decoder", document.decoder),
+    ]
     blocks = [top, *(_side(name, side, view) for name, side in sides if side is not None)]
     if document.estimate is not None:
         blocks.append(_estimate(document.estimate, view))
@@ -231,8 +339,22 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
 
 def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
     """One row per layer for `--plain`."""
-    yield ("side", "layer", "heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask", "position")
-    for name, side in (("encoder" if document.decoder else "model", document.spec), ("decoder", document.decoder)):
+    yield (
+        "side",
+        "layer",
+        "heads",
+        "kv_heads",
+        "d_k",
+        "d_v",
+        "scale",
+        "softcap",
+        "mask",
+        "position",
+    )
+    for name, side in (
+        ("encoder" if document.decoder else "model", document.spec),
+        ("decoder", document.decoder),
+    ):
         if side is None:
             continue
         for layer in range(side.layers):
@@ -242,13 +364,20 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
                 yield (name, layer, 0, 0, "", "", "", "", group.instead, "")
                 continue
             keys = ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
-            position = "none" if attention.position is None else tag_of(attention.position)
+            if attention.position is None:
+                position = "none"
+            else:
+                position = tag_of(attention.position)
             yield (name, layer, *(getattr(attention, key) for key in keys), position)
 
 
 def _side(name: str, side: ModelSide, view: View) -> Lines:
-    """What an encoder or a decoder does: sizes, embedding, layers by group, and what comes after the last."""
-    embedding, limit, width = side.embedding, side.max_positions, side.embedding.width
+    """What an encoder or a decoder does: sizes, embedding, layers by group, and what comes after
+    the last.
+    """
+    embedding = side.embedding
+    limit = side.max_positions
+    width = side.embedding.width
     sizes = [f"d_model {side.d_model}", count_phrase(side.layers, "layer")]
     sizes.append(message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary))
     extra = [
@@ -262,7 +391,11 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     return stack(
         heading(name, "", view),
         fact("sizes", sizes, view),
-        fact("positions", [message("at most {limit:,}", limit=limit) if limit else message("no limit")], view),
+        fact(
+            "positions",
+            [message("at most {limit:,}", limit=limit) if limit else message("no limit")],
+            view,
+        ),
         fact("embedding", [message("token vectors"), *extra], view),
         *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
@@ -280,16 +413,35 @@ def _output_head(head: OutputHeadPart) -> list[str]:
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
-    """What layers that are alike do: attention, what mixes tokens beside it, the feed-forward part, norms."""
-    title = message("layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers))
-    norms = [listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()]
-    scale, convolution = group.branch_scale, group.convolution
+    """What layers that are alike do: attention, what mixes tokens beside it, the feed-forward part,
+    norms.
+    """
+    title = message(
+        "layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers)
+    )
+    norms = [
+        listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()
+    ]
+    scale = group.branch_scale
+    convolution = group.convolution
     shape = [
         message("attention and feed-forward side by side") if group.parallel else "",
         "" if group.residual else message("no residual"),
-        message("branches are added to what the norm before attention gives") if group.normed else "",
-        message("each branch times {branch_scale}", branch_scale=brief(scale)) if scale != 1 else "",
-        message("beside it a convolution over {convolution} tokens", convolution=convolution) if convolution else "",
+        (
+            message("branches are added to what the norm before attention gives")
+            if group.normed
+            else ""
+        ),
+        (
+            message("each branch times {branch_scale}", branch_scale=brief(scale))
+            if scale != 1
+            else ""
+        ),
+        (
+            message("beside it a convolution over {convolution} tokens", convolution=convolution)
+            if convolution
+            else ""
+        ),
     ]
     rows = [heading(title, "", view)]
     if group.attention is not None:
@@ -302,33 +454,62 @@ def _group(group: LayerGroup, view: View) -> Lines:
     if group.factors:
         factors = [f"{role} × {brief(factor)}" for role, factor in group.factors.items()]
         rows.append(fact("as read", [spell(factor, ascii=view.ascii) for factor in factors], view))
-    return stack(*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view))
+    return stack(
+        *rows,
+        fact("then", [*_mlp(group.mlp), *shape], view),
+        fact("norms", norms or ["none"], view),
+    )
 
 
 def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
-    """What an attention does: its sizes, its mask and positions, and the mask in words; `name` at the left edge."""
-    heads, kv_heads, wide = attention.heads, count_phrase(attention.kv_heads, "kv head"), attention.source_width
+    """What an attention does: its sizes, its mask and positions, and the mask in words; `name` at
+    the left edge.
+    """
+    heads = attention.heads
+    kv_heads = count_phrase(attention.kv_heads, "kv head")
+    wide = attention.source_width
     group_size = heads // attention.kv_heads
     root = root_of(attention.scale, attention.d_k, 0)
     scale = brief(attention.scale) + (spell(f" = {root}", ascii=view.ascii) if root else "")
     sizes = [
         count_phrase(heads, "head"),
-        message("{kv_heads} shared by {heads} each", kv_heads=kv_heads, heads=group_size) if group_size > 1 else "",
+        (
+            message("{kv_heads} shared by {heads} each", kv_heads=kv_heads, heads=group_size)
+            if group_size > 1
+            else ""
+        ),
         f"d_k {attention.d_k}",
         f"d_v {attention.d_v}",
         message("scale {scale}", scale=scale),
-        message("soft-cap {softcap}", softcap=brief(attention.softcap)) if attention.softcap else "",
+        (
+            message("soft-cap {softcap}", softcap=brief(attention.softcap))
+            if attention.softcap
+            else ""
+        ),
         message("learned sinks" if attention.sinks else ""),
         message("gated" if attention.gated else ""),
         *(_qk_norm(attention.qk_norm) if attention.qk_norm else []),
-        message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip)) if attention.clip else "",
+        (
+            message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip))
+            if attention.clip
+            else ""
+        ),
         _latent(attention.latent) if attention.latent else "",
         _temperature(attention.temperature) if attention.temperature else "",
-        message("keys and values from vectors {source_width} wide", source_width=wide) if wide else "",
+        (
+            message("keys and values from vectors {source_width} wide", source_width=wide)
+            if wide
+            else ""
+        ),
     ]
     if attention.global_tokens is not None:
         global_tokens = listing(map(str, attention.global_tokens)) or message("none named")
-        sizes += [message("global tokens with projections of their own: {global_tokens}", global_tokens=global_tokens)]
+        sizes += [
+            message(
+                "global tokens with projections of their own: {global_tokens}",
+                global_tokens=global_tokens,
+            )
+        ]
     position = message("position none in the attention")
     if attention.position is not None:
         position = message("position {position}", position=_position(attention.position))
@@ -345,11 +526,15 @@ def _position(position: PositionPart) -> str:
             if not scaling:
                 return message("rotary, {dims} dims, theta {theta}, {pairing} pairs", **places)
             places["scaling"] = tag_of(scaling)
-            return message("rotary, {dims} dims, theta {theta}, {pairing} pairs, {scaling} scaling", **places)
+            return message(
+                "rotary, {dims} dims, theta {theta}, {pairing} pairs, {scaling} scaling", **places
+            )
         case AlibiPart():
             return "ALiBi"
         case BucketsPart(buckets=buckets, max_distance=most):
-            return message("{buckets} relative buckets up to distance {most}", buckets=buckets, most=most)
+            return message(
+                "{buckets} relative buckets up to distance {most}", buckets=buckets, most=most
+            )
         case DisentangledPart():
             return tag_of(position)
         case RelativeSinesPart(furthest=None):
@@ -366,13 +551,21 @@ def _norm(norm: NormPart | None) -> str:
     """A norm in words; "" for none."""
     if norm is None:
         return ""
-    name = message("layer norm, eps {eps}" if norm.kind == "layer" else "RMS norm, eps {eps}", eps=brief(norm.eps))
-    return message("{norm}, weight 1 + w", norm=name) if norm.unit_offset else name
+    name = message(
+        "layer norm, eps {eps}" if norm.kind == "layer" else "RMS norm, eps {eps}",
+        eps=brief(norm.eps),
+    )
+    if norm.unit_offset:
+        return message("{norm}, weight 1 + w", norm=name)
+    return name
 
 
 def _qk_norm(norm: QkNormPart) -> list[str]:
     """How queries and keys are normed, in words."""
-    over = {"own": message("each head by norm weights of its own"), "width": message("all heads normed at once")}
+    over = {
+        "own": message("each head by norm weights of its own"),
+        "width": message("all heads normed at once"),
+    }
     return [
         message("queries and keys normed ({norm})", norm=_norm(norm.norm)),
         over.get(norm.over, ""),
@@ -382,40 +575,67 @@ def _qk_norm(norm: QkNormPart) -> list[str]:
 
 def _latent(latent: LatentPart) -> str:
     """From what narrow vectors queries, keys and values come, in words."""
-    narrow, straight = latent.keys, latent.straight
-    keys = message("{keys} entries, {straight} of a key shared by all heads", keys=narrow, straight=straight)
+    narrow = latent.keys
+    straight = latent.straight
+    keys = message(
+        "{keys} entries, {straight} of a key shared by all heads", keys=narrow, straight=straight
+    )
     if not latent.query:
-        return message("latent: queries from the input at once, keys and values from {keys}", keys=keys)
-    return message("latent: queries from {query} entries, keys and values from {keys}", query=latent.query, keys=keys)
+        return message(
+            "latent: queries from the input at once, keys and values from {keys}", keys=keys
+        )
+    return message(
+        "latent: queries from {query} entries, keys and values from {keys}",
+        query=latent.query,
+        keys=keys,
+    )
 
 
 def _mixer(mixer: MixerPart) -> list[Message]:
-    """A layer's recurrence or convolution, which mixes tokens without attention weights, and its sizes, in words."""
+    """A layer's recurrence or convolution, which mixes tokens without attention weights, and its
+    sizes, in words.
+    """
     factors: list[Message] = []
     match mixer:
         case ShortConvolutionPart():
             return [message("short convolution over {kernel} tokens, gated", kernel=mixer.kernel)]
         case KimiDeltaPart():
-            heads, dim = mixer.heads, mixer.dim
-            states = message("Kimi delta attention: {heads} states of {dim} × {dim}", heads=heads, dim=dim)
+            heads = mixer.heads
+            dim = mixer.dim
+            states = message(
+                "Kimi delta attention: {heads} states of {dim} × {dim}", heads=heads, dim=dim
+            )
         case LinearAttentionPart():
-            heads, dim = mixer.heads, mixer.dim
-            return [message("lightning attention: {heads} states of {dim} × {dim}, gated", heads=heads, dim=dim)]
+            heads = mixer.heads
+            dim = mixer.dim
+            return [
+                message(
+                    "lightning attention: {heads} states of {dim} × {dim}, gated",
+                    heads=heads,
+                    dim=dim,
+                )
+            ]
         case StateSpacePart():
             states = message(
                 "Mamba 2: {heads} states of {head_dim} × {state}",
-                heads=mixer.heads, head_dim=mixer.head_dim, state=mixer.state,
-            )  # fmt: skip
+                heads=mixer.heads,
+                head_dim=mixer.head_dim,
+                state=mixer.state,
+            )
             if mixer.factors is not None:
                 numbers = listing(map(brief, mixer.factors))
                 factors = [message("gate, values, k, q and steps times {factors}", factors=numbers)]
         case SelectiveScanPart():
-            states = message("Mamba: {inner} states of {state}", inner=mixer.inner, state=mixer.state)
+            states = message(
+                "Mamba: {inner} states of {state}", inner=mixer.inner, state=mixer.state
+            )
         case DeltaRulePart():
             states = message(
                 "gated delta rule: {heads} states of {key_dim} × {v_dim}",
-                heads=mixer.heads, key_dim=mixer.key_dim, v_dim=mixer.v_dim,
-            )  # fmt: skip
+                heads=mixer.heads,
+                key_dim=mixer.key_dim,
+                v_dim=mixer.v_dim,
+            )
         case _:
             assert_never(mixer)
     return [states, message("convolution over {kernel} tokens", kernel=mixer.kernel), *factors]
@@ -425,7 +645,10 @@ def _temperature(grows: TemperaturePart) -> str:
     """How queries grow with their position, as a formula."""
     place = "(p + 1)" if grows.first else "p"
     return message(
-        "queries times 1 + {scale}·ln(1 + ⌊{place}/{floor}⌋)", scale=brief(grows.scale), place=place, floor=grows.floor
+        "queries times 1 + {scale}·ln(1 + ⌊{place}/{floor}⌋)",
+        scale=brief(grows.scale),
+        place=place,
+        floor=grows.floor,
     )
 
 
@@ -433,7 +656,9 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
     """A feed-forward part, or a mixture of experts, in words."""
     match mlp:
         case MlpPart():
-            sentence = message("feed-forward {width} wide, {mlp}", width=mlp.width, mlp=_activation(mlp))
+            sentence = message(
+                "feed-forward {width} wide, {mlp}", width=mlp.width, mlp=_activation(mlp)
+            )
             return [sentence, _gate_bound(mlp.bounded)]
         case ExpertsPart(count=count, chosen=chosen_count, width=width):
             sizes = {"count": count, "width": width, "chosen_count": chosen_count}
@@ -444,9 +669,14 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
                 *_routing(mlp),
             ]
             if mlp.shared is not None:
-                width, shared = mlp.shared.width, _activation(mlp.shared)
+                width = mlp.shared.width
+                shared = _activation(mlp.shared)
                 facts += [
-                    message("one part for every token {width} wide, {shared}", width=width, shared=shared),
+                    message(
+                        "one part for every token {width} wide, {shared}",
+                        width=width,
+                        shared=shared,
+                    ),
                     _gate_bound(mlp.shared.bounded),
                     message("in a share that the token decides" if mlp.shared_share else ""),
                 ]
@@ -459,23 +689,31 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
 
 def _activation(mlp: MlpPart) -> str:
     """The activation function, and whether it is gated, in words."""
-    return message("gated {activation}", activation=mlp.activation) if mlp.gated else mlp.activation
+    if mlp.gated:
+        return message("gated {activation}", activation=mlp.activation)
+    return mlp.activation
 
 
 def _gate_bound(bound: BoundedPart | None) -> str:
     """The bound and the slope of an expert's or a feed-forward part's gate, in words; "" for none."""
     if bound is None:
         return ""
-    return message("gate bounded at {limit}, slope {slope}", limit=brief(bound.limit), slope=brief(bound.slope))
+    return message(
+        "gate bounded at {limit}, slope {slope}", limit=brief(bound.limit), slope=brief(bound.slope)
+    )
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
-    """In words, the activation of experts that are not chosen by a softmax over all of them, and how they are
-    chosen."""
+    """In words, the activation of experts that are not chosen by a softmax over all of them, and
+    how they are chosen."""
     routing = experts.routing
-    score = message("shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax")
+    score = message(
+        "shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax"
+    )
     counts = {name: getattr(routing, name) for name in ("groups_chosen", "groups", "group_by")}
-    groups = message("of the best {groups_chosen} of {groups} groups, by their best {group_by}", **counts)
+    groups = message(
+        "of the best {groups_chosen} of {groups} groups, by their best {group_by}", **counts
+    )
     return [
         experts.activation,
         _gate_bound(experts.bounded),
@@ -483,7 +721,11 @@ def _routing(experts: ExpertsPart) -> list[str]:
         groups if routing.groups > 1 else "",
         message("a learned correction where the best are sought") if routing.corrected else "",
         message("shares made to sum to 1") if experts.renormalise else "",
-        message("shares times {factor}", factor=brief(routing.factor)) if routing.factor != 1 else "",
+        (
+            message("shares times {factor}", factor=brief(routing.factor))
+            if routing.factor != 1
+            else ""
+        ),
         message("shares multiply what an expert reads") if routing.of_input else "",
     ]
 
@@ -492,20 +734,28 @@ def _estimate(estimate: EstimatePart, view: View) -> Lines:
     """What a text would take: bytes, multiply-adds, memory, seconds."""
     largest = sorted(estimate.memory.items(), key=lambda item: -item[1])
     parts = [listing((term(name), size_words(size)), " ") for name, size in largest if size]
-    tokens, layers = count_phrase(estimate.tokens, "token"), count_phrase(estimate.layers, "layer")
+    tokens = count_phrase(estimate.tokens, "token")
+    layers = count_phrase(estimate.layers, "layer")
     title = message("a text of {tokens} through {layers}", tokens=tokens, layers=layers)
-    peak = message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory))
+    peak = message(
+        "about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory)
+    )
     return stack(
         heading(title, "", view),
         fact("reads", [size_words(estimate.bytes_read)], view),
-        fact("computes", [message("{multiply_adds:,} multiply-adds", multiply_adds=estimate.multiply_adds)], view),
+        fact(
+            "computes",
+            [message("{multiply_adds:,} multiply-adds", multiply_adds=estimate.multiply_adds)],
+            view,
+        ),
         fact("memory", [peak, *parts], view),
         fact("takes", [message("roughly {seconds:.1f} s", seconds=estimate.seconds)], view),
         remark(estimate.rule, view),
     )
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+# The answers of the screens that are not about one sentence: what was compared, counted or
+# captured, in words.
 
 MOST_NAMES = 5
 """Aliases that are named in a sentence."""
@@ -517,13 +767,19 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
     heads = {group.attention.heads for group in spec.groups if group.attention is not None}
     attending = sum(len(group.layers) for group in spec.groups if group.attention is not None)
     if len(heads) > 1:
-        sizes = message("{model} has {layers} layers, whose numbers of heads differ, and {parameters} parameters.")
+        sizes = message(
+            "{model} has {layers} layers, whose numbers of heads differ, and {parameters}"
+            " parameters."
+        )
     elif attending < spec.layers:
         sizes = message(
-            "{model} has {layers} layers, {attending} of which attend, with {heads} heads, and {parameters} parameters."
+            "{model} has {layers} layers, {attending} of which attend, with {heads} heads, and"
+            " {parameters} parameters."
         )
     else:
-        sizes = message("{model} has {layers} layers of {heads} heads, and {parameters} parameters.")
+        sizes = message(
+            "{model} has {layers} layers of {heads} heads, and {parameters} parameters."
+        )
     size_sentence = say(
         view,
         sizes,
@@ -537,8 +793,10 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
         return sentences([size_sentence], view)
     estimate = document.estimate
     costs = plural(
-        "A text of {count} token takes about {seconds} s, and {memory} of memory besides the program.",
-        "A text of {count} tokens takes about {seconds} s, and {memory} of memory besides the program.",
+        "A text of {count} token takes about {seconds} s, and {memory} of memory besides the"
+        " program.",
+        "A text of {count} tokens takes about {seconds} s, and {memory} of memory besides the"
+        " program.",
         count=estimate.tokens,
         seconds=f"{estimate.seconds:.1f}",
         memory=size_words(estimate.peak_memory),
@@ -547,8 +805,14 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
 
 
 def models_answer(document: ModelsDocument, view: View) -> Lines:
-    """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
-    local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.location is not None]
+    """The answer of an `attn.models/1` document: how many families run, and which aliases need no
+    download.
+    """
+    local_names = [
+        safe(alias.name, ascii=view.ascii)
+        for alias in document.aliases
+        if alias.location is not None
+    ]
     count = say(view, "{count} families run natively.", count=len(document.families))
     short_names = plural(
         "{count} of {total} short names is here and needs no download: {names}.",

@@ -1,4 +1,6 @@
-"""The document of `attn ablate --each-region`: the log probability of an answer without the links to each region."""
+"""The document of `attn ablate --each-region`: the log probability of an answer without the links
+to each region.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from msgspec.structs import replace
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError
-from attncli.features.effects.measures import following_tokens, log_softmax, target_ids, target_token
+from attncli.features.effects.measures import (
+    following_tokens,
+    log_softmax,
+    target_ids,
+    target_token,
+)
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
@@ -29,8 +36,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class RegionResults(Struct, frozen=True):
-    """The log probabilities of the answer that are known: of the whole text, and without the links to a region, by the
-    region's number; more are added as they come.
+    """The log probabilities of the answer that are known: of the whole text, and without the links
+    to a region, by the region's number; more are added as they come.
 
     answer: the entries whose log probabilities are summed.
     """
@@ -53,20 +60,21 @@ def ablate_regions(
     on_interruption: Callable[[RegionsDocument], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> RegionsDocument:
-    """Cut the links to each region (a named set of tokens) in turn, in all heads, and measure how the answer's log
-    probability changes.
+    """Cut the links to each region (a named set of tokens) in turn, in all heads, and measure how
+    the answer's log probability changes.
 
-    A cut takes away what tokens outside the region read of it; within it they go on reading each other. The text runs
-    once for each region, and once as it is.
+    A cut takes away what tokens outside the region read of it; within it they go on reading each
+    other. The text runs once for each region, and once as it is.
 
     Args:
         model: As `attncli.load` returns it, with an output head.
         text: What runs.
         regions: As `attncli.inputs.regions.find_regions` returns them.
-        target: The answer: one entry, "id:N", or several tokens, whose log probabilities are summed; None is the
-            model's own first choice.
+        target: The answer: one entry, "id:N", or several tokens, whose log probabilities are
+            summed; None is the model's own first choice.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        kept: A folder where results are kept until all are known, so that the same call goes on after an interruption.
+        kept: A folder where results are kept until all are known, so that the same call goes on
+            after an interruption.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         on_result: Is told how many of how many runs are done.
         on_interruption: Is handed what is known where Ctrl-C ends the work after a region or more.
@@ -80,30 +88,48 @@ def ablate_regions(
         KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
         UnsupportedError: For a model that predicts no token.
     """
-    tokens = model.encode(text) if tokens is None else tokens
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
     if not regions:
         raise InputError(
-            "there are no regions to cut off", expected="--region NAME=SPEC, or --chat", hint="attn guide long"
+            "there are no regions to cut off",
+            expected="--region NAME=SPEC, or --chat",
+            hint="attn guide long",
         )
     if model.spec.head is None:
         raise no_output_head(model.spec)
-    answer = [] if target is None else target_ids(model, target)
+    if target is None:
+        answer = []
+    else:
+        answer = target_ids(model, target)
     model.encode([*tokens, *following_tokens(model, tokens, answer[:-1])])
-    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
+    if len(tokens) > LONG:
+        rows = rows_for(model.spec, len(tokens))
+    else:
+        rows = None
     runs = len(regions) + 1
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     on_cost(replace(estimate, seconds=estimate.seconds * runs), len(tokens))
     places = [(region.name, region.tokens) for region in regions]
-    path = None if kept is None else kept / f"{fingerprint(model, tokens, places, target)}.json"
+    if kept is None:
+        path = None
+    else:
+        path = kept / f"{fingerprint(model, tokens, places, target)}.json"
     file = KeptResults[RegionResults](path, RegionResults)
     results = file.read() or RegionResults()
 
     def progress_of_run(done: int) -> Callable[[float], None]:
-        """A function that takes the share done of one run, after `done` whole ones, and tells the share of all runs."""
+        """A function that takes the share done of one run, after `done` whole ones, and tells the
+        share of all runs.
+        """
         return lambda share: progress((done + share) / runs)
 
     def document_so_far(more: Sequence[str] = ()) -> RegionsDocument:
-        """The document of the regions that are measured by now. more: warnings beside the text's own."""
+        """The document of the regions that are measured by now. more: warnings beside the text's
+        own.
+        """
         effects = [
             RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
             for place, logprob in results.regions.items()
@@ -121,7 +147,9 @@ def ablate_regions(
     try:
         following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
         if results.logprob is None:
-            scores = _last_logits(model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, progress_of_run(0))
+            scores = _last_logits(
+                model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, progress_of_run(0)
+            )
             answer = answer or [first_choice(model, scores)]
             results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))
             file.keep(results)
@@ -130,7 +158,9 @@ def ablate_regions(
             if place in results.regions:
                 continue
             cut = _cut_links(model, region, len(following))
-            scores = _last_logits(model, following, len(results.answer), rows, cut, progress_of_run(place + 1))
+            scores = _last_logits(
+                model, following, len(results.answer), rows, cut, progress_of_run(place + 1)
+            )
             results.regions[place] = sum_logprob(scores, results.answer)
             file.keep(results)
             on_result(len(results.regions) + 1, runs)
@@ -159,18 +189,23 @@ def first_choice(model: Model, scores: Floats) -> int:
     try:
         target_token(model, number)
     except InputError as error:
-        what = message("the model's first choice is entry {number:,}, which its tokenizer does not have", number=number)
+        what = message(
+            "the model's first choice is entry {number:,}, which its tokenizer does not have",
+            number=number,
+        )
         raise InputError(what, expected="--target with the answer that is meant") from error
     return number
 
 
 def _cut_links(model: Model, region: Region, count: int) -> Interventions:
-    """Interventions that cut the links to a region from the tokens outside it, in all heads of all layers. count:
-    tokens of the text."""
+    """Interventions that cut the links to a region from the tokens outside it, in all heads of all
+    layers. count: tokens of the text."""
     inside = set(region.tokens)
     outside = tuple(index for index in range(count) if index not in inside)
     return {
-        (layer, "self"): [KnockOut(tuple(range(model.spec.blocks[layer].attention.heads)), outside, region.tokens)]
+        (layer, "self"): [
+            KnockOut(tuple(range(model.spec.blocks[layer].attention.heads)), outside, region.tokens)
+        ]
         for layer in model.spec.attending()
     }
 
@@ -183,13 +218,19 @@ def _last_logits(
     interventions: Interventions,
     progress: Callable[[float], None],
 ) -> Floats:
-    """The logits after the last `count` tokens, [token, vocabulary], float64. progress: told the share of layers."""
+    """The logits after the last `count` tokens, [token, vocabulary], float64. progress: told the
+    share of layers.
+    """
     last = len(model.spec.blocks) - 1
     watched = replace(model, store=ProgressStore(model.store, progress))
-    (trace,) = watched.trace(list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions, idle=True)
+    (trace,) = watched.trace(
+        list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions, idle=True
+    )
     return np.asarray(model.backend.numpy(model.logits(trace.after[-count:])), np.float64)
 
 
 def sum_logprob(scores: Floats, answer: Sequence[int]) -> float:
-    """The log probability of all tokens of an answer. scores: the logits before each, [token, vocabulary]."""
+    """The log probability of all tokens of an answer. scores: the logits before each, [token,
+    vocabulary].
+    """
     return float(log_softmax(scores)[np.arange(len(answer)), list(answer)].sum())

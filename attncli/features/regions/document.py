@@ -14,19 +14,33 @@ class RegionEffect(Part, frozen=True, kw_only=True):
     """What cutting all links to one region from the tokens outside it changes."""
 
     region: Annotated[Count, describe("Its place in `regions`.")]
-    logprob: Annotated[float | None, describe("Log probability of the target without the links, in nats.")]
+    logprob: Annotated[
+        float | None, describe("Log probability of the target without the links, in nats.")
+    ]
     change: Annotated[
-        float | None, describe("That less the log probability with all links: below 0 where the answer draws on it.")
+        float | None,
+        describe(
+            "That less the log probability with all links: below 0 where the answer draws on it."
+        ),
     ]
 
 
 class RegionsDocument(Header, tag="attn.regions/1", frozen=True, kw_only=True):
-    """Which region the answer draws on: the links to each are cut in all heads, one region at a time."""
+    """Which region the answer draws on: the links to each are cut in all heads, one region at a
+    time.
+    """
 
     regions: Regions
-    target: Annotated[list[TargetToken], describe("The tokens that follow the text, whose log probability is summed.")]
-    logprob: Annotated[float | None, describe("Log probability of the target with all links, in nats.")]
-    effects: Annotated[list[RegionEffect], describe("Each region that was measured; the largest loss first.")]
+    target: Annotated[
+        list[TargetToken],
+        describe("The tokens that follow the text, whose log probability is summed."),
+    ]
+    logprob: Annotated[
+        float | None, describe("Log probability of the target with all links, in nats.")
+    ]
+    effects: Annotated[
+        list[RegionEffect], describe("Each region that was measured; the largest loss first.")
+    ]
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:

@@ -32,18 +32,26 @@ def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
 
 
 def _effect_table(document: RegionsDocument, view: View) -> Lines:
-    """A row for each region: the log probability of the answer without the links to it, and its change."""
+    """A row for each region: the log probability of the answer without the links to it, and its
+    change.
+    """
     losses = [max(-(effect.change or 0.0), 0.0) for effect in document.effects]
     greatest = max(losses, default=0.0)
     columns = {
         message("region"): [_region_text(document, effect, view) for effect in document.effects],
-        "tokens": [f"{len(document.regions[effect.region].tokens):,}" for effect in document.effects],
-        message("log probability"): [_number_or_dash(effect.logprob, plus=False) for effect in document.effects],
+        "tokens": [
+            f"{len(document.regions[effect.region].tokens):,}" for effect in document.effects
+        ],
+        message("log probability"): [
+            _number_or_dash(effect.logprob, plus=False) for effect in document.effects
+        ],
         "change": [_number_or_dash(effect.change) for effect in document.effects],
     }
     width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
     room = min(max(view.width - width, SHORTEST), LONGEST)
-    columns[BAR] = [bar(loss / greatest if greatest else 0.0, room, ascii=view.ascii) for loss in losses]
+    columns[BAR] = [
+        bar(loss / greatest if greatest else 0.0, room, ascii=view.ascii) for loss in losses
+    ]
     return table(
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
@@ -62,7 +70,11 @@ def _region_text(document: RegionsDocument, effect: RegionEffect, view: View) ->
 
 def _number_or_dash(value: float | None, *, plus: bool = True) -> str:
     """A number with three digits after the point, with its sign if `plus`; "-" for None."""
-    return "-" if value is None else format_signed(value, 3) if plus else format_fixed(value, 3)
+    if value is None:
+        return "-"
+    if plus:
+        return format_signed(value, 3)
+    return format_fixed(value, 3)
 
 
 def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
@@ -83,13 +95,16 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
         first = measured[0]
         yield say(
             view,
-            "It draws most on {region}: without it its log probability falls by {loss}, its probability to {share}.",
+            "It draws most on {region}: without it its log probability falls by {loss}, its"
+            " probability to {share}.",
             region=quote_text(_region_text(document, first, view), view),
             loss=f"{-(first.change or 0.0):.2f}",
             share=percent(exp(first.logprob or 0.0), 1),
         )
     elif measured:
-        yield say(view, "No region lowers its log probability by more than 0.01 when it cannot be read.")
+        yield say(
+            view, "No region lowers its log probability by more than 0.01 when it cannot be read."
+        )
     idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) <= LITTLE]
     if idle and -(measured[0].change or 0.0) > LITTLE:
         yield say(

@@ -1,7 +1,9 @@
-"""The document of `attn heads --retrieval`: needles are put into haystacks, and the heads that fetch them are found.
+"""The document of `attn heads --retrieval`: needles are put into haystacks, and the heads that
+fetch them are found.
 
-A needle is a passage `QUESTION ANSWER`; the text ends with the question again, so that a model that can fetch it goes
-on with the answer. Each text runs once, with the answer: a token of it is predicted if it is the likeliest there.
+A needle is a passage `QUESTION ANSWER`; the text ends with the question again, so that a model that
+can fetch it goes on with the answer. Each text runs once, with the answer: a token of it is
+predicted if it is the likeliest there.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from attncli.documents.header import model_part
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.logit_parts import logit_sources
 from attncli.features.effects.sweep import SweepText
-from attncli.features.retrieval.document import FetchCheck, FetchingHead, FetchScore, RetrievalDocument
+from attncli.features.retrieval.document import (
+    FetchCheck,
+    FetchingHead,
+    FetchScore,
+    RetrievalDocument,
+)
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message
@@ -54,8 +61,11 @@ class Needle(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True, eq=False):
-    """One text with a needle in it. needle: its number. steps: the tokens after which each token of the answer is to
-    come. targets: their ids. places: the answer's tokens within the needle. others: as many, elsewhere."""
+    """One text with a needle in it. needle: its number. steps: the tokens after which each token of
+    the answer is to
+    come. targets: their ids. places: the answer's tokens within the needle. others: as many,
+    elsewhere.
+    """
 
     needle: int
     tokens: list[Token]
@@ -66,10 +76,10 @@ class Probe(Struct, frozen=True, eq=False):
 
 
 class FetchResult(Struct, frozen=True, eq=False):
-    """What one run gave. right: for each token of the answer, whether it was predicted. literal: the share of them that
-    the head's largest weight was on as each was predicted; writes: how much more a token there adds to their logits
-    through the head than one elsewhere; both for the answer within the needle and for as many other tokens, [head of
-    all layers]."""
+    """What one run gave. right: for each token of the answer, whether it was predicted. literal:
+    the share of them that the head's largest weight was on as each was predicted; writes: how much
+    more a token there adds to their logits through the head than one elsewhere; both for the answer
+    within the needle and for as many other tokens, [head of all layers]."""
 
     needle: int
     right: list[bool]
@@ -90,15 +100,18 @@ def fetching_heads(
 ) -> RetrievalDocument:
     """Rank heads by whether they fetch a fact that stands somewhere in the text.
 
-    Two scores: *literal*, whether the head looks most at the very token that comes next, where it stands in the needle;
-    and *by what it writes*, what the head adds to the logit of that token from the needle, less what it adds from any
-    other token. Both are means over runs in which the model gives more than half of the answer.
+    Two scores: *literal*, whether the head looks most at the very token that comes next, where it
+    stands in the needle; and *by what it writes*, what the head adds to the logit of that token
+    from the needle, less what it adds from any other token. Both are means over runs in which the
+    model gives more than half of the answer.
 
     Args:
         model: As `attncli.load` returns it, with an output head.
         needles: Questions, each with its answer; None for attn's own.
-        passages: What the haystacks are made of, drawn without two that begin alike; None for attn's own.
-        lengths: Tokens of the texts, at most; None for `LENGTHS`, as far as the model's positions reach.
+        passages: What the haystacks are made of, drawn without two that begin alike; None for
+            attn's own.
+        lengths: Tokens of the texts, at most; None for `LENGTHS`, as far as the model's positions
+            reach.
         depths: Where the needle stands, 0 (first) to 1 (last before the question).
         verify: Whether recall is measured without the first heads, and without random ones.
         seed: Of haystacks, chance and intervals.
@@ -109,16 +122,23 @@ def fetching_heads(
 
     Raises:
         UnsupportedError: For a model that predicts no token.
-        InputError: For a needle that is longer than the texts, and words that the model does not know.
+        InputError: For a needle that is longer than the texts, and words that the model does not
+            know.
 
-    Source: Wu et al., Retrieval head mechanistically explains long-context factuality, 2024 (arXiv 2404.15574), of
-    which every token of the answer counts here as generated where it is predicted; Gema et al., Logit-contribution
-    scoring, 2026 (arXiv 2607.01002).
+    Source: Wu et al., Retrieval head mechanistically explains long-context factuality, 2024 (arXiv
+    2404.15574), of which every token of the answer counts here as generated where it is predicted;
+    Gema et al., Logit-contribution scoring, 2026 (arXiv 2607.01002).
     """
     if model.spec.head is None:
         raise no_output_head(model.spec)
-    facts = [Needle(question, answer) for question, answer in (read_needles(NEEDLES) if needles is None else needles)]
-    passages = read_passages(HAYSTACK) if passages is None else passages
+    facts = [
+        Needle(question, answer)
+        for question, answer in (read_needles(NEEDLES) if needles is None else needles)
+    ]
+    if passages is None:
+        passages = read_passages(HAYSTACK)
+    else:
+        passages = passages
     longest = model.spec.max_positions
     usual = sorted({min(length, longest or length) for length in LENGTHS})
     text_lengths = tuple(usual if lengths is None else lengths)
@@ -127,7 +147,11 @@ def fetching_heads(
         _make_probe(model, facts, number, passages, length, depth, seed + place)
         for place, (length, depth, number) in enumerate(grid)
     ]
-    heads = [(layer, head) for layer in model.spec.attending() for head in range(_head_count(model, layer))]
+    heads = [
+        (layer, head)
+        for layer in model.spec.attending()
+        for head in range(_head_count(model, layer))
+    ]
     parts = len(probes) * (1 + 3 * verify)
     results = []
     for place, probe in enumerate(probes):
@@ -163,7 +187,11 @@ def read_needles(path: Path) -> list[tuple[str, str]]:
         if not tab or not question.strip() or not answer.strip() or "\t" in answer:
             what = message("this line is no needle")
             expected = message("a question, a tab, and its answer")
-            raise InputError(what, where=message("{file}, line {line}", file=path, line=number), expected=expected)
+            raise InputError(
+                what,
+                where=message("{file}, line {line}", file=path, line=number),
+                expected=expected,
+            )
         needles.append((question.strip(), answer.strip()))
     return needles
 
@@ -178,10 +206,14 @@ def _read_lines(path: Path) -> list[str]:
     try:
         text = read_regular(path, what=message("a text file"), limit=TEXT_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError("this text is not UTF-8", where=str(path), expected="UTF-8 text") from error
+        raise InputError(
+            "this text is not UTF-8", where=str(path), expected="UTF-8 text"
+        ) from error
     lines = [row for row in text.splitlines() if row.strip()]
     if not lines:
-        raise InputError("this file holds no lines", where=str(path), expected="at least one line with words")
+        raise InputError(
+            "this file holds no lines", where=str(path), expected="at least one line with words"
+        )
     return lines
 
 
@@ -191,9 +223,17 @@ def _head_count(model: Model, layer: int) -> int:
 
 
 def _make_probe(
-    model: Model, facts: Sequence[Needle], number: int, passages: Sequence[str], length: int, depth: float, seed: int
+    model: Model,
+    facts: Sequence[Needle],
+    number: int,
+    passages: Sequence[str],
+    length: int,
+    depth: float,
+    seed: int,
 ) -> Probe:
-    """A text with the needle of this number at a depth, 0 to 1, filled with passages up to `length` tokens."""
+    """A text with the needle of this number at a depth, 0 to 1, filled with passages up to `length`
+    tokens.
+    """
     needle = facts[number]
     order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
     beginnings = {needle.question}
@@ -202,7 +242,10 @@ def _make_probe(
         begins = passage.rpartition(" ")[0]
         if begins in beginnings or passage.startswith(needle.question):
             continue
-        if len(_tokens_without_end(model, _insert_needle(needle, [*chosen, passage], depth)[0])) > length:
+        if (
+            len(_tokens_without_end(model, _insert_needle(needle, [*chosen, passage], depth)[0]))
+            > length
+        ):
             break
         beginnings.add(begins)
         chosen.append(passage)
@@ -224,11 +267,26 @@ def _make_probe(
             word=repr(unknown[0]),
         )
     model.encode(tokens)
-    answer = [token.index for token in tokens if token.start is not None and token.end is not None
-              and token.end > len(text) - len(needle.answer)]  # fmt: skip
-    places = [token.index for token in tokens if token.start is not None and token.end is not None
-              and token.start < stop and token.end > start]  # fmt: skip
-    free = [token.index for token in tokens[: answer[0] - 1] if token.index not in places and not token.special]
+    answer = [
+        token.index
+        for token in tokens
+        if token.start is not None
+        and token.end is not None
+        and token.end > len(text) - len(needle.answer)
+    ]
+    places = [
+        token.index
+        for token in tokens
+        if token.start is not None
+        and token.end is not None
+        and token.start < stop
+        and token.end > start
+    ]
+    free = [
+        token.index
+        for token in tokens[: answer[0] - 1]
+        if token.index not in places and not token.special
+    ]
     picked = integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1)
     return Probe(
         number,
@@ -241,8 +299,8 @@ def _make_probe(
 
 
 def _insert_needle(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:
-    """The text, passages with the needle at a depth, 0 to 1, and the needle again at the end; and where the answer in
-    the first one starts and ends, in characters."""
+    """The text, passages with the needle at a depth, 0 to 1, and the needle again at the end; and
+    where the answer in the first one starts and ends, in characters."""
     at = round(depth * len(passages))
     before = "".join(f"{passage}\n" for passage in passages[:at]) + f"{needle.question} "
     after = "".join(f"\n{passage}" for passage in passages[at:])
@@ -258,29 +316,41 @@ def _tokens_without_end(model: Model, text: str) -> list[Token]:
     return tokens
 
 
-def _correct_steps(model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS) -> list[bool]:
+def _correct_steps(
+    model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS
+) -> list[bool]:
     """For each token of the answer, whether the model predicts it as the likeliest."""
     last = len(model.spec.blocks) - 1
-    (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True)
+    (trace,) = model.trace(
+        probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True
+    )
     scores = model.backend.numpy(model.logits(trace.after[probe.steps[0] : probe.steps[-1] + 1]))
     return [int(row.argmax()) == target for row, target in zip(scores, probe.targets, strict=True)]
 
 
 def _measure_heads(model: Model, probe: Probe, heads: Sequence[HeadName]) -> FetchResult:
-    """The scores `literal` and `writes` of every head in one text; 0 where no token of the answer was predicted."""
+    """The scores `literal` and `writes` of every head in one text; 0 where no token of the answer
+    was predicted.
+    """
     right = _correct_steps(model, probe)
     number_of = {name: place for place, name in enumerate(heads)}
     scores = np.zeros((2, 2, len(heads)))  # [literal or writes, needle or others, head]
     if not any(right):
-        return FetchResult(probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1]))
+        return FetchResult(
+            probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1])
+        )
     ids = [token.id for token in probe.tokens]
     spans = (probe.places, probe.others)
     for trace in model.trace(probe.tokens, keep=("weights",)):
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]))
         for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True):
-            for head, key in enumerate(weights[:, step, : len(ids)].argmax(-1).tolist() if is_right else ()):
+            for head, key in enumerate(
+                weights[:, step, : len(ids)].argmax(-1).tolist() if is_right else ()
+            ):
                 for side, span in enumerate(spans):
-                    scores[0, side, number_of[trace.layer, head]] += key in span and ids[key] == target
+                    scores[0, side, number_of[trace.layer, head]] += (
+                        key in span and ids[key] == target
+                    )
     scores[0] /= len(probe.steps)
     running = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
     for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True):
@@ -295,27 +365,41 @@ def _measure_heads(model: Model, probe: Probe, heads: Sequence[HeadName]) -> Fet
                 if inside.any() and not inside.all():
                     contrast = row[inside].mean() - row[~inside].mean()
                     scores[1, side, number_of[term.layer, term.head]] += contrast / sum(right)
-    return FetchResult(probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1]))
+    return FetchResult(
+        probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1])
+    )
 
 
-def _rank_heads(heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: int) -> list[FetchingHead]:
+def _rank_heads(
+    heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: int
+) -> list[FetchingHead]:
     """The heads with both scores and their intervals, the largest literal score first."""
     literal, writes = (
-        _score_intervals([getattr(result, name) for result in answered], [result.needle for result in answered], seed)
+        _score_intervals(
+            [getattr(result, name) for result in answered],
+            [result.needle for result in answered],
+            seed,
+        )
         for name in ("literal", "writes")
     )
     rows = [
         FetchingHead(
-            layer=layer, head=head, literal=literal[place], writes=writes[place],
+            layer=layer,
+            head=head,
+            literal=literal[place],
+            writes=writes[place],
             retrieval=literal[place].mean >= RETRIEVAL,
         )
         for place, (layer, head) in enumerate(heads)
-    ]  # fmt: skip
+    ]
     return sorted(rows, key=lambda row: (-row.literal.mean, -row.writes.mean, row.layer, row.head))
 
 
-def _score_intervals(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int) -> list[FetchScore]:
-    """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on other tokens as
+def _score_intervals(
+    pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int
+) -> list[FetchScore]:
+    """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on
+    other tokens as
     chance. pairs: of each run the scores [head] on the needle's answer, and on other tokens."""
     values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
     kinds = sorted(set(needles))
@@ -326,20 +410,31 @@ def _score_intervals(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[i
     low, high = np.quantile(means, (0.025, 0.975), axis=0)
     return [
         FetchScore(mean=float(mean), low=float(lower), high=float(upper), chance=float(by_chance))
-        for mean, lower, upper, by_chance in zip(values.mean(0), low, high, chance.mean(0), strict=True)
+        for mean, lower, upper, by_chance in zip(
+            values.mean(0), low, high, chance.mean(0), strict=True
+        )
     ]
 
 
-def _check_heads(model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int) -> list[FetchCheck]:
-    """The share of the answers recalled when the first heads by each score add nothing, and when as many random others
-    do, for some numbers of heads up to half of all."""
+def _check_heads(
+    model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int
+) -> list[FetchCheck]:
+    """The share of the answers recalled when the first heads by each score add nothing, and when as
+    many random others do, for some numbers of heads up to half of all."""
     by_literal = [(row.layer, row.head) for row in ranked]
     by_writes = [(row.layer, row.head) for row in sorted(ranked, key=lambda row: -row.writes.mean)]
     checks = []
     for count in (count for count in CUTS if count == 1 or count <= len(ranked) // 2):
-        rest = [name for name in by_literal if name not in {*by_literal[:count], *by_writes[:count]}]
+        rest = [
+            name for name in by_literal if name not in {*by_literal[:count], *by_writes[:count]}
+        ]
         draws = [
-            [rest[int(place)] for place in np.argsort(integers(seed, f"heads\0{count}\0{draw}", len(rest)))[:count]]
+            [
+                rest[int(place)]
+                for place in np.argsort(integers(seed, f"heads\0{count}\0{draw}", len(rest)))[
+                    :count
+                ]
+            ]
             for draw in range(RANDOM_DRAWS if len(rest) >= count else 0)
         ]
         checks.append(
@@ -356,14 +451,21 @@ def _check_heads(model: Model, probes: Sequence[Probe], ranked: Sequence[Fetchin
 def _recall(model: Model, probes: Sequence[Probe], heads: Sequence[HeadName]) -> float:
     """Share of the answers' tokens that are predicted when these heads add nothing."""
     cut: Interventions = {
-        (layer, "self"): [Zero(tuple(head for at, head in heads if at == layer))] for layer in {at for at, _ in heads}
+        (layer, "self"): [Zero(tuple(head for at, head in heads if at == layer))]
+        for layer in {at for at, _ in heads}
     }
-    return float(np.mean([right for probe in probes for right in _correct_steps(model, probe, cut)]))
+    return float(
+        np.mean([right for probe in probes for right in _correct_steps(model, probe, cut)])
+    )
 
 
 def parse_lengths(text: str) -> list[int]:
     """Lengths such as "128,256". Raises UsageError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and 0 < int(part) <= 10**6 for part in parts):
-        raise UsageError("--lengths {text} is no list of lengths", expected="tokens, such as 128,256", text=repr(text))
+        raise UsageError(
+            "--lengths {text} is no list of lengths",
+            expected="tokens, such as 128,256",
+            text=repr(text),
+        )
     return sorted({int(part) for part in parts})

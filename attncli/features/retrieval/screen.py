@@ -1,4 +1,6 @@
-"""The screen of `attn.retrieval/1`: the heads that fetch, with intervals and chance, and what is left without them."""
+"""The screen of `attn.retrieval/1`: the heads that fetch, with intervals and chance, and what is
+left without them.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,16 @@ from attncli.language import listing, message, plural, say
 def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
     """Every head as a table for `--plain`, its first row the names of the columns."""
     ends = ("", "_low", "_high", "_chance")
-    yield ("layer", "head", *(f"{name}{end}" for name in ("literal", "writes") for end in ends), "retrieval")
+    yield (
+        "layer",
+        "head",
+        *(f"{name}{end}" for name in ("literal", "writes") for end in ends),
+        "retrieval",
+    )
     for row in document.heads:
-        scores = [(score.mean, score.low, score.high, score.chance) for score in (row.literal, row.writes)]
+        scores = [
+            (score.mean, score.low, score.high, score.chance) for score in (row.literal, row.writes)
+        ]
         yield (row.layer, row.head, *scores[0], *scores[1], row.retrieval)
 
 
@@ -32,7 +41,9 @@ def _model_and_runs(document: RetrievalDocument, view: View) -> Lines:
     name = label(model.name or model.family or model.source, ascii=view.ascii)
     sizes = message("{layers} layers × {heads} heads", layers=model.attending, heads=model.heads)
     facts = [name, sizes, plural("{count} needle", "{count} needles", count=len(document.needles))]
-    facts.append(message("texts of up to {lengths} tokens", lengths=listing(map(str, document.sizes))))
+    facts.append(
+        message("texts of up to {lengths} tokens", lengths=listing(map(str, document.sizes)))
+    )
     facts.append(plural("{count} run", "{count} runs", count=document.runs))
     return line((say(view, listing(facts, " · ")), "bold"))
 
@@ -41,7 +52,10 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
     """The heads with both scores and their intervals, the largest literal score first."""
     if not document.heads:
         return Lines()
-    heads = document.heads if view.full else document.heads[: view.top]
+    if view.full:
+        heads = document.heads
+    else:
+        heads = document.heads[: view.top]
     columns = {
         "layer": [str(row.layer) for row in heads],
         "head": [str(row.head) for row in heads],
@@ -52,18 +66,24 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         message("of 95%"): [_interval_text(row.writes, 2, view) for row in heads],
         message("by chance"): [format_signed(row.writes.chance, 3) for row in heads],
     }
-    for less in ((message("by chance"),), (message("of 95%"),), (message("95% of draws"), message("chance"))):
+    for less in (
+        (message("by chance"),),
+        (message("of 95%"),),
+        (message("95% of draws"), message("chance")),
+    ):
         if _table_width(columns) > view.width:
             for name in less:
                 del columns[name]
     more = (
-        message(
-            "{heads_shown} of {heads} heads shown; --top {heads} shows all",
-            heads_shown=len(heads),
-            heads=len(document.heads),
+        (
+            message(
+                "{heads_shown} of {heads} heads shown; --top {heads} shows all",
+                heads_shown=len(heads),
+                heads=len(document.heads),
+            )
         )
-        if len(heads) < len(document.heads)
-        else ""
+        if (len(heads) < len(document.heads))
+        else ("")
     )
     body = table(
         list(columns),
@@ -71,8 +91,8 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         view,
         title=message("heads that fetch"),
         note=message(
-            "literal: looks most at the answer in the needle; writes: adds to its logit from there, less what it adds "
-            "from elsewhere"
+            "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
+            " less what it adds from elsewhere"
         ),
     )
     return stack(body, remark(more, view))
@@ -92,7 +112,8 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
     """Whether the model does the task, which heads fetch, and what is left without them."""
     yield say(
         view,
-        "The model gives {recall} of the answers' tokens, and most of the answer in {answered} of {runs} texts.",
+        "The model gives {recall} of the answers' tokens, and most of the answer in {answered} of"
+        " {runs} texts.",
         recall=percent(document.recall),
         answered=document.answered,
         runs=document.runs,
@@ -127,13 +148,15 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
     )
     if document.verify is not UNSET and document.verify:
         check = next(
-            (row for row in document.verify if row.literal < document.recall / 2), document.verify[-1]
+            (row for row in document.verify if row.literal < document.recall / 2),
+            document.verify[-1],
         )  # the fewest whose loss is felt
         yield say(
             view,
             plural(
                 "Without the first of them recall is {literal}, without a random other {random}.",
-                "Without the first {count} of them recall is {literal}, without as many random others {random}.",
+                "Without the first {count} of them recall is {literal}, without as many random"
+                " others {random}.",
                 count=check.heads,
                 literal=percent(check.literal),
                 random=percent(fmean(check.random)) if check.random else "-",
@@ -166,9 +189,15 @@ def _recall_table(document: RetrievalDocument, view: View) -> Lines:
         for row in document.verify
     ]
     names = [
-        message("heads cut"), message("by literal"), message("by writes"), message("random"), message("least…most"),
-    ]  # fmt: skip
-    note = message("of the answers' tokens; with all heads {recall}", recall=percent(document.recall))
+        message("heads cut"),
+        message("by literal"),
+        message("by writes"),
+        message("random"),
+        message("least…most"),
+    ]
+    note = message(
+        "of the answers' tokens; with all heads {recall}", recall=percent(document.recall)
+    )
     return table(names, rows, view, title=message("recall without heads"), note=note)
 
 

@@ -57,7 +57,10 @@ def run(
         Path | None, delivery_option(help="Save every stage: .safetensors or .npz.", metavar="FILE")
     ] = None,
     batch: Annotated[
-        bool, text_option("--padded", "--batch", help="With --lines: pad all texts together and run them at once.")
+        bool,
+        text_option(
+            "--padded", "--batch", help="With --lines: pad all texts together and run them at once."
+        ),
     ] = False,
     words: Annotated[bool, declarations.WORDS] = False,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
@@ -76,7 +79,9 @@ def run(
     environment: Environment = ctx.obj
     generate_option.check_continuation(generate, environment)
     if generate.generate is not None:
-        generate_option.write_continuations(environment, generate, text, setup, output, regions, page)
+        generate_option.write_continuations(
+            environment, generate, text, setup, output, regions, page
+        )
         return
     if save is not None:
         from attncli.inputs.tensors import check_writable_format
@@ -86,12 +91,20 @@ def run(
     files = {"--save": save, "--html": page.html}
     view = validate_options(output, environment, "run", files=files)
     if batch and not text.lines:
-        raise UsageError("--padded pads several texts together, and there is one", expected="--lines as well")
+        raise UsageError(
+            "--padded pads several texts together, and there is one", expected="--lines as well"
+        )
     all_stages = wants_all_stages(stages, output)
     if all_stages and words:
-        raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
+        raise UsageError(
+            "--stages all goes with tokens, and --words merges them", expected="one or the other"
+        )
     parts = view.show or frozenset()
-    if "implicit" in parts and output.show != "all" and (page.html or output.svg or output.plain or output.table):
+    if (
+        "implicit" in parts
+        and output.show != "all"
+        and (page.html or output.svg or output.plain or output.table)
+    ):
         raise UsageError(
             "pages, figures and tables hold weights of attention, and implicit weights are none: "
             "they may be negative, and a row sums to anything",
@@ -100,10 +113,22 @@ def run(
         )
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     all_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
-    # else links alone: every weight is for a document, a row, or an answer that leaves out rows without a choice
-    every_weight = output.show is None or all_stages or bool(parts & {"scores", "weights", "output", "maps", "answer"})
-    if output.plain and "top" in environment.explicit_options and output.svg is None and every_weight:
-        raise UsageError("--top is about links, and --plain lists every weight", expected="--show links as well")
+    # else links alone: every weight is for a document, a row, or an answer that leaves out rows
+    # without a choice
+    every_weight = (
+        output.show is None
+        or all_stages
+        or bool(parts & {"scores", "weights", "output", "maps", "answer"})
+    )
+    if (
+        output.plain
+        and "top" in environment.explicit_options
+        and output.svg is None
+        and every_weight
+    ):
+        raise UsageError(
+            "--top is about links, and --plain lists every weight", expected="--show links as well"
+        )
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
     is_data = output.json or output.ndjson or output.plain
     hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
@@ -115,10 +140,16 @@ def run(
             from attncli.draw.encoding import NUMBER_BYTES
 
             refuse_over(expected.numbers * NUMBER_BYTES[loaded_model.backend.dtype], output, hint)
-        foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
+        foretell_work(
+            environment, count, expected.seconds, message("a shorter text, --layer or --head")
+        )
 
-    def document_of(text: Text, padded: BatchTraces | None, recording: Recording | None) -> RunDocument:
-        """Run one text, and write the figure and the stages asked for. padded: its traces in a batch."""
+    def document_of(
+        text: Text, padded: BatchTraces | None, recording: Recording | None
+    ) -> RunDocument:
+        """Run one text, and write the figure and the stages asked for. padded: its traces in a
+        batch.
+        """
         from attncli.features.run import compute as runs
 
         foretell_text(environment, len(text.text))
@@ -127,21 +158,34 @@ def run(
         text_regions = request.regions_of(environment, regions, text, tokens)
         is_named = bool(regions.region or regions.regions)
         keeps_weights = all_stages or save or padded is not None or words
-        keeps_weights = keeps_weights or (output.svg is not None and not is_named)  # a chat's figure is of its weights
-        if text_regions and (keeps_weights or parts & {"scores", "weights", "output", "maps", "shapes"}):
+        keeps_weights = keeps_weights or (
+            output.svg is not None and not is_named
+        )  # a chat's figure is of its weights
+        if text_regions and (
+            keeps_weights or parts & {"scores", "weights", "output", "maps", "shapes"}
+        ):
             if is_named:
                 raise UsageError(
                     "regions are sums over weights, and no weights are kept",
-                    expected="no --stages, --words, --save, --padded or --show weights beside --region",
+                    expected=(
+                        "no --stages, --words, --save, --padded or --show weights beside --region"
+                    ),
                 )
             text_regions = []
         tables = every_weight
         if not is_data:
-            one_layer = len(loaded_model.spec.blocks) == 1 or bool(setup.model.layer or setup.model.head)
+            one_layer = len(loaded_model.spec.blocks) == 1 or bool(
+                setup.model.layer or setup.model.head
+            )
             few_rows = output.full or query is not None or not runs.is_long(len(tokens))
             tables = every_weight and one_layer and few_rows
-        saved_stages = runs.SavedStages(loaded_model.backend) if save is not None else None
-        with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
+        if save is not None:
+            saved_stages = runs.SavedStages(loaded_model.backend)
+        else:
+            saved_stages = None
+        with progress(
+            environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True
+        ) as on_progress:
             document = runs.run(
                 loaded_model,
                 text.text,
@@ -170,40 +214,60 @@ def run(
         if output.svg is not None:
             write_figure(document, output)
         # without tables, they were for the picture alone
-        return document if tables else runs.without_tables(document)
+        if tables:
+            return document
+        return runs.without_tables(document)
 
     def documents() -> Iterator[RunDocument]:
-        """One document per text, or per text of a batch padded to one length; its page is written on the way."""
+        """One document per text, or per text of a batch padded to one length; its page is written
+        on the way.
+        """
         sources = request.texts(environment, text, single=single)
         for source_text, padded in (
-            _together(loaded_model, list(sources), setup) if batch else ((source_text, None) for source_text in sources)
+            _together(loaded_model, list(sources), setup)
+            if batch
+            else ((source_text, None) for source_text in sources)
         ):
             with request.errors_located_in(source_text):
                 which = layers_and_heads(loaded_model, setup.model)
                 recording = page_recording(page, loaded_model, source_text, which[1], words=words)
                 document = document_of(source_text, padded, recording)
                 if page.html is not None:
-                    record = page_record(loaded_model, source_text, *which, words=words, recording_of_run=recording)
-                    queries, quiet = record.sides.queries, replace(environment, quiet=True)
-                    start = {} if query is None else {"query": str(request.query_index(quiet, queries, query))}
-                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
+                    record = page_record(
+                        loaded_model, source_text, *which, words=words, recording_of_run=recording
+                    )
+                    queries = record.sides.queries
+                    quiet = replace(environment, quiet=True)
+                    if query is None:
+                        start = {}
+                    else:
+                        start = {"query": str(request.query_index(quiet, queries, query))}
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, setup.compute
+                    )
                     write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
-def _together(model: Model, texts: list[Text], setup: RunSetup) -> Iterator[tuple[Text, BatchTraces]]:
-    """Run all texts as one padded batch, and yield each with its part of it; refused before it starts where it would
-    not fit."""
+def _together(
+    model: Model, texts: list[Text], setup: RunSetup
+) -> Iterator[tuple[Text, BatchTraces]]:
+    """Run all texts as one padded batch, and yield each with its part of it; refused before it
+    starts where it would not fit."""
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = layers_and_heads(model, setup.model)
     longest = max(map(len, tokens))
-    needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).peak * len(texts)
+    needed_bytes = cost(
+        model, longest, RunRequest(layers, heads, matrices=False), is_saved=True
+    ).peak * len(texts)
     request.refuse_memory(needed_bytes, setup.compute, "fewer or shorter texts, or no --padded")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
 
 
-run_app = command_app(run, essentials="--query --model --layer --head --mask --weights --brief --json --html --figure")
+run_app = command_app(
+    run, essentials="--query --model --layer --head --mask --weights --brief --json --html --figure"
+)

@@ -57,9 +57,10 @@ class RunRequest(Struct, frozen=True):
 
     layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
     matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
-    top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
-    span: tokens or words [first, stop) in a row that are one; `query` counts after that. regions: between which weights
-    are summed; a text is run by blocks of rows then.
+    top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to
+        words.
+    span: tokens or words [first, stop) in a row that are one; `query` counts after that. regions:
+    between which weights are summed; a text is run by blocks of rows then.
     """
 
     layers: Selection = EVERY
@@ -74,7 +75,9 @@ class RunRequest(Struct, frozen=True):
     regions: tuple[Region, ...] = ()
 
 
-def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> CostEstimate:
+def cost(
+    model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None
+) -> CostEstimate:
     """The memory, time and numbers that running a text of `count` tokens takes; see `cost_of`."""
     return cost_of(
         model.spec,
@@ -98,57 +101,88 @@ def cost_of(
     rows: int | None = None,
     stored_sizes: StoredSizes | None = None,
 ) -> CostEstimate:
-    """The cost of running `count` tokens through a model of this Spec. dtype: of its results. compute_dtype: what it
-    computes in.
+    """The cost of running `count` tokens through a model of this Spec. dtype: of its results.
+    compute_dtype: what it computes in.
 
-    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes: sizes of weights in
-    files.
+    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes:
+    sizes of weights in files.
     """
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
-    item, row_count = SCORE_ITEM[dtype], 1 if request.query is not None else count
+    item = SCORE_ITEM[dtype]
+    row_count = 1 if request.query is not None else count
     everything = request.stages or is_saved
     numbers = answer_numbers = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
         heads = len(numbers_of(request.heads, attention.heads))
         wide = row_count * (
-            heads * attention.v_dim * (1 + 2 * request.stages) + spec.d_model * (1 + 3 * request.stages)
+            heads * attention.v_dim * (1 + 2 * request.stages)
+            + spec.d_model * (1 + 3 * request.stages)
         )
-        wide += count * (2 * heads * attention.v_dim + spec.d_model) * request.stages  # k, v and hidden are whole
-        numbers += (heads * row_count * count * (2 + len(SQUARE) * request.stages) + wide) * request.matrices
+        wide += (
+            count * (2 * heads * attention.v_dim + spec.d_model) * request.stages
+        )  # k, v and hidden are whole
+        numbers += (
+            heads * row_count * count * (2 + len(SQUARE) * request.stages) + wide
+        ) * request.matrices
         # a bias by position is as large as what it is added to
-        least = 2 if request.matrices else 1 + isinstance(attention.position, ADDED)
-        squares = _square_count(attention) if everything else least
+        if request.matrices:
+            least = 2
+        else:
+            least = 1 + isinstance(attention.position, ADDED)
+        if everything:
+            squares = _square_count(attention)
+        else:
+            squares = least
         # what is saved is there twice while it is written
-        answer_numbers += heads * count * squares * (2 * count * is_saved or row_count * request.matrices)
+        answer_numbers += (
+            heads * count * squares * (2 * count * is_saved or row_count * request.matrices)
+        )
         most = max(most, attention.heads * count * count * squares)
-    running = estimate(spec, count, sizes=stored_sizes, layers=layers, kept_stages=0, rows=rows, dtype=compute_dtype)
+    running = estimate(
+        spec,
+        count,
+        sizes=stored_sizes,
+        layers=layers,
+        kept_stages=0,
+        rows=rows,
+        dtype=compute_dtype,
+    )
     rounds = compute_dtype != dtype
     whole = is_saved or (request.matrices and request.query is None)
     # what a layer keeps is part of the answer only where all of it is, as it is
-    score_bytes = most * SCORE_ITEM[compute_dtype] * (rounds or not whole or request.heads is not EVERY)
+    score_bytes = (
+        most * SCORE_ITEM[compute_dtype] * (rounds or not whole or request.heads is not EVERY)
+    )
     if not whole:
         score_bytes += most * item * rounds
-    parts = {message("scores that are kept"): score_bytes if rows is None else 0, "answer": answer_numbers * item}
+    parts = {
+        message("scores that are kept"): score_bytes if rows is None else 0,
+        "answer": answer_numbers * item,
+    }
     return replace(running, memory={**running.memory, **parts}, numbers=numbers)
 
 
 def _square_count(attention: Attention) -> int:
-    """How many arrays [query, key] a head has if every stage is kept; a step that changes nothing shares its array."""
+    """How many arrays [query, key] a head has if every stage is kept; a step that changes nothing
+    shares its array.
+    """
     terms = len(position_stages(attention.position)) + isinstance(attention.position, ADDED)
     return 3 + terms + (attention.softcap is not None) + (not shows_all(attention.mask))
 
 
 class BatchTraces(Struct, frozen=True):
-    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and the backend
-    that computed it."""
+    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch,
+    and the backend that computed it."""
 
     traces: list[LayerTrace]
     shapes: list[ShapeRow]
     computing: Backend
 
 
-def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection) -> list[BatchTraces]:
+def run_batch(
+    model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection
+) -> list[BatchTraces]:
     """Run texts together, padded to the longest, and return each one's part. layers, heads: which."""
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
@@ -188,19 +222,22 @@ def run(
     Args:
         model: As `attncli.load` returns it.
         text: What runs.
-        query: The one query whose rows are wanted: "it", "the:2", "#7" or several in a row; None for all.
+        query: The one query whose rows are wanted: "it", "the:2", "#7" or several in a row; None
+            for all.
         layers: Which layers.
         heads: Which heads of each.
-        words: Whether pieces are merged to words: weights to a word are summed, from a word averaged.
+        words: Whether pieces are merged to words: weights to a word are summed, from a word
+            averaged.
         matrices: Whether the document holds scores, weights and outputs at all.
         stages: Whether it holds every stage by name.
         projections: Whether it holds the matrices W_Q, W_K, W_V and W_O.
-        implicit: Whether it holds the weights that recurrences amount to; `layers` may then name such layers, too.
+        implicit: Whether it holds the weights that recurrences amount to; `layers` may then name
+            such layers, too.
         top: How many links it holds.
         all_links: Whether links may be those that say little: special tokens, self.
         whole: Whether every row is computed at once, also of a long text.
-        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the document then tells
-            what goes from region to region, and holds no matrices.
+        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the
+            document then tells what goes from region to region, and holds no matrices.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
@@ -210,45 +247,83 @@ def run(
         recording: Takes the heads of the run, for a page.
 
     Returns:
-        What `attn run --json` writes. Masked scores are null, rows that see no key are all 0 and listed.
+        What `attn run --json` writes. Masked scores are null, rows that see no key are all 0 and
+        listed.
 
     Raises:
         InputError: For tokens, layers or heads that are not there.
         UsageError: For regions beside what needs single tokens or whole matrices.
     """
-    tokens = model.encode(text) if tokens is None else tokens
-    named_tokens = list(merged_words(tokens, text).words) if words else tokens
-    span = None if query is None else choose_span(named_tokens, query, note)
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
+    named_tokens = (list(merged_words(tokens, text).words)) if (words) else (tokens)
+    if query is None:
+        span = None
+    else:
+        span = choose_span(named_tokens, query, note)
     several = span if span is not None and span[1] - span[0] > 1 else None
-    index = None if span is None else span[0]
+    if span is None:
+        index = None
+    else:
+        index = span[0]
     is_saved = on_trace is not None
     if regions and (stages or words or several is not None or is_saved or batch is not None):
         what = message("regions are counted by blocks of rows of single tokens")
-        raise UsageError(what, expected="no stages, words, padded texts or query of several tokens beside them")
+        raise UsageError(
+            what, expected="no stages, words, padded texts or query of several tokens beside them"
+        )
     matrices = matrices and not regions
     recurrences = (
-        recurrences_of(model.spec, layers, len(tokens), merged=words or several is not None) if implicit else ()
+        (recurrences_of(model.spec, layers, len(tokens), merged=words or several is not None))
+        if (implicit)
+        else (())
     )
     if implicit and layers is not EVERY:
         layers = model.spec.attending([layer for layer in layers if layer not in recurrences])
-    request = RunRequest(layers, heads, index, matrices, stages, top, all_links, words, several, tuple(regions))
-    whole = not regions and (whole or len(tokens) <= LONG or stages or words or several is not None or is_saved)
-    rows = None if whole or (matrices and query is None) else rows_for(model.spec, len(tokens))
+    request = RunRequest(
+        layers, heads, index, matrices, stages, top, all_links, words, several, tuple(regions)
+    )
+    whole = not regions and (
+        whole or len(tokens) <= LONG or stages or words or several is not None or is_saved
+    )
+    if whole or (matrices and query is None):
+        rows = None
+    else:
+        rows = rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
     if recurrences:
-        implicit_heads = sum(len(_implicit_heads(model.spec, layer, heads)) for layer in recurrences)
+        implicit_heads = sum(
+            len(_implicit_heads(model.spec, layer, heads)) for layer in recurrences
+        )
         square = implicit_heads * len(tokens) ** 2
-        memory = {**expected.memory, message("implicit weights"): square * SCORE_ITEM[model.backend.dtype]}
+        memory = {
+            **expected.memory,
+            message("implicit weights"): square * SCORE_ITEM[model.backend.dtype],
+        }
         expected = replace(expected, memory=memory, numbers=expected.numbers + square)
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
     document = run_document(
-        model, text, tokens, request, on_trace=on_trace, rows=rows, progress=progress, batch=batch, recording=recording
+        model,
+        text,
+        tokens,
+        request,
+        on_trace=on_trace,
+        rows=rows,
+        progress=progress,
+        batch=batch,
+        recording=recording,
     )
     document = replace(document, resources=resources(model, before, expected.peak))
     if implicit:
-        document = replace(document, implicit=implicit_layers(model, tokens, recurrences, heads, index))
-    return with_projections(document, model) if projections else document
+        document = replace(
+            document, implicit=implicit_layers(model, tokens, recurrences, heads, index)
+        )
+    if projections:
+        return with_projections(document, model)
+    return document
 
 
 def run_document(
@@ -265,17 +340,22 @@ def run_document(
 ) -> RunDocument:
     """Run a text and return its `attn.run/1` document.
 
-    on_trace: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
-    at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
-    rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the heads of the run.
+    on_trace: is handed each layer's trace, to save it. rows: None for dense attention; else query
+    rows at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
+    rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the
+    heads of the run.
     """
-    words = merged_words(tokens, text) if request.words else None
+    if request.words:
+        words = merged_words(tokens, text)
+    else:
+        words = None
     if request.span is not None:
         words = join_words(tokens, text, [request.span], words)
     row_tokens = tokens if words is None else words.words
-    # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
+    # only training makes heads rest on special tokens and neighbours; other weights have nothing to
+    # leave out
     is_learned = model.identity.source == "checkpoint"
-    leave_out = () if request.all_links else kinds_left_out(row_tokens, is_learned=is_learned)
+    leave_out = (()) if (request.all_links) else (kinds_left_out(row_tokens, is_learned=is_learned))
     links = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=leave_out)
     long: BlockCollector | None = None
     if rows is not None:
@@ -292,12 +372,23 @@ def run_document(
     traces: Iterable[LayerTrace] = () if batch is None else batch.traces
     if batch is None and (request.layers is EVERY or request.layers):
         # scores that are kept could not be overwritten
-        scores = request.matrices if long is None else request.query is not None
-        keep: Sequence[str] = STAGES if scores else ("weights",)
+        if long is None:
+            scores = request.matrices
+        else:
+            scores = request.query is not None
+        if scores:
+            keep: Sequence[str] = STAGES
+        else:
+            keep = ("weights",)
         keep = SQUARE if request.stages or on_trace is not None else keep
         on_block = None if long is None else long.on_block
         traces = (recording or model).trace(
-            tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
+            tokens,
+            layers=request.layers,
+            heads=request.heads,
+            keep=keep,
+            rows=rows,
+            on_block=on_block,
         )
     shapes: list[ShapeRow] = [] if batch is None else batch.shapes
     layers: list[RunLayer] = []
@@ -333,7 +424,10 @@ def run_document(
         if request.matrices:
             layers.append(part)
         del trace, part  # while the next layer is computed
-    query = len(tokens) - 1 if request.query is None else request.query
+    if request.query is None:
+        query = len(tokens) - 1
+    else:
+        query = request.query
     return RunDocument(
         **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
         queries=UNSET if request.query is None else [request.query],
@@ -342,8 +436,15 @@ def run_document(
         layers=layers,
         links=links.strongest(),
         maps=UNSET if long is None or request.regions else maps,
-        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
-        region_shares=region_part(region_shares, query, request.regions, request.top) if region_shares else UNSET,
+        regions=[
+            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
+        ]
+        or UNSET,
+        region_shares=(
+            region_part(region_shares, query, request.regions, request.top)
+            if region_shares
+            else UNSET
+        ),
         average=np.mean(query_rows, 0) if query_rows else UNSET,
         links_leave_out=list(leave_out) or UNSET,
         empty_rows=empty,
@@ -352,11 +453,16 @@ def run_document(
 
 
 def region_part(
-    layers: Sequence[tuple[int, list[int], RegionShares]], query: int, regions: Sequence[Region], top: int
+    layers: Sequence[tuple[int, list[int], RegionShares]],
+    query: int,
+    regions: Sequence[Region],
+    top: int,
 ) -> RegionPart:
-    """How one query, and the tokens of each region (a named set of tokens), share their weight out over the regions.
+    """How one query, and the tokens of each region (a named set of tokens), share their weight out
+    over the regions.
 
-    layers: of each its number, its heads and its shares. query: the token that looks. top: how many links.
+    layers: of each its number, its heads and its shares. query: the token that looks. top: how many
+    links.
     """
     heads = [
         HeadRegions(layer=layer, head=head, share=row, even=even)
@@ -384,8 +490,8 @@ def region_part(
 def region_links(
     layers: Sequence[tuple[int, list[int], RegionShares]], regions: Sequence[Region], top: int
 ) -> list[RegionLink]:
-    """The `top` largest weights that single heads give from one region to another; regions that share a token, and
-    `rest`, are left out."""
+    """The `top` largest weights that single heads give from one region to another; regions that
+    share a token, and `rest`, are left out."""
     pairs = [
         (a, b)
         for a, asking in enumerate(regions)
@@ -393,10 +499,20 @@ def region_links(
         if REST not in (asking.name, answering.name) and not {*asking.tokens} & {*answering.tokens}
     ]
     links = [
-        RegionLink(layer=layer, head=head, query=a, key=b, weight=float(weights[a, b]), even=float(even[a, b]))
+        RegionLink(
+            layer=layer,
+            head=head,
+            query=a,
+            key=b,
+            weight=float(weights[a, b]),
+            even=float(even[a, b]),
+        )
         for layer, numbers, shares in layers
         for head, weights, even in zip(
-            numbers, shares.between, np.broadcast_to(shares.between_even, shares.between.shape), strict=True
+            numbers,
+            shares.between,
+            np.broadcast_to(shares.between_even, shares.between.shape),
+            strict=True,
         )
         for a, b in pairs
         if np.isfinite(weights[a, b]) and weights[a, b] > 0
@@ -407,22 +523,28 @@ def region_links(
 def finite_mean(values: Numbers) -> Numbers:
     """The mean over the first axis of the finite entries; NaN where there are none."""
     is_number = np.isfinite(values)
-    total: Numbers = np.where(is_number, values, 0).sum(0) / np.where(is_number.any(0), is_number.sum(0), np.nan)
+    total: Numbers = np.where(is_number, values, 0).sum(0) / np.where(
+        is_number.any(0), is_number.sum(0), np.nan
+    )
     return total
 
 
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
-    """The first layer with the stages "embedding" E and "position" P, whose sum its input X is, where `split_embedding`
-    has them."""
+    """The first layer with the stages "embedding" E and "position" P, whose sum its input X is,
+    where `split_embedding` has them."""
     from attncli.models.one_layer import split_embedding  # only --stages all asks
 
-    both = None if part.stages is UNSET else split_embedding(model, tokens)
+    if part.stages is UNSET:
+        both = None
+    else:
+        both = split_embedding(model, tokens)
     if both is None or part.stages is UNSET:
         return part
     return replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})
 
 
-# What of a layer goes into the document of a run: one query's rows, weights between words, a long text's rows.
+# What of a layer goes into the document of a run: one query's rows, weights between words, a long
+# text's rows.
 
 
 def kept_weights(head: RunHead) -> Numbers:
@@ -432,33 +554,45 @@ def kept_weights(head: RunHead) -> Numbers:
 
 
 def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbers]) -> RunLayer:
-    """A layer of the document of which only one query's rows were kept. rows: its "masked" scores and "weights", [head,
-    1, key]; empty where nothing was kept."""
-    numbered = zip(heads, rows["masked"], rows["weights"], strict=True) if rows else ()
-    parts = [RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered]
+    """A layer of the document of which only one query's rows were kept. rows: its "masked" scores
+    and "weights", [head, 1, key]; empty where nothing was kept."""
+    numbered = (zip(heads, rows["masked"], rows["weights"], strict=True)) if (rows) else (())
+    parts = [
+        RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered
+    ]
     return RunLayer(layer=layer, heads=parts)
 
 
 def between_words(layer: RunLayer, words: Words) -> RunLayer:
-    """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
-    heads = [RunHead(head=head.head, weights=words.merge(kept_weights(head))) for head in layer.heads]
+    """The layer with its weights between words; scores, outputs and stages belong to pieces and are
+    left out.
+    """
+    heads = [
+        RunHead(head=head.head, weights=words.merge(kept_weights(head))) for head in layer.heads
+    ]
     return RunLayer(layer=layer.layer, heads=heads)
 
 
 def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
-    """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs
-    are whole."""
+    """The layer with only one query's rows in what has a row per query; the others are let go.
+    Keys, values and inputs are whole."""
 
     def take_row(rows: Numbers | UnsetType) -> Numbers | UnsetType:
         """A copy of the query's row alone, [1, …]."""
-        return rows if rows is UNSET else rows[query : query + 1].copy()
+        if rows is UNSET:
+            return rows
+        return rows[query : query + 1].copy()
 
     def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
         """The stages, where they have a row per query with the one query's row alone; UNSET stays."""
         if stages is UNSET:
             return UNSET
         return {
-            stage: rows[query : query + 1].copy() if stage in DECLARED and "query" in DECLARED[stage].axes else rows
+            stage: (
+                rows[query : query + 1].copy()
+                if stage in DECLARED and "query" in DECLARED[stage].axes
+                else rows
+            )
             for stage, rows in stages.items()
         }
 
@@ -507,17 +641,21 @@ class SavedStages:
         """Keep the stages of one attention that are saved, by `prefix` and the stage's name."""
         for name in SAVED:
             if name in trace.stages:
-                self.tensors[f"{prefix}.{name}"] = np.ascontiguousarray(self.backend.numpy(trace.stages[name]))
+                self.tensors[f"{prefix}.{name}"] = np.ascontiguousarray(
+                    self.backend.numpy(trace.stages[name])
+                )
 
 
 def is_long(count: int) -> bool:
-    """Whether a text of so many tokens runs a few rows at a time, where nobody needs all of them at once."""
+    """Whether a text of so many tokens runs a few rows at a time, where nobody needs all of them at
+    once.
+    """
     return count > LONG
 
 
 def save_stages(path: Path, stages: SavedStages, document: RunDocument) -> None:
-    """Write the stages of a run to a tensor file, with its document's header as metadata. Raises AttnError where it
-    cannot."""
+    """Write the stages of a run to a tensor file, with its document's header as metadata. Raises
+    AttnError where it cannot."""
     from attncli.inputs.tensors import write_tensors  # only --save asks
 
     write_tensors(path, stages.tensors, metadata(document))
@@ -529,10 +667,11 @@ def without_tables(document: RunDocument) -> RunDocument:
 
 
 def metadata(document: RunDocument) -> dict[str, str]:
-    """The header of a document (schema, text, tokens, model and settings) as metadata of a tensor file: each member as
-    JSON text.
+    """The header of a document (schema, text, tokens, model and settings) as metadata of a tensor
+    file: each member as JSON text.
 
-    The file holds every token and every row, also where the document merges words or is about one query.
+    The file holds every token and every row, also where the document merges words or is about one
+    query.
     """
     import orjson
 
@@ -542,7 +681,9 @@ def metadata(document: RunDocument) -> dict[str, str]:
             raise TypeError(f"metadata holds no {type(part).__name__}")
         return dict(members(part))
 
-    values = dict(members(document)) | {"tokens": document.tokens if document.pieces is UNSET else document.pieces}
+    values = dict(members(document)) | {
+        "tokens": document.tokens if document.pieces is UNSET else document.pieces
+    }
     names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
     return {name: orjson.dumps(values[name], default=members_of).decode() for name in names}
 
@@ -554,36 +695,47 @@ OF_HEAD = ("W_Q", "W_K", "W_V")
 
 
 def head_projections(model: Model, layer: int, head: int) -> dict[str, Numbers]:
-    """A head's W_Q and W_K, [width, dim], and W_V, [width, v_dim]: heads that share keys and values share these.
+    """A head's W_Q and W_K, [width, dim], and W_V, [width, v_dim]: heads that share keys and values
+    share these.
 
-    Empty where a model's weights are not to be had by role; without those that its layers do not have as one matrix.
+    Empty where a model's weights are not to be had by role; without those that its layers do not
+    have as one matrix.
     """
     if not model.own_layers:
         return {}
     spec = model.spec.blocks[layer].attention
     weights = model.store.layer(model.backend, layer)
     matrices = {}
-    for name, role, dim in zip(OF_HEAD, "qkv", (spec.head_dim, spec.head_dim, spec.v_dim), strict=True):
+    for name, role, dim in zip(
+        OF_HEAD, "qkv", (spec.head_dim, spec.head_dim, spec.v_dim), strict=True
+    ):
         matrix = weights(f"attn.{role}.weight")
         heads = spec.heads if role == "q" else spec.kv_heads
         if matrix is not None and matrix.shape[0] == heads * dim:
             first = head * heads // spec.heads * dim
-            matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[first : first + dim].T
+            matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[
+                first : first + dim
+            ].T
     return matrices
 
 
 def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
     """A layer's W_O, [head · v_dim, width]; empty without one, or where it is not to be had."""
-    matrix = model.store.layer(model.backend, layer)("attn.o.weight") if model.own_layers else None
-    return {} if matrix is None else {"W_O": np.asarray(model.backend.numpy(matrix), np.float64).T}
+    if model.own_layers:
+        matrix = model.store.layer(model.backend, layer)("attn.o.weight")
+    else:
+        matrix = None
+    if matrix is None:
+        return {}
+    return {"W_O": np.asarray(model.backend.numpy(matrix), np.float64).T}
 
 
 # The weights that recurrences amount to.
 
 
 def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -> list[int]:
-    """Which of these layers have a recurrence that can be written as implicit weights, A in O = A·V: their numbers,
-    ascending.
+    """Which of these layers have a recurrence that can be written as implicit weights, A in O =
+    A·V: their numbers, ascending.
 
     Raises UsageError where tokens are merged or too many, UnsupportedError where no layer has any.
     """
@@ -591,19 +743,25 @@ def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -
 
     numbers = numbers_of(layers, len(spec.blocks))
     check_indices("layer", numbers, len(spec.blocks))
-    layers_with = [layer for layer, block in enumerate(spec.blocks) if has_implicit_weights(block.mixer)]
+    layers_with = [
+        layer for layer, block in enumerate(spec.blocks) if has_implicit_weights(block.mixer)
+    ]
     if merged or count > LONG:
         raise UsageError(
             "implicit weights have a number for each pair of tokens",
-            expected="no --words or --query of several tokens beside them, and at most {most:,} tokens",
+            expected=(
+                "no --words or --query of several tokens beside them, and at most {most:,} tokens"
+            ),
             most=LONG,
         )
     if not set(layers_with) & set(numbers):
         raise UnsupportedError(
             "none of these layers has implicit weights",
-            expected=message("one of the layers {layers}", layers=listing(map(str, layers_with)))
-            if layers_with
-            else message("a model with the gated delta rule, Mamba 2 or lightning attention"),
+            expected=(
+                message("one of the layers {layers}", layers=listing(map(str, layers_with)))
+                if layers_with
+                else message("a model with the gated delta rule, Mamba 2 or lightning attention")
+            ),
         )
     return sorted(set(layers_with) & set(numbers))
 
@@ -616,10 +774,14 @@ def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
 
 
 def implicit_layers(
-    model: Model, tokens: Sequence[Token], layers: Sequence[int], heads: Selection, query: int | None
+    model: Model,
+    tokens: Sequence[Token],
+    layers: Sequence[int],
+    heads: Selection,
+    query: int | None,
 ) -> list[ImplicitLayer]:
-    """The implicit weights of the recurrences in these layers, A in O = A·V, by head. query: whose row alone; None for
-    all."""
+    """The implicit weights of the recurrences in these layers, A in O = A·V, by head. query: whose
+    row alone; None for all."""
     from attncli.mechanism.mixer import implicit_weights
 
     parts = []
@@ -628,7 +790,10 @@ def implicit_layers(
         assert isinstance(mixer, Recurrence)
         weights = model.store.layer(model.backend, trace.layer)
         matrices, _ = implicit_weights(model.backend, mixer, weights, trace.stages["hidden"])
-        rows = slice(None) if query is None else slice(query, query + 1)
+        if query is None:
+            rows = slice(None)
+        else:
+            rows = slice(query, query + 1)
         parts.append(
             ImplicitLayer(
                 layer=trace.layer,
@@ -648,7 +813,10 @@ def with_projections(document: RunDocument, model: Model) -> RunDocument:
         replace(
             layer,
             projections=layer_projections(model, layer.layer),
-            heads=[replace(head, projections=head_projections(model, layer.layer, head.head)) for head in layer.heads],
+            heads=[
+                replace(head, projections=head_projections(model, layer.layer, head.head))
+                for head in layer.heads
+            ],
         )
         for layer in document.layers
     ]

@@ -31,7 +31,8 @@ from attncli.language import message
 Stages = Annotated[dict[str, Numbers], describe("With --stages all: every stage by name.")]
 
 Projections = Annotated[
-    dict[str, Numbers], describe("With --show W_Q and the like: the weights by which rows are multiplied, [in, out].")
+    dict[str, Numbers],
+    describe("With --show W_Q and the like: the weights by which rows are multiplied, [in, out]."),
 ]
 
 
@@ -44,17 +45,23 @@ class RunHead(Part, frozen=True, kw_only=True):
 
     head: Count
     scores: Annotated[
-        Numbers | UnsetType, axes("query", "key", meaning="what enters the softmax; null where masked.")
+        Numbers | UnsetType,
+        axes("query", "key", meaning="what enters the softmax; null where masked."),
     ] = UNSET
     weights: Annotated[
         Numbers | UnsetType,
         axes(
             "query",
             "key",
-            meaning="each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
+            meaning=(
+                "each row sums to 1, to less with a learned sink, or is all 0 where nothing is"
+                " visible."
+            ),
         ),
     ] = UNSET
-    output: Annotated[Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")] = UNSET
+    output: Annotated[
+        Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")
+    ] = UNSET
     stages: Stages | UnsetType = UNSET
     projections: Projections | UnsetType = UNSET
 
@@ -64,12 +71,14 @@ class RunLayer(Part, frozen=True, kw_only=True):
 
     layer: Count
     heads: list[RunHead]
-    output: Annotated[Numbers | UnsetType, axes("query", "", meaning="the output of the attention.")] = UNSET
+    output: Annotated[
+        Numbers | UnsetType, axes("query", "", meaning="the output of the attention.")
+    ] = UNSET
     stages: Stages | UnsetType = UNSET
     projections: Projections | UnsetType = UNSET
-    hidden: Annotated[Numbers | UnsetType, axes("query", "", meaning="what leaves the layer, of width d_model.")] = (
-        UNSET
-    )
+    hidden: Annotated[
+        Numbers | UnsetType, axes("query", "", meaning="what leaves the layer, of width d_model.")
+    ] = UNSET
 
 
 class StrongestLink(PlacedHead, frozen=True, kw_only=True):
@@ -88,8 +97,12 @@ class PooledMap(PlacedHead, frozen=True, kw_only=True):
 class HeadRegions(PlacedHead, frozen=True, kw_only=True):
     """What one head does with the regions."""
 
-    share: Annotated[Numbers, axes("region", meaning="of what the query looks at, the part in each region.")]
-    even: Annotated[Numbers, axes("region", meaning="the part that even attention to all it sees would give.")]
+    share: Annotated[
+        Numbers, axes("region", meaning="of what the query looks at, the part in each region.")
+    ]
+    even: Annotated[
+        Numbers, axes("region", meaning="the part that even attention to all it sees would give.")
+    ]
 
 
 class RegionLink(PlacedHead, frozen=True, kw_only=True):
@@ -97,35 +110,55 @@ class RegionLink(PlacedHead, frozen=True, kw_only=True):
 
     query: Annotated[Count, index_of("region", "The region that looks.")]
     key: Annotated[Count, index_of("region", "The region that is looked at.")]
-    weight: Annotated[float, describe("Summed over the keys of the region, the mean over the tokens that look.")]
+    weight: Annotated[
+        float, describe("Summed over the keys of the region, the mean over the tokens that look.")
+    ]
     even: Annotated[float, describe("The same with even attention.")]
 
 
 class RegionPart(Part, frozen=True, kw_only=True):
-    """How the weights are shared out over the regions. Regions may share tokens; then their shares add up to more
-    than 1."""
+    """How the weights are shared out over the regions. Regions may share tokens; then their shares
+    add up to more than 1."""
 
-    query: Annotated[Count, index_of("token", "The token that looks: that of --query, else the last.")]
+    query: Annotated[
+        Count, index_of("token", "The token that looks: that of --query, else the last.")
+    ]
     share: Annotated[
         Numbers,
-        axes("region", meaning="of what the query looks at, the mean part over layers and heads; null for none."),
+        axes(
+            "region",
+            meaning=(
+                "of what the query looks at, the mean part over layers and heads; null for none."
+            ),
+        ),
     ]
-    even: Annotated[Numbers, axes("region", meaning="the part that even attention to all it sees would give.")]
+    even: Annotated[
+        Numbers, axes("region", meaning="the part that even attention to all it sees would give.")
+    ]
     layers: Annotated[list[Count], describe("The layers that ran, in the order of `by_layer`.")]
-    by_layer: Annotated[Numbers, axes("", "region", meaning="the same share, the mean over each layer's heads.")]
+    by_layer: Annotated[
+        Numbers, axes("", "region", meaning="the same share, the mean over each layer's heads.")
+    ]
     between: Annotated[
         Numbers,
         axes(
             "region",
             "region",
-            meaning="from the tokens of one region to another: means over its tokens, layers, heads.",
+            meaning=(
+                "from the tokens of one region to another: means over its tokens, layers, heads."
+            ),
         ),
     ]
-    between_even: Annotated[Numbers, axes("region", "region", meaning="the same with even attention.")]
+    between_even: Annotated[
+        Numbers, axes("region", "region", meaning="the same with even attention.")
+    ]
     heads: Annotated[list[HeadRegions], describe("Every head that ran.")]
     links: Annotated[
         list[RegionLink] | UnsetType,
-        describe("The strongest links between regions without common tokens, `rest` left out; strongest first."),
+        describe(
+            "The strongest links between regions without common tokens, `rest` left out; strongest"
+            " first."
+        ),
     ] = UNSET
 
 
@@ -138,8 +171,10 @@ class ImplicitHead(Part, frozen=True, kw_only=True):
         axes(
             "query",
             "key",
-            meaning="what each value counts in what leaves; 0 after the query. No softmax: entries may be negative, "
-            "rows sum to anything.",
+            meaning=(
+                "what each value counts in what leaves; 0 after the query. No softmax: entries may"
+                " be negative, rows sum to anything."
+            ),
         ),
     ]
 
@@ -157,7 +192,10 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
 
     queries: Annotated[
         list[Annotated[Count, index_of("token")]] | UnsetType,
-        axes("query", meaning="With --query: the positions of the rows; absent when every token has its row."),
+        axes(
+            "query",
+            meaning="With --query: the positions of the rows; absent when every token has its row.",
+        ),
     ] = UNSET
     shapes: ShapeRows
     overview: Annotated[
@@ -168,11 +206,18 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     links: LinkRows
     maps: Annotated[
         list[PooledMap] | UnsetType,
-        describe("Of a text too long for full matrices: each cell is the largest of pool × pool weights."),
+        describe(
+            "Of a text too long for full matrices: each cell is the largest of pool × pool weights."
+        ),
     ] = UNSET
     average: Annotated[
         Numbers | UnsetType,
-        axes("token", meaning="with --query: its row of weights, averaged over the layers and heads that ran."),
+        axes(
+            "token",
+            meaning=(
+                "with --query: its row of weights, averaged over the layers and heads that ran."
+            ),
+        ),
     ] = UNSET
     regions: Regions | UnsetType = UNSET
     region_shares: Annotated[
@@ -180,7 +225,9 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     ] = UNSET
     implicit: Annotated[
         list[ImplicitLayer] | UnsetType,
-        describe("With --show implicit: the weights that recurrences amount to, of layers that have one."),
+        describe(
+            "With --show implicit: the weights that recurrences amount to, of layers that have one."
+        ),
     ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     empty_rows: EmptyRows
@@ -190,21 +237,33 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """How long axes are: of queries as many as are named, or every token."""
         count = len(self.tokens)
-        lengths = {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
-        return lengths if self.regions is UNSET else {**lengths, "region": len(self.regions)}
+        lengths = {
+            **super().lengths(),
+            "query": count if self.queries is UNSET else len(self.queries),
+        }
+        if self.regions is UNSET:
+            return lengths
+        return {**lengths, "region": len(self.regions)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless weights are held of every head, or of none; stages have a row per
-        query or key."""
+        """Faults as (field, message), unless weights are held of every head, or of none; stages
+        have a row per query or key."""
         yield from super().validation_errors()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
             yield "layers", message("weights of some heads only")
-        rows = {len(self.tokens) if self.queries is UNSET else len(self.queries), *keys_of(len(self.tokens))}
+        rows = {
+            len(self.tokens) if self.queries is UNSET else len(self.queries),
+            *keys_of(len(self.tokens)),
+        }
         for layer in self.layers:
             for head in layer.heads:
                 for name, stage in (head.stages or {}).items():
                     square = name in SQUARE
-                    if stage.ndim != 2 or len(stage) not in rows or (square and stage.shape[1] not in rows):
+                    if (
+                        stage.ndim != 2
+                        or len(stage) not in rows
+                        or (square and stage.shape[1] not in rows)
+                    ):
                         yield (
                             f"layers[{layer.layer}].heads[{head.head}].stages[{name!r:.40}]",
                             f"shape {list(stage.shape)}",

@@ -1,4 +1,6 @@
-"""The screen of `attn.run/1`: what ran, tokens, shapes, scores, weights, output, links; maps of several heads."""
+"""The screen of `attn.run/1`: what ran, tokens, shapes, scores, weights, output, links; maps of
+several heads.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from msgspec import UNSET
 
 from attncli.documents import ShapeRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    fit_to_view,
+    heading,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.region_tables import (
     has_regions,
     region_heads_part,
@@ -26,7 +37,15 @@ from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.sentence import run_sentences as word_sentences
-from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
+from attncli.draw.shaded_matrix import (
+    ROWS,
+    NDArray,
+    as_matrix,
+    draw_grid,
+    head_grid,
+    matrix,
+    visible,
+)
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
@@ -40,31 +59,49 @@ if TYPE_CHECKING:
 
 
 def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
-    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are
-    empty.
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns;
+    masked scores are empty.
 
-    Of a document without matrices, the links in the same columns, without scores; of one with regions, a line for each.
+    Of a document without matrices, the links in the same columns, without scores; of one with
+    regions, a line for each.
     """
     if document.region_shares is not UNSET and document.regions is not UNSET:
         yield ("region", "tokens", "share", "even")
         shares = document.region_shares
         for region, share, even in zip(document.regions, shares.share, shares.even, strict=True):
-            yield (region.name, len(region.tokens), *(float(x) if np.isfinite(x) else None for x in (share, even)))
+            yield (
+                region.name,
+                len(region.tokens),
+                *(float(x) if np.isfinite(x) else None for x in (share, even)),
+            )
         return
     texts = [token.text for token in document.tokens]
-    head_weights = [(layer, head, head.weights) for layer, head in heads_of(document) if head.weights is not UNSET]
+    head_weights = [
+        (layer, head, head.weights)
+        for layer, head in heads_of(document)
+        if head.weights is not UNSET
+    ]
     if not head_weights:
         yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
         for link in document.links:
-            query_index, key = link.query, link.key
-            yield (link.layer, link.head, query_index, key, texts[query_index], texts[key], link.weight)
+            query_index = link.query
+            key = link.key
+            yield (
+                link.layer,
+                link.head,
+                query_index,
+                key,
+                texts[query_index],
+                texts[key],
+                link.weight,
+            )
         return
     yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
     positions = document.queries or range(len(texts))
     for layer, head, head_rows in head_weights:
         keys = key_names(texts, head_rows)
         # words have no scores
-        rows = [[None] * len(keys)] * len(head_rows) if head.scores is UNSET else head.scores
+        rows = ([[None] * len(keys)] * len(head_rows)) if (head.scores is UNSET) else (head.scores)
         for query, scores, weights in zip(positions, rows, head_rows, strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
@@ -78,27 +115,37 @@ def heads_of(document: RunDocument) -> list[tuple[int, RunHead]]:
 # Parts of a run's screen that look over all layers and heads at once.
 
 FEW = 3
-"""Links below the grid of all layers and heads, where nobody asked for more: grid, links and answer fit a screen."""
+"""Links below the grid of all layers and heads, where nobody asked for more: grid, links and answer
+fit a screen.
+"""
 
 
 def row_texts(document: RunDocument) -> list[str]:
     """The texts of the queries that have a row in the document's matrices."""
     texts = [token.text for token in document.tokens]
-    return [texts[index] for index in document.queries] if document.queries else texts
+    if document.queries:
+        return [texts[index] for index in document.queries]
+    return texts
 
 
 def overview_part(document: RunDocument, view: View) -> Lines:
-    """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
+    """Layers × heads: the weight of each head's strongest link, of one query if the document is
+    about one.
+    """
     entries = document.overview
     if not entries:
         return remark("no overview in this document", view)
-    grid = head_grid((entry.layer, entry.head, None if entry.link is None else entry.link.weight) for entry in entries)
+    grid = head_grid(
+        (entry.layer, entry.head, None if entry.link is None else entry.link.weight)
+        for entry in entries
+    )
     note = message("strongest link in each head; rows: layers, columns: heads")
     if document.queries:
         token = document.tokens[document.queries[0]]
         token_name = f"{token.index} {safe(token.text, ascii=view.ascii)}"
         note = message(
-            "strongest link of {token_name} in each head; rows: layers, columns: heads", token_name=token_name
+            "strongest link of {token_name} in each head; rows: layers, columns: heads",
+            token_name=token_name,
         )
     is_said_below = view.show is None or "links" in view.show
     picture = draw_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
@@ -110,7 +157,8 @@ def average_part(document: RunDocument, view: View) -> Lines:
     if document.average is UNSET:
         return remark("an average needs --query TOK", view)
     assert document.queries, "an average is that of a query's rows"
-    query, average = document.queries[0], document.average
+    query = document.queries[0]
+    average = document.average
     texts = [token.text for token in document.tokens]
     order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
     average_links = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
@@ -154,16 +202,20 @@ MAPS = 24
 def run_screen(document: RunDocument, view: View) -> Lines:
     """The whole screen for an `attn.run/1` document.
 
-    Full tables are those of the first layer and head that the document holds, or of every one if the
-    view is full; the screen says how to see the others. Rows are the document's `queries`, or all tokens.
+    Full tables are those of the first layer and head that the document holds, or of every one if
+    the view is full; the screen says how to see the others. Rows are the document's `queries`, or
+    all tokens.
     """
     return fit_to_view(draw_parts(RUN_PARTS, document, view), view)
 
 
 def _has_maps(document: RunDocument, view: View) -> bool:
-    """Whether heads' weights are drawn as maps without being asked for: where `document.maps` is set, for 2 to `MAPS`
-    heads, and for one head of a text longer than its table shows where no query is chosen."""
-    least = 1 if len(document.tokens) > ROWS and not document.queries else 2  # a map is whole where a table is not
+    """Whether heads' weights are drawn as maps without being asked for: where `document.maps` is
+    set, for 2 to `MAPS` heads, and for one head of a text longer than its table shows where no
+    query is chosen."""
+    least = (
+        1 if len(document.tokens) > ROWS and not document.queries else 2
+    )  # a map is whole where a table is not
     return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
 
 
@@ -188,7 +240,10 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
         [
             localize(LEARNED.get(row.step, row.step), view),
             # keys and values have heads of their own only where several queries' share them
-            by.join(localize("head" if axis == "kv" and not has_shared_keys else axis, view) for axis in row.axes),
+            by.join(
+                localize("head" if axis == "kv" and not has_shared_keys else axis, view)
+                for axis in row.axes
+            ),
             by.join(map(str, row.shape)),
             localize(row.formula, view),
         ]
@@ -199,23 +254,40 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
 
 
 def maps_part(document: RunDocument, view: View) -> Lines:
-    """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
-    heads_with_maps: list[tuple[int, RunHead | PooledMap]] = [(part.layer, part) for part in document.maps or ()]
+    """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is
+    full.
+    """
+    heads_with_maps: list[tuple[int, RunHead | PooledMap]] = [
+        (part.layer, part) for part in document.maps or ()
+    ]
     if not heads_with_maps:
-        heads_with_maps += [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
+        heads_with_maps += [
+            (layer, head) for layer, head in heads_of(document) if head.weights is not UNSET
+        ]
     if not heads_with_maps:
         return Lines()
     several = len({layer for layer, _ in heads_with_maps}) > 1
-    heads_shown = heads_with_maps if view.full else heads_with_maps[:MAPS]
-    maps = [head_map(layer, head.head, _visible_weights(head), several=several) for layer, head in heads_shown]
+    if view.full:
+        heads_shown = heads_with_maps
+    else:
+        heads_shown = heads_with_maps[:MAPS]
+    maps = [
+        head_map(layer, head.head, _visible_weights(head), several=several)
+        for layer, head in heads_shown
+    ]
     first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
     parts = [message("rows: queries, columns: keys")]
-    parts += [message("each cell the largest of {pool}×{pool} weights", pool=pool)] if pool > 1 else []
+    parts += (
+        [message("each cell the largest of {pool}×{pool} weights", pool=pool)] if pool > 1 else []
+    )
     parts += [] if several else [message("layer {layer}", layer=heads_with_maps[0][0])]
     note = listing(parts, " · ")
-    heads = max(sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown)
-    names, most = row_texts(document), heads if several else None
+    heads = max(
+        sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown
+    )
+    names = row_texts(document)
+    most = heads if several else None
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
     more = more_maps(len(heads_shown), len(heads_with_maps))
     return stack(heading("maps of the weights", note, view), picture, remark(more, view))
@@ -226,7 +298,8 @@ def more_maps(heads_shown: int, heads_with_maps: int) -> str:
     if heads_shown == heads_with_maps:
         return ""
     return message(
-        "{heads_shown} of {heads_with_maps} heads shown; --layer L --head H chooses, --full shows all",
+        "{heads_shown} of {heads_with_maps} heads shown; --layer L --head H chooses, --full"
+        " shows all",
         heads_shown=heads_shown,
         heads_with_maps=heads_with_maps,
     )
@@ -237,42 +310,76 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
     heads = heads_of(document)
     if document.pieces is not UNSET and part != "weights":
         return remark(
-            message("words have no {part}: only weights are merged", part=part) if view.show is not None else "", view
+            (
+                message("words have no {part}: only weights are merged", part=part)
+                if view.show is not None
+                else ""
+            ),
+            view,
         )
-    heads_shown = heads if view.full else heads[:1]
+    if view.full:
+        heads_shown = heads
+    else:
+        heads_shown = heads[:1]
     blocks = [_table_of_head(part, layer, head, document, view) for layer, head in heads_shown]
     if part == "output":
         if _only_head_is_output(document):
             blocks = []
         shown_layers = {layer for layer, _ in heads_shown}
-        blocks += [_layer_output(layer, document, view) for layer in document.layers if layer.layer in shown_layers]
-    notes = _notes_below_weights(document, len(heads) - len(heads_shown), view) if part == "weights" else []
+        blocks += [
+            _layer_output(layer, document, view)
+            for layer in document.layers
+            if layer.layer in shown_layers
+        ]
+    if part == "weights":
+        notes = _notes_below_weights(document, len(heads) - len(heads_shown), view)
+    else:
+        notes = []
     return stack(stack_spaced(*blocks), *notes)
 
 
 def implicit_part(document: RunDocument, view: View) -> Lines:
-    """The implicit weights of the recurrences (A in O = A·V): of the first layer and head, or of each in a full
-    view."""
+    """The implicit weights of the recurrences (A in O = A·V): of the first layer and head, or of
+    each in a full view."""
     if document.implicit is UNSET:
         return remark("implicit weights need --show implicit", view)
     heads = [(layer, head) for layer in document.implicit for head in layer.heads]
-    heads_shown = heads if view.full else heads[:1]
+    if view.full:
+        heads_shown = heads
+    else:
+        heads_shown = heads[:1]
     texts = [token.text for token in document.tokens]
-    queries, rows = document.queries or None, row_texts(document)
+    queries = document.queries or None
+    rows = row_texts(document)
     is_seen = np.arange(len(texts)) <= np.array(queries or range(len(texts)))[:, None]
     tables = []
     for layer, head in heads_shown:
         place = message("layer {layer} head {head}", layer=layer.layer, head=head.head)
-        note = message("{place} · {kind} · rows: queries, columns: keys", place=place, kind=term(layer.kind))
+        note = message(
+            "{place} · {kind} · rows: queries, columns: keys", place=place, kind=term(layer.kind)
+        )
         values = np.where(is_seen, head.weights, np.nan)
         tables.append(
-            matrix(values, rows, texts, view, signed=True, title="implicit weights", note=note, row_numbers=queries)
+            matrix(
+                values,
+                rows,
+                texts,
+                view,
+                signed=True,
+                title="implicit weights",
+                note=note,
+                row_numbers=queries,
+            )
         )
     meaning = message(
-        "what each value counts in what leaves the recurrence, O = A·V, before norm and gate: no softmax, so a weight "
-        "may be negative, and a row's sum is anything"
+        "what each value counts in what leaves the recurrence, O = A·V, before norm and gate: no"
+        " softmax, so a weight may be negative, and a row's sum is anything"
     )
-    return stack(stack_spaced(*tables), remark(meaning, view), remark(more_heads(len(heads) - len(heads_shown)), view))
+    return stack(
+        stack_spaced(*tables),
+        remark(meaning, view),
+        remark(more_heads(len(heads) - len(heads_shown)), view),
+    )
 
 
 def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -> list[Lines]:
@@ -285,7 +392,10 @@ def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -
         count=len(blind),
         numbers=message("{numbers} and more", numbers=numbers) if len(blind) > 20 else numbers,
     )
-    return [remark(empty if blind else "", view, style="yellow"), remark(more_heads(hidden_heads), view)]
+    return [
+        remark(empty if blind else "", view, style="yellow"),
+        remark(more_heads(hidden_heads), view),
+    ]
 
 
 def more_heads(count: int) -> str:
@@ -298,7 +408,9 @@ def more_heads(count: int) -> str:
     return more if count else ""
 
 
-def _table_of_head(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
+def _table_of_head(
+    part: str, layer: int, head: RunHead, document: RunDocument, view: View
+) -> Lines:
     """A head's scores, weights or output in numbers; nothing where the document does not hold them."""
     values = getattr(head, part)
     if values is UNSET:
@@ -306,8 +418,11 @@ def _table_of_head(part: str, layer: int, head: RunHead, document: RunDocument, 
     texts = [token.text for token in document.tokens]
     place = message("layer {layer} head {head}", layer=layer, head=head.head)
     note = listing((place, message("weights × values")), " · ")
-    keys, numbers = key_names(texts, values) if part != "output" else texts, document.queries or None
-    return head_table(part, head, place, row_texts(document), keys, view, note=note, row_numbers=numbers)
+    keys = key_names(texts, values) if part != "output" else texts
+    numbers = document.queries or None
+    return head_table(
+        part, head, place, row_texts(document), keys, view, note=note, row_numbers=numbers
+    )
 
 
 def head_table(
@@ -321,22 +436,33 @@ def head_table(
     note: str,
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """A head's numbers, as `part` names them: "scores", "weights" or "output". place: the head's name. note: below an
-    output."""
+    """A head's numbers, as `part` names them: "scores", "weights" or "output". place: the head's
+    name. note: below an output."""
     if part == "output":
         assert head.output is not UNSET, "a head without an output has no table of it"
-        return vectors(head.output, queries, view, title="output of the head", note=note, row_numbers=row_numbers)
+        return vectors(
+            head.output,
+            queries,
+            view,
+            title="output of the head",
+            note=note,
+            row_numbers=row_numbers,
+        )
     draw = partial(matrix, rows=queries, columns=keys, view=view, row_numbers=row_numbers)
     if part == "scores":
-        note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
+        note = message(
+            "{place} · what enters the softmax; rows: queries, columns: keys", place=place
+        )
         return draw(head.scores, signed=True, title=message("scores"), note=note)
     note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
-    return draw(visible(head.weights, head.scores), limits=(0.0, 1.0), title=message("weights"), note=note)
+    return draw(
+        visible(head.weights, head.scores), limits=(0.0, 1.0), title=message("weights"), note=note
+    )
 
 
 def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
-    """A small map of a head's weights. several: whether its title names the layer too, as heads of several layers stand
-    together."""
+    """A small map of a head's weights. several: whether its title names the layer too, as heads of
+    several layers stand together."""
     place = message("layer {layer} head {head}", layer=layer, head=head)
     return Map(place if several else message("head {head}", head=head), weights)
 
@@ -345,8 +471,11 @@ def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
     """The output of a layer's attention in numbers; nothing where the document does not hold it."""
     if layer.output is UNSET:
         return Lines()
-    note, numbers = message("layer {layer} · one vector per token", layer=layer.layer), document.queries or None
-    return vectors(layer.output, row_texts(document), view, title="output", note=note, row_numbers=numbers)
+    note = message("layer {layer} · one vector per token", layer=layer.layer)
+    numbers = document.queries or None
+    return vectors(
+        layer.output, row_texts(document), view, title="output", note=note, row_numbers=numbers
+    )
 
 
 def _visible_weights(head: RunHead | PooledMap) -> NDArray:
@@ -355,9 +484,14 @@ def _visible_weights(head: RunHead | PooledMap) -> NDArray:
 
 
 def _only_head_is_output(document: RunDocument) -> bool:
-    """Whether every layer's output is that of its only head: without W_O there is one table to show, not two."""
+    """Whether every layer's output is that of its only head: without W_O there is one table to
+    show, not two.
+    """
     for layer in document.layers:
-        output = layer.heads[0].output if len(layer.heads) == 1 else UNSET
+        if len(layer.heads) == 1:
+            output = layer.heads[0].output
+        else:
+            output = UNSET
         if output is UNSET or layer.output is UNSET:
             return False
         if not np.array_equal(as_matrix(output), as_matrix(layer.output), equal_nan=True):
@@ -365,12 +499,13 @@ def _only_head_is_output(document: RunDocument) -> bool:
     return True
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+# The answers of the screens that are not about one sentence: what was compared, counted or
+# captured, in words.
 
 
 def run_hint(document: RunDocument, view: View) -> Lines:
-    """A hint at the command that measures whether what the query looks at matters; nothing without a query, for a model
-    that is not trained, and in a brief answer."""
+    """A hint at the command that measures whether what the query looks at matters; nothing without
+    a query, for a model that is not trained, and in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
     query = document.queries[0]
@@ -382,7 +517,9 @@ def run_hint(document: RunDocument, view: View) -> Lines:
 
 RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("header", header),
-    ScreenPart("tokens", shown_tokens, lambda document, view: view.full or not several_layers(document)),
+    ScreenPart(
+        "tokens", shown_tokens, lambda document, view: view.full or not several_layers(document)
+    ),
     ScreenPart(
         "shapes",
         lambda document, view: shapes_part(document.shapes, view),
@@ -418,6 +555,8 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("region-pairs", region_pairs_part, has_regions),
     ScreenPart("region-links", region_links_part, has_regions),
     ScreenPart("links", links_part),
-    ScreenPart("average", average_part, lambda document, view: document.average is not UNSET and view.full),
+    ScreenPart(
+        "average", average_part, lambda document, view: document.average is not UNSET and view.full
+    ),
     ScreenPart("answer", answer_part),
 )

@@ -17,7 +17,8 @@ from attncli.language import listing, message
 def schema(
     ctx: typer.Context,
     name: Annotated[
-        str | None, argument("A document, such as attn.run/1; none lists them.", "NAME", completion.schemas)
+        str | None,
+        argument("A document, such as attn.run/1; none lists them.", "NAME", completion.schemas),
     ] = None,
 ) -> None:
     """JSON Schema of every document that attn emits.
@@ -32,13 +33,17 @@ def schema(
         environment.write("".join(f"{schema_name}\n" for schema_name in SCHEMAS).encode())
         return
     short = name.removeprefix("attn.").removesuffix("/1")
-    document_type = SCHEMAS.get(name) or SCHEMAS.get(f"attn.{short}/1") or SCHEMAS.get(f"attn.{short}")
+    document_type = (
+        SCHEMAS.get(name) or SCHEMAS.get(f"attn.{short}/1") or SCHEMAS.get(f"attn.{short}")
+    )
     if document_type is None:
         from difflib import get_close_matches
 
         close = get_close_matches(name, SCHEMAS, 1)
         what = message("no document is called {name}", name=repr(name))
-        raise UsageError(what, expected=listing(SCHEMAS), hint=f"attn schema {close[0]}" if close else "")
+        raise UsageError(
+            what, expected=listing(SCHEMAS), hint=f"attn schema {close[0]}" if close else ""
+        )
     environment.write(json_bytes(document_type))
 
 

@@ -12,7 +12,15 @@ from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import ComputeOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import SUBJECT, argument, only, redeclare, subject_option, text_option, without
+from attncli.cli.option import (
+    SUBJECT,
+    argument,
+    only,
+    redeclare,
+    subject_option,
+    text_option,
+    without,
+)
 from attncli.cli.output import validate_options, write_pieces, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import message
@@ -23,17 +31,26 @@ def series(
     output: Annotated[PagedOutput, without("precision", "top", "max_output")],
     compute: Annotated[ComputeOptions, only("backend", "dtype")],
     models: Annotated[
-        list[str], argument("Folders, or hub ids with revisions: NAME@step1,step512.", "MODEL...", completion.models)
+        list[str],
+        argument(
+            "Folders, or hub ids with revisions: NAME@step1,step512.", "MODEL...", completion.models
+        ),
     ],
-    text: Annotated[str | None, text_option(help="The text that every checkpoint reads.", metavar="TEXT")] = None,
+    text: Annotated[
+        str | None, text_option(help="The text that every checkpoint reads.", metavar="TEXT")
+    ] = None,
     corpus: Annotated[
-        Path | None, text_option(help="A file with a text a line; numbers are means.", metavar="FILE")
+        Path | None,
+        text_option(help="A file with a text a line; numbers are means.", metavar="FILE"),
     ] = None,
     metric: Annotated[
         list[str] | None,
         redeclare(
             declarations.METRIC,
-            help="Metrics with commas between. [default: previous, induction, duplicate, sink, entropy]",
+            help=(
+                "Metrics with commas between. [default: previous, induction, duplicate, sink,"
+                " entropy]"
+            ),
             panel=SUBJECT,
         ),
     ] = None,
@@ -43,16 +60,22 @@ def series(
 
     attn series my-model/step-* --text "a b c d a b c d"
 
-    attn series EleutherAI/pythia-160m@step1,step512,step143000 --text "the cat sat on the mat; the cat sat"
+    attn series EleutherAI/pythia-160m@step1,step512,step143000 --text "the cat sat on the mat; the
+    cat sat"
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "series")
     if text is not None and corpus is not None:
-        raise UsageError(message("--text and --corpus both say what is read"), expected=message("one or the other"))
+        raise UsageError(
+            message("--text and --corpus both say what is read"),
+            expected=message("one or the other"),
+        )
     from attncli.cli.progress import progress
     from attncli.features.series import compute as checkpoints
 
-    sources = request.texts(environment, TextOptions(text=text, file=corpus, lines=corpus is not None))
+    sources = request.texts(
+        environment, TextOptions(text=text, file=corpus, lines=corpus is not None)
+    )
     with progress(environment, "measuring checkpoints") as on_progress:
         document = checkpoints.series(
             models,
@@ -72,10 +95,13 @@ def series(
         from attncli.features.series.screen import series_page
 
         write_pieces(output.page, [series_page(document, view.lang)])
-        document = replace_part(document, checkpoints=[replace_part(row, maps=None) for row in document.checkpoints])
+        document = replace_part(
+            document, checkpoints=[replace_part(row, maps=None) for row in document.checkpoints]
+        )
     write_with_figure([document], replace(output, html=None), environment, view)
 
 
 series_app = command_app(
-    series, essentials="--text --corpus --metric --fresh --brief --full --csv --json --figure --html"
+    series,
+    essentials="--text --corpus --metric --fresh --brief --full --csv --json --figure --html",
 )

@@ -22,7 +22,12 @@ from attncli.documents import TokenRow
 from attncli.documents.header import token_rows, tokens_of
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.heads.compute import HeadsRequest, heads_document
-from attncli.features.series.document import LabelChange, SeriesCheckpoint, SeriesDocument, SeriesHead
+from attncli.features.series.document import (
+    LabelChange,
+    SeriesCheckpoint,
+    SeriesDocument,
+    SeriesHead,
+)
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.hub import Fetch, own_cache_folder
 from attncli.inputs.word_groups import unknown_notes
@@ -48,8 +53,9 @@ MOST_CELLS = 4_000_000
 class SeriesRequest(Struct, frozen=True):
     """What is measured of each checkpoint of a series, and how.
 
-    names: the checkpoints, as models are named. texts: what they read. metrics: of `attn heads`, or of `REPEATS`. maps:
-    whether the weights of the first text are kept. backend, dtype: what computes.
+    names: the checkpoints, as models are named. texts: what they read. metrics: of `attn heads`, or
+    of `REPEATS`. maps: whether the weights of the first text are kept. backend, dtype: what
+    computes.
     """
 
     names: tuple[str, ...]
@@ -61,8 +67,8 @@ class SeriesRequest(Struct, frozen=True):
 
 
 class MeasuredCheckpoint(Struct, frozen=True):
-    """What was measured of one checkpoint, as it is kept on disk, found by the digest of its weights and of the
-    request."""
+    """What was measured of one checkpoint, as it is kept on disk, found by the digest of its
+    weights and of the request."""
 
     layers: int
     loss: float | None
@@ -79,12 +85,16 @@ def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
     for word in words:
         base, separator, revisions = word.partition("@")
-        parts = [part.strip() for part in revisions.split(",")] if separator and "," in revisions else []
+        if separator and "," in revisions:
+            parts = [part.strip() for part in revisions.split(",")]
+        else:
+            parts = []
         names += [f"{base}@{part.removeprefix('@')}" for part in parts if part] if parts else [word]
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise UsageError(
-            message("the checkpoint {name} is named twice", name=repr(twice)), expected=message("each once")
+            message("the checkpoint {name} is named twice", name=repr(twice)),
+            expected=message("each once"),
         )
     if len(names) < 2:
         raise UsageError(
@@ -95,11 +105,13 @@ def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def step_of(name: str) -> int | None:
-    """The last number in the last part of a name: 512 of `owner/model@step512`, 64 of `my-model/step-64`; None without
-    one."""
+    """The last number in the last part of a name: 512 of `owner/model@step512`, 64 of
+    `my-model/step-64`; None without one."""
     last = re.split(r"[@/\\]", name.rstrip("/\\"))[-1]
     numbers = re.findall(r"\d{1,15}", last)
-    return int(numbers[-1]) if numbers else None
+    if numbers:
+        return int(numbers[-1])
+    return None
 
 
 def series(
@@ -118,13 +130,16 @@ def series(
     """Measure the heads of each checkpoint of one model: what forms when.
 
     Args:
-        checkpoints: Folders, or hub ids with revisions, in any order; `name@step1,step512` is two revisions.
+        checkpoints: Folders, or hub ids with revisions, in any order; `name@step1,step512` is two
+            revisions.
         text: What every checkpoint reads, or several texts, over which numbers are means.
-        metrics: Those of `heads`, and "induction" and "duplicate", which repeated words of its own tell.
+        metrics: Those of `heads`, and "induction" and "duplicate", which repeated words of its own
+            tell.
         maps: Whether the weights of the first text are kept.
         backend: What computes: "auto", "numpy" or "torch".
         dtype: The type of the numbers.
-        remember: Whether what was measured is kept in the user's cache folder, and taken from there.
+        remember: Whether what was measured is kept in the user's cache folder, and taken from
+            there.
         variables: Where the caches are looked up; None for the process's.
         note: Told what is fetched, and what was measured before.
         progress: Told the share that is done.
@@ -145,9 +160,16 @@ def series(
     # a model that is not there is told before a word is said about the text
     locate(names[0], variables=os.environ if variables is None else variables, fetch=Fetch(note))
     request = SeriesRequest(
-        names, (text,) if isinstance(text, str) else tuple(text), chosen, maps=maps, backend=backend, dtype=dtype
+        names,
+        (text,) if isinstance(text, str) else tuple(text),
+        chosen,
+        maps=maps,
+        backend=backend,
+        dtype=dtype,
     )
-    return series_document(request, variables=variables, note=note, progress=progress, remember=remember)
+    return series_document(
+        request, variables=variables, note=note, progress=progress, remember=remember
+    )
 
 
 def series_document(
@@ -165,7 +187,8 @@ def series_document(
         variables: Where the caches are looked up; None for the process's.
         note: Told what is fetched, and what was measured before.
         progress: Told the share that is done.
-        remember: Whether what was measured is kept in the user's cache folder, and taken from there.
+        remember: Whether what was measured is kept in the user's cache folder, and taken from
+            there.
 
     Raises:
         InputError: A checkpoint is not there or damaged, or has other heads than the first.
@@ -175,7 +198,10 @@ def series_document(
         range(len(request.names)), key=lambda place: (step_of(request.names[place]) or 0, place)
     )  # those without a step keep their order, at the beginning
     has_steps = all(step_of(name) is not None for name in request.names)
-    names = [request.names[place] for place in order] if has_steps else list(request.names)
+    if has_steps:
+        names = [request.names[place] for place in order]
+    else:
+        names = list(request.names)
     rows: list[SeriesCheckpoint] = []
     tokens: list[TokenRow] = []
     warnings: list[str] = []
@@ -185,11 +211,17 @@ def series_document(
     memory = own_cache_folder(variables) / "series"
     remembered = 0
     for place, name in enumerate(names):
-        fetching = _fetch_ahead(names[place + 1], variables) if place + 1 < len(names) else None
+        if place + 1 < len(names):
+            fetching = _fetch_ahead(names[place + 1], variables)
+        else:
+            fetching = None
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
         key = memory / f"{_request_digest(request, digest)}.json"
-        measured = _read_measured(key) if remember and not request.maps else None
+        if remember and not request.maps:
+            measured = _read_measured(key)
+        else:
+            measured = None
         maps: Floats | None = None
         if measured is None:
             measured, maps = _measure(request, name, variables, note)
@@ -215,13 +247,20 @@ def series_document(
             )
         )
         known.setdefault(digest, name)
-        tokens, layers = tokens or measured.tokens, measured.layers
+        tokens = tokens or measured.tokens
+        layers = measured.layers
         warnings += [warning for warning in measured.warnings if warning not in warnings]
         progress((place + 1) / len(names))
         if fetching is not None:
             fetching.join()
     if remembered and note is not None:
-        note(message("{count} of {all} checkpoints were measured before", count=remembered, all=len(names)))
+        note(
+            message(
+                "{count} of {all} checkpoints were measured before",
+                count=remembered,
+                all=len(names),
+            )
+        )
     return SeriesDocument(
         version=__version__,
         text=request.texts[0],
@@ -257,8 +296,8 @@ def label_changes(rows: Sequence[SeriesCheckpoint]) -> list[LabelChange]:
 
 
 def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
-    """Start a thread that fetches a checkpoint while another one is measured; errors are ignored, for its own turn
-    raises them."""
+    """Start a thread that fetches a checkpoint while another one is measured; errors are ignored,
+    for its own turn raises them."""
 
     def fetch() -> None:
         """Fetch the checkpoint into the cache of downloads."""
@@ -271,11 +310,15 @@ def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
 
 
 def tensor_digest(folder: Path) -> str:
-    """sha256 of a checkpoint's tensors: of each in the order of the names its name, type, shape and bytes."""
+    """sha256 of a checkpoint's tensors: of each in the order of the names its name, type, shape and
+    bytes.
+    """
     checkpoint = open_checkpoint(folder)
     hasher = sha256()
     for name, info in sorted(checkpoint.names().items()):
-        hasher.update(f"{name}\0{info.dtype}\0{list(info.shape)}\0".encode("utf-8", "surrogatepass"))
+        hasher.update(
+            f"{name}\0{info.dtype}\0{list(info.shape)}\0".encode("utf-8", "surrogatepass")
+        )
         with info.file.open("rb") as file:
             file.seek(info.start)
             left = info.bytes
@@ -308,14 +351,20 @@ def _write_measured(path: Path, measured: MeasuredCheckpoint) -> None:
 
 
 def _measure(
-    request: SeriesRequest, name: str, variables: Mapping[str, str], note: Callable[[str], None] | None
+    request: SeriesRequest,
+    name: str,
+    variables: Mapping[str, str],
+    note: Callable[[str], None] | None,
 ) -> tuple[MeasuredCheckpoint, Floats | None]:
-    """Measure one checkpoint, loaded here alone; and the weights of its heads in the first text, [head, query, key],
-    None where no maps are wanted."""
+    """Measure one checkpoint, loaded here alone; and the weights of its heads in the first text,
+    [head, query, key], None where no maps are wanted."""
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
     if not model.own_layers:
         raise UsageError(
-            message("{name} runs through transformers alone, and a series needs its layers one by one", name=name),
+            message(
+                "{name} runs through transformers alone, and a series needs its layers one by one",
+                name=name,
+            ),
             expected=message("a family that runs natively"),
         )
     repeats = repeat_scores(model, EVERY)
@@ -331,7 +380,11 @@ def _measure(
         if keep_maps:
             _refuse_large_page(len(request.names), model, len(text_tokens))
         document = heads_document(
-            model, text, text_tokens, HeadsRequest(metrics=names, maps=keep_maps, labels=True), repeats=repeats
+            model,
+            text,
+            text_tokens,
+            HeadsRequest(metrics=names, maps=keep_maps, labels=True),
+            repeats=repeats,
         )
         for head in document.heads:
             key = head.layer, head.head
@@ -350,32 +403,53 @@ def _measure(
     for (layer, head_number), values in sums.items():
         means: dict[str, float | None] = dict.fromkeys(request.metrics)
         means |= {metric: float(np.mean(parts)) for metric, parts in values.items()}
-        means |= {metric: repeats[layer, head_number][score] for metric, score in REPEATS.items() if metric in means}
+        means |= {
+            metric: repeats[layer, head_number][score]
+            for metric, score in REPEATS.items()
+            if metric in means
+        }
         counts = labels[layer, head_number]
-        names_of_labels = [label for label, count in counts.items() if 2 * count >= len(request.texts)]
-        heads.append(SeriesHead(layer=layer, head=head_number, metrics=means, labels=names_of_labels))
-    mean_loss = float(np.mean(losses)) if losses else None
-    return MeasuredCheckpoint(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)), maps
+        names_of_labels = [
+            label for label, count in counts.items() if 2 * count >= len(request.texts)
+        ]
+        heads.append(
+            SeriesHead(layer=layer, head=head_number, metrics=means, labels=names_of_labels)
+        )
+    if losses:
+        mean_loss = float(np.mean(losses))
+    else:
+        mean_loss = None
+    return (
+        MeasuredCheckpoint(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)),
+        maps,
+    )
 
 
 def _refuse_large_page(checkpoints: int, model: Model, count: int) -> None:
-    """Raise UsageError where the maps of all checkpoints are more than a page holds. count: tokens of the text."""
+    """Raise UsageError where the maps of all checkpoints are more than a page holds. count: tokens
+    of the text.
+    """
     heads = sum(block.attention.heads for block in model.spec.blocks)
     if checkpoints * heads * count * count > MOST_CELLS:
         raise UsageError(
             message(
-                "the page would hold {weights:,} weights: {checkpoints} checkpoints, {heads} heads, {count} tokens",
+                "the page would hold {weights:,} weights: {checkpoints} checkpoints, {heads} heads,"
+                " {count} tokens",
                 weights=checkpoints * heads * count * count,
                 checkpoints=checkpoints,
                 heads=heads,
                 count=count,
             ),
-            expected=message("{most:,} at most: a shorter text, or fewer checkpoints", most=MOST_CELLS),
+            expected=message(
+                "{most:,} at most: a shorter text, or fewer checkpoints", most=MOST_CELLS
+            ),
         )
 
 
 def _next_token_loss(model: Model, text: str) -> float | None:
-    """The mean of −ln p of each token after the first; None for a model that predicts none, and for one token."""
+    """The mean of −ln p of each token after the first; None for a model that predicts none, and for
+    one token.
+    """
     tokens = model.encode(text)
     ids = [token.id for token in tokens]
     if model.spec.head is None or len(ids) < 2 or None in ids:

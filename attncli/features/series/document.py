@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from attncli.documents import Count, Document, Numbers, Part, PlacedHead, Size, TokenRow, axes, describe
+from attncli.documents import (
+    Count,
+    Document,
+    Numbers,
+    Part,
+    PlacedHead,
+    Size,
+    TokenRow,
+    axes,
+    describe,
+)
 from attncli.language import message, plural, term
 
 
@@ -15,8 +25,8 @@ class SeriesHead(PlacedHead, frozen=True, kw_only=True):
     metrics: Annotated[
         dict[str, float | None],
         describe(
-            "Metrics by name, means over the texts; null where no row could be used. `induction` and `duplicate` "
-            "are those on random repeats."
+            "Metrics by name, means over the texts; null where no row could be used. `induction`"
+            " and `duplicate` are those on random repeats."
         ),
     ]
     labels: Annotated[list[str], describe("What the head looks like in half of the texts or more.")]
@@ -26,15 +36,23 @@ class SeriesCheckpoint(Part, frozen=True, kw_only=True):
     """One checkpoint."""
 
     name: Annotated[str, describe("As asked for: a folder, or a hub id with its revision.")]
-    step: Annotated[Count | None, describe("The number in its name, such as 512 of step512; null without one.")]
+    step: Annotated[
+        Count | None, describe("The number in its name, such as 512 of step512; null without one.")
+    ]
     digest: Annotated[str, describe("sha256 of its tensors, names, types, shapes and bytes.")]
-    same_as: Annotated[str | None, describe("An earlier checkpoint whose tensors are the same, byte for byte.")]
+    same_as: Annotated[
+        str | None, describe("An earlier checkpoint whose tensors are the same, byte for byte.")
+    ]
     loss: Annotated[
-        float | None, describe("The mean of −ln p of next tokens over the texts; null for a model that predicts none.")
+        float | None,
+        describe(
+            "The mean of −ln p of next tokens over the texts; null for a model that predicts none."
+        ),
     ]
     heads: list[SeriesHead]
     maps: Annotated[
-        Numbers | None, axes("series head", "token", "token", meaning="with --html: weights in the first text")
+        Numbers | None,
+        axes("series head", "token", "token", meaning="with --html: weights in the first text"),
     ] = None
 
 
@@ -61,19 +79,28 @@ class SeriesDocument(Document, tag="attn.series/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults as (field, message), unless all checkpoints have the same heads, with the same metrics."""
+        """Faults as (field, message), unless all checkpoints have the same heads, with the same
+        metrics.
+        """
         if not self.checkpoints or not self.checkpoints[0].heads:
             yield "checkpoints", message("there is none, or none with heads")
             return
         places = [(head.layer, head.head) for head in self.checkpoints[0].heads]
         for number, checkpoint in enumerate(self.checkpoints):
             if [(head.layer, head.head) for head in checkpoint.heads] != places:
-                yield f"checkpoints[{number}].heads", message("they are not the heads of the first checkpoint")
+                yield (
+                    f"checkpoints[{number}].heads",
+                    message("they are not the heads of the first checkpoint"),
+                )
             if any(set(head.metrics) != set(self.metrics) for head in checkpoint.heads):
-                yield f"checkpoints[{number}].heads", plural(
-                    "its heads do not have the {count} metric", "its heads do not have the {count} metrics",
-                    count=len(self.metrics),
-                )  # fmt: skip
+                yield (
+                    f"checkpoints[{number}].heads",
+                    plural(
+                        "its heads do not have the {count} metric",
+                        "its heads do not have the {count} metrics",
+                        count=len(self.metrics),
+                    ),
+                )
 
 
 # What a checkpoint is told as: one number for each metric.
@@ -88,11 +115,15 @@ def metric_name(name: str) -> str:
 
 
 def summary(row: SeriesCheckpoint, metric: str) -> float | None:
-    """A metric of a checkpoint as one number: the mean of all heads for those of `OF_ALL`, else the highest."""
+    """A metric of a checkpoint as one number: the mean of all heads for those of `OF_ALL`, else the
+    highest.
+    """
     values = [value for head in row.heads if (value := head.metrics[metric]) is not None]
     if not values:
         return None
-    return sum(values) / len(values) if metric in OF_ALL else max(values)
+    if metric in OF_ALL:
+        return sum(values) / len(values)
+    return max(values)
 
 
 def has_steps(document: SeriesDocument) -> bool:
@@ -102,19 +133,22 @@ def has_steps(document: SeriesDocument) -> bool:
 
 
 def short_names(document: SeriesDocument) -> dict[str, str]:
-    """By its name, what each checkpoint is called in tables: its step, else its name without the folders that all are
-    in."""
+    """By its name, what each checkpoint is called in tables: its step, else its name without the
+    folders that all are in."""
     if has_steps(document):
         return {row.name: f"{row.step:,}" for row in document.checkpoints}
     paths = {row.name: row.name.rstrip("/").split("/") for row in document.checkpoints}
     depth = min(map(len, paths.values())) - 1
-    alike = next((place for place in range(depth) if len({path[place] for path in paths.values()}) > 1), depth)
+    alike = next(
+        (place for place in range(depth) if len({path[place] for path in paths.values()}) > 1),
+        depth,
+    )
     return {name: "/".join(path[alike:]) for name, path in paths.items()}
 
 
 def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, float]]]]:
-    """The name and the points (x, y) of the curve of each metric that is a share: x is the step, at least 1, or the
-    place from 1 on where not every checkpoint has a step."""
+    """The name and the points (x, y) of the curve of each metric that is a share: x is the step, at
+    least 1, or the place from 1 on where not every checkpoint has a step."""
     series = []
     by_step = has_steps(document)
     for metric in document.metrics:

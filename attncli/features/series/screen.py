@@ -1,4 +1,6 @@
-"""The screen of `attn.series/1`: scores by step, heads whose labels change, and what has formed when."""
+"""The screen of `attn.series/1`: scores by step, heads whose labels change, and what has formed
+when.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,16 @@ def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:
     for row in document.checkpoints:
         for head in row.heads:
             values = [head.metrics[name] for name in document.metrics]
-            yield (row.name, row.step, row.same_as, row.loss, head.layer, head.head, *values, ",".join(head.labels))
+            yield (
+                row.name,
+                row.step,
+                row.same_as,
+                row.loss,
+                head.layer,
+                head.head,
+                *values,
+                ",".join(head.labels),
+            )
 
 
 def _title_and_text(document: SeriesDocument, view: View) -> Lines:
@@ -57,7 +68,9 @@ def _title_and_text(document: SeriesDocument, view: View) -> Lines:
 
 def _best_head(row: SeriesCheckpoint, metric: str) -> str:
     """The head that has most of a metric in a checkpoint, such as `L5H11`."""
-    head = max(row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value)
+    head = max(
+        row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value
+    )
     return f"L{head.layer}H{head.head}"
 
 
@@ -68,7 +81,9 @@ def _checkpoint_names(document: SeriesDocument) -> dict[str, str]:
 
 def _axis_name(document: SeriesDocument) -> Message:
     """What the checkpoints are told apart by: "step", or "checkpoint"."""
-    return message("step") if has_steps(document) else message("checkpoint")
+    if has_steps(document):
+        return message("step")
+    return message("checkpoint")
 
 
 def _checkpoint_table(document: SeriesDocument, view: View) -> Lines:
@@ -85,26 +100,43 @@ def _checkpoint_table(document: SeriesDocument, view: View) -> Lines:
         cells = [names[row.name], "-" if row.loss is None else f"{row.loss:.3f}"]
         for metric in document.metrics:
             value = summary(row, metric)
-            best = "" if metric in OF_ALL or value is None else f" {_best_head(row, metric)}"
+            if metric in OF_ALL or value is None:
+                best = ""
+            else:
+                best = f" {_best_head(row, metric)}"
             cells.append("-" if value is None else f"{value:.2f}{best}")
         rows.append([*cells, "" if row.same_as is None else names[row.same_as]])
     if all(row.same_as is None for row in document.checkpoints):
-        columns, rows = columns[:-1], [cells[:-1] for cells in rows]
+        columns = columns[:-1]
+        rows = [cells[:-1] for cells in rows]
     of_all = [metric for metric in document.metrics if metric in OF_ALL]
-    note = message(
-        "the highest head of each; of {metrics} the mean of all heads", metrics=listing(map(metric_name, of_all))
-    ) if of_all else message("the highest head of each")  # fmt: skip
-    title = message("by step") if has_steps(document) else message("by checkpoint")
+    if of_all:
+        note = message(
+            "the highest head of each; of {metrics} the mean of all heads",
+            metrics=listing(map(metric_name, of_all)),
+        )
+    else:
+        note = message("the highest head of each")
+    if has_steps(document):
+        title = message("by step")
+    else:
+        title = message("by checkpoint")
     align = ["right" if has_steps(document) else "left", *["right"] * (len(columns) - 1)]
     return table(columns, rows, view, align=align, title=title, note=note)
 
 
 def _score_curves(document: SeriesDocument, view: View) -> Lines:
     """The scores over the steps, on logarithmic axes."""
-    series = [Series(safe(localize(metric_name(name), view)), tuple(points)) for name, points in curve_points(document)]
+    series = [
+        Series(safe(localize(metric_name(name), view)), tuple(points))
+        for name, points in curve_points(document)
+    ]
     if not series:
         return Lines()
-    title = message("scores by step") if has_steps(document) else message("scores by checkpoint, in their order")
+    if has_steps(document):
+        title = message("scores by step")
+    else:
+        title = message("scores by checkpoint, in their order")
     picture = curves(series, view, height=PLOT_LINES, x_name=localize(_axis_name(document), view))
     return stack(heading(title, message("both axes logarithmic"), view), picture)
 
@@ -114,13 +146,18 @@ def _label_table(document: SeriesDocument, view: View) -> Lines:
     if not document.changes:
         return Lines()
     names = _checkpoint_names(document)
-    shown = document.changes if view.full else document.changes[:MOST_CHANGES]
+    if view.full:
+        shown = document.changes
+    else:
+        shown = document.changes[:MOST_CHANGES]
     rows = [
         [
             f"L{change.layer}H{change.head}",
             localize(message("becomes") if change.earned else message("is no longer"), view),
             label_name(change.label, view.lang),
-            f"{names[change.before]} – {names[change.after]}".replace("–", "-" if view.ascii else "–"),
+            f"{names[change.before]} – {names[change.after]}".replace(
+                "–", "-" if view.ascii else "–"
+            ),
         ]
         for change in shown
     ]
@@ -131,7 +168,11 @@ def _label_table(document: SeriesDocument, view: View) -> Lines:
         localize(message("between"), view),
     ]
     more = len(document.changes) - len(shown)
-    note = plural("{count} more change; --full shows all", "{count} more changes; --full shows all", count=more)
+    note = plural(
+        "{count} more change; --full shows all",
+        "{count} more changes; --full shows all",
+        count=more,
+    )
     body = table(columns, rows, view, title=message("labels that change"))
     return stack(body, remark(note if more else "", view))
 
@@ -142,9 +183,12 @@ def series_answer(document: SeriesDocument, view: View) -> Lines:
 
 
 def answer_sentences(document: SeriesDocument) -> list[Message]:
-    """The answer in words: which head has formed between which steps, and which checkpoints are the same."""
+    """The answer in words: which head has formed between which steps, and which checkpoints are the
+    same.
+    """
     texts: list[Message] = []
-    first, last = document.checkpoints[0], document.checkpoints[-1]
+    first = document.checkpoints[0]
+    last = document.checkpoints[-1]
     scores = [metric for metric in document.metrics if metric not in OF_ALL]
     names = _checkpoint_names(document)
     for metric in scores:
@@ -161,8 +205,8 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
         after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
         texts.append(
             message(
-                "Layer {layer} head {head}: its score {metric} goes from {first:.2f} to {last:.2f}, half of the rise "
-                "between {before} and {after}.",
+                "Layer {layer} head {head}: its score {metric} goes from {first:.2f} to {last:.2f},"
+                " half of the rise between {before} and {after}.",
                 metric=metric_name(metric),
                 layer=last.heads[place].layer,
                 head=last.heads[place].head,
@@ -174,7 +218,13 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
         )
     if scores and not texts:
         listed = listing(map(metric_name, scores))
-        texts.append(message("In no head does a score rise by {least} or more: {scores}.", least=ROSE, scores=listed))
+        texts.append(
+            message(
+                "In no head does a score rise by {least} or more: {scores}.",
+                least=ROSE,
+                scores=listed,
+            )
+        )
     if not scores:
         texts += _mean_sentences(document)
     if first.loss is not None and last.loss is not None:
@@ -191,7 +241,8 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
     if same:
         texts.append(
             message(
-                "{name} holds the same weights as {first}, byte for byte; {count} of {all} checkpoints repeat another.",
+                "{name} holds the same weights as {first}, byte for byte; {count} of {all}"
+                " checkpoints repeat another.",
                 name=safe(same[0].name),
                 first=safe(same[0].same_as or ""),
                 count=len(same),
@@ -202,7 +253,8 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
 
 
 def _head_values(document: SeriesDocument, place: int, metric: str) -> list[float]:
-    """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of the first that has
+    """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of
+    the first that has
     one. place: the head's among all."""
     known = [row.heads[place].metrics[metric] for row in document.checkpoints]
     value = next((value for value in known if value is not None), 0.0)
@@ -210,8 +262,11 @@ def _head_values(document: SeriesDocument, place: int, metric: str) -> list[floa
 
 
 def _mean_sentences(document: SeriesDocument) -> list[Message]:
-    """Sentences on how the mean of each metric over all heads changes from the first checkpoint to the last."""
-    first, last = document.checkpoints[0], document.checkpoints[-1]
+    """Sentences on how the mean of each metric over all heads changes from the first checkpoint to
+    the last.
+    """
+    first = document.checkpoints[0]
+    last = document.checkpoints[-1]
     ends = [(metric, summary(first, metric), summary(last, metric)) for metric in document.metrics]
     return [
         message(
@@ -226,26 +281,35 @@ def _mean_sentences(document: SeriesDocument) -> list[Message]:
 
 
 def series_page(document: SeriesDocument, lang: str) -> bytes:
-    """The page of a series: a slider over its checkpoints; tiles are where heads look, or their scores."""
+    """The page of a series: a slider over its checkpoints; tiles are where heads look, or their
+    scores.
+    """
     from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
     document = without_places(document)
     rows = document.checkpoints
     losses = [row.loss for row in rows]
-    lines: list[tuple[str, list[float | None]]] = (
-        [(message("loss"), losses)] if any(loss is not None for loss in losses) else []
-    )
+    if any(loss is not None for loss in losses):
+        lines: list[tuple[str, list[float | None]]] = [(message("loss"), losses)]
+    else:
+        lines = []
     highest = [metric for metric in document.metrics if metric not in OF_ALL]
     lines += [(metric_name(metric), [summary(row, metric) for row in rows]) for metric in highest]
     heads = [(head.layer, head.head) for head in rows[0].heads]
     scores = [
-        (metric_name(metric), [[row.heads[place].metrics[metric] for row in rows] for place in range(len(heads))])
+        (
+            metric_name(metric),
+            [[row.heads[place].metrics[metric] for row in rows] for place in range(len(heads))],
+        )
         for metric in document.metrics
     ]
     maps = [np.asarray(row.maps, np.float64) for row in rows if row.maps is not None]
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(rows))
-    names = [row.step if row.step is not None and has_steps(document) else place for place, row in enumerate(rows)]
+    names = [
+        row.step if row.step is not None and has_steps(document) else place
+        for place, row in enumerate(rows)
+    ]
     notes = answer_sentences(document)
     line = listing((title, f"{rows[0].name} … {rows[-1].name}"), " · ")
     return steps_page(

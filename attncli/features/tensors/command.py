@@ -13,7 +13,16 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import LARGEST, SCREEN, About, argument, attention_number, attention_option, meaning, redeclare
+from attncli.cli.option import (
+    LARGEST,
+    SCREEN,
+    About,
+    argument,
+    attention_number,
+    attention_option,
+    meaning,
+    redeclare,
+)
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -36,27 +45,37 @@ def tensors(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN)],
     page: PageOptions,
-    file: Annotated[Path, argument("A .safetensors, .npz or .pt file with the arrays q, k and v.", "FILE")],
+    file: Annotated[
+        Path, argument("A .safetensors, .npz or .pt file with the arrays q, k and v.", "FILE")
+    ],
     layer: Annotated[int | None, declarations.ONE_LAYER] = None,
     head: Annotated[
-        list[str] | None, redeclare(declarations.HEAD, help="Heads to show, counted from 0: 5, 0,3 or 2-5.")
+        list[str] | None,
+        redeclare(declarations.HEAD, help="Heads to show, counted from 0: 5, 0,3 or 2-5."),
     ] = None,
     mask: Annotated[list[str] | None, declarations.MASK] = None,
     scale: Annotated[str | None, declarations.SCALE] = None,
     softcap: Annotated[float | None, declarations.SOFTCAP] = None,
     offset: Annotated[
-        int, attention_number(help="Position of query 0, for causal masks and windows.", least=-LARGEST)
+        int,
+        attention_number(help="Position of query 0, for causal masks and windows.", least=-LARGEST),
     ] = 0,
-    key_lengths: Annotated[str | None, attention_option(help='Real keys per batch entry: "5 3".', metavar="N…")] = None,
+    key_lengths: Annotated[
+        str | None, attention_option(help='Real keys per batch entry: "5 3".', metavar="N…")
+    ] = None,
     softmax_dtype: Annotated[
-        str | None, attention_option(help="The type of scores and weights.", values=declarations.DTYPES, rare=True)
+        str | None,
+        attention_option(
+            help="The type of scores and weights.", values=declarations.DTYPES, rare=True
+        ),
     ] = None,
     stages: Annotated[str | None, declarations.STAGES] = None,
 ) -> None:
     """Attention over q, k, v arrays from a file, with every option of the core.
 
-    q is [..., heads, query, dim], k [..., kv_heads, key, dim], v [..., kv_heads, key, v_dim]; arrays
-    mask, bias, sinks, offset and key_lengths are used if the file has them. Beyond 2,048 queries or keys
+    q is [..., heads, query, dim], k [..., kv_heads, key, dim], v [..., kv_heads, key, v_dim];
+    arrays mask, bias, sinks, offset and key_lengths are used if the file has them. Beyond 2,048
+    queries or keys
     they run by blocks of rows: metrics and links remain, and nothing is held that is n × n.
 
     attn tensors sample_inputs/captured.npz --mask causal
@@ -76,13 +95,30 @@ def tensors(
     stored_tensors = read_tensors(file, allow_nonfinite=True)
     masks = request.mask(mask)
     if scale == "sqrt-dmodel":
-        raise UsageError("captured arrays have no d_model", expected="--scale sqrt-dk, none or a number")
-    q = next((array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")), None)
-    width = 1 if q is None or not q.size or not q.ndim else q.shape[-1]
-    number = None if scale is None else scale_number(scale, width, width)
-    lengths = None if key_lengths is None else request.whole_numbers(key_lengths, "--key-lengths")
+        raise UsageError(
+            "captured arrays have no d_model", expected="--scale sqrt-dk, none or a number"
+        )
+    q = next(
+        (array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")),
+        None,
+    )
+    if q is None or not q.size or not q.ndim:
+        width = 1
+    else:
+        width = q.shape[-1]
+    if scale is None:
+        number = None
+    else:
+        number = scale_number(scale, width, width)
+    if key_lengths is None:
+        lengths = None
+    else:
+        lengths = request.whole_numbers(key_lengths, "--key-lengths")
     rows = [array.shape[-2] for array in stored_tensors.values() if array.ndim > 1]
-    work = 0 if q is None or not rows else 2 * q.size * max(rows)
+    if q is None or not rows:
+        work = 0
+    else:
+        work = 2 * q.size * max(rows)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
     options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
     arrays = capture_attention(stored_tensors, str(file), backend, options, layer=layer)
@@ -94,7 +130,9 @@ def tensors(
         if output.json or output.ndjson:
             refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
     traces: list[RowBlock] = []
-    with progress(environment, message("{shape:,} queries", shape=arrays.q.shape[-2])) as on_progress:
+    with progress(
+        environment, message("{shape:,} queries", shape=arrays.q.shape[-2])
+    ) as on_progress:
         document = compute_tensors(
             arrays,
             name=str(file),
@@ -117,5 +155,6 @@ def tensors(
 
 
 tensors_app = command_app(
-    tensors, essentials="--layer --head --mask --scale --key-lengths --offset --brief --json --figure"
+    tensors,
+    essentials="--layer --head --mask --scale --key-lengths --offset --brief --json --figure",
 )

@@ -17,7 +17,12 @@ from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, num
 from attncli.documents import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.documents.header import shape_row
 from attncli.errors import InputError, UsageError
-from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
+from attncli.features.tensors.document import (
+    BatchEntry,
+    CapturedHead,
+    CapturedLink,
+    TensorsDocument,
+)
 from attncli.inputs.token import ignore
 from attncli.language import listing, message
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
@@ -58,7 +63,8 @@ PLAIN_ATTENTION = Options()
 
 
 class CapturedTensors(Struct, frozen=True):
-    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
+    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule
+    between them.
 
     saved_weights: [..., head, query, key] that stand beside them in the file, None without any.
     """
@@ -96,31 +102,52 @@ def capture_attention(
     """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
 
     Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
-    used where the file has them and the options do not say otherwise. Raises InputError for arrays that are missing or
-    do not go together, UsageError for a mask that depends on the vectors of one text, beside leading axes.
+    used where the file has them and the options do not say otherwise. Raises InputError for arrays
+    that are missing or do not go together, UsageError for a mask that depends on the vectors of one
+    text, beside leading axes.
     """
     prefix = _name_prefix(tensors, where, layer)
     of_roles = [tensors[prefix + name] for name in ROLES]
     with_heads = [array[None] if array.ndim == 2 else array for array in of_roles]
     floats = {name: backend.array(tensors[name]) for name in ("bias", "sinks") if name in tensors}
-    lengths = options.key_lengths if options.key_lengths is not None else tensors.get("key_lengths")
+    lengths = (
+        (options.key_lengths) if (options.key_lengths is not None) else (tensors.get("key_lengths"))
+    )
     _, q, k, v, rule = check_arguments(
-        *map(backend.array, _broadcast_leading_axes(with_heads)), scale=options.scale, softcap=options.softcap,
-        mask=backend.keep(tensors["mask"] != 0) if "mask" in tensors else None, bias=floats.get("bias"), causal=False,
-        window=None, offset=options.offset or tensors.get("offset", 0),
+        *map(backend.array, _broadcast_leading_axes(with_heads)),
+        scale=options.scale,
+        softcap=options.softcap,
+        mask=backend.keep(tensors["mask"] != 0) if "mask" in tensors else None,
+        bias=floats.get("bias"),
+        causal=False,
+        window=None,
+        offset=options.offset or tensors.get("offset", 0),
         key_lengths=None if lengths is None else np.asarray(lengths),
-        sinks=floats.get("sinks"), softmax_dtype=options.softmax_dtype,
-    )  # fmt: skip
+        sinks=floats.get("sinks"),
+        softmax_dtype=options.softmax_dtype,
+    )
     if options.mask.depends_on == "vectors" and q.ndim > 3:
-        raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
-    mask = options.mask.bind(backend, q, k, rule.scale, options.softcap) if q.ndim == 3 else options.mask
+        raise UsageError(
+            "an lsh mask buckets one text at a time", where=where, expected="q without leading axes"
+        )
+    if q.ndim == 3:
+        mask = options.mask.bind(backend, q, k, rule.scale, options.softcap)
+    else:
+        mask = options.mask
     return CapturedTensors(
-        backend, q, k, v, replace(rule, mask=intersection(rule.mask, mask)), tensors.get(f"{prefix}weights")
+        backend,
+        q,
+        k,
+        v,
+        replace(rule, mask=intersection(rule.mask, mask)),
+        tensors.get(f"{prefix}weights"),
     )
 
 
 def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """The arrays with the leading axes that they have together; as they are where those do not broadcast."""
+    """The arrays with the leading axes that they have together; as they are where those do not
+    broadcast.
+    """
     if any(array.ndim < 3 for array in arrays):
         return arrays
     try:
@@ -131,16 +158,24 @@ def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarr
 
 
 def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
-    """What stands before q, k and v in the names of a file's tensors: "" or "layers.0."; of the first layer where none
-    is named. Raises InputError where one of the three is missing."""
+    """What stands before q, k and v in the names of a file's tensors: "" or "layers.0."; of the
+    first layer where none is named. Raises InputError where one of the three is missing."""
     if layer is None and all(name in tensors for name in ROLES):
         return ""
     layers = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
     if layers:
-        number = layers[0] if layer is None else layer
+        if layer is None:
+            number = layers[0]
+        else:
+            number = layer
         if number not in layers:
             expected = message("one of {layers}", layers=listing(map(str, layers)))
-            raise InputError("there is no layer {number} in this file", where=where, expected=expected, number=number)
+            raise InputError(
+                "there is no layer {number} in this file",
+                where=where,
+                expected=expected,
+                number=number,
+            )
         lacking = [name for role in ROLES if (name := f"layers.{number}.{role}") not in tensors]
         if lacking:
             raise InputError(
@@ -153,11 +188,16 @@ def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         return f"layers.{number}."
     missing = [name for name in ROLES if name not in tensors]
     if not missing:
-        what = message("there is no layer {layer}: this file has q, k and v of no layer", layer=layer)
+        what = message(
+            "there is no layer {layer}: this file has q, k and v of no layer", layer=layer
+        )
         raise InputError(what, where=where, expected="no --layer")
     tensor_names = names_text(sorted(tensors)) or "nothing"
     close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
-    hint = f"rename {close[0]!r}" if close else message("attn weights show FILE lists what is there")
+    if close:
+        hint = f"rename {close[0]!r}"
+    else:
+        hint = message("attn weights show FILE lists what is there")
     raise InputError(
         "no tensor is called {missing}; found {tensor_names}",
         where=where,
@@ -184,16 +224,18 @@ def tensors(
     """Attention over q, k and v, with every option of the core.
 
     Args:
-        arrays: q [..., heads, query, dim], k [..., kv_heads, key, dim] and v [..., kv_heads, key, v_dim] by name, with
-            mask, bias, sinks, offset and key_lengths where there are such; or what `capture_attention` makes of them.
+        arrays: q [..., heads, query, dim], k [..., kv_heads, key, dim] and v [..., kv_heads, key,
+            v_dim] by name, with mask, bias, sinks, offset and key_lengths where there are such; or
+            what `capture_attention` makes of them.
         name: What they are called in the document.
         options: Scale, soft cap, mask and the like.
         layer: Which layer, of arrays called `layers.L.q` as `--save` writes them.
         heads: Which heads.
         top: How many links the document holds, the largest weights over all batch entries.
         stages: Whether it holds every stage by name.
-        by_blocks: Whether to go by blocks of query rows, which leaves metrics and links, and nothing that is n × n;
-            None for where there are more than 2,048 queries or keys, and no stages are wanted.
+        by_blocks: Whether to go by blocks of query rows, which leaves metrics and links, and
+            nothing that is n × n; None for where there are more than 2,048 queries or keys, and no
+            stages are wanted.
         progress: Is told the share done of what runs by blocks, 0 to 1.
         on_trace: Is handed every stage, where it does not run by blocks.
 
@@ -207,11 +249,16 @@ def tensors(
         work = sum(array.size for array in arrays.values())
         backend = choose("auto", device=None, dtype="float32", work=work)
         arrays = capture_attention(arrays, name, backend, options, layer=layer)
-    trace = None if (arrays.long and not stages if by_blocks is None else by_blocks) else arrays.attend()
+    if arrays.long and not stages if by_blocks is None else by_blocks:
+        trace = None
+    else:
+        trace = arrays.attend()
     if trace is not None:
         on_trace(trace)
     chosen = numbers_of(heads, arrays.q.shape[-3])
-    return tensors_document(name, arrays, trace, options.mask, heads=chosen, top=top, stages=stages, progress=progress)
+    return tensors_document(
+        name, arrays, trace, options.mask, heads=chosen, top=top, stages=stages, progress=progress
+    )
 
 
 def tensors_document(
@@ -227,16 +274,22 @@ def tensors_document(
 ) -> TensorsDocument:
     """The `attn.tensors/1` document. Links are the largest weights over all batch entries.
 
-    trace: every stage; None to attend by blocks of query rows, which leaves metrics and links, and nothing that is
-    n × n. heads: which, in rising order. top: how many links. stages: every stage by name. progress: told the share
-    that is done of what runs by blocks.
+    trace: every stage; None to attend by blocks of query rows, which leaves metrics and links, and
+    nothing that is n × n. heads: which, in rising order. top: how many links. stages: every stage
+    by name. progress: told the share that is done of what runs by blocks.
     """
-    backend, lead = arrays.backend, arrays.lead
+    backend = arrays.backend
+    lead = arrays.lead
     places = list(np.ndindex(lead))
-    stage_values = {} if trace is None else {name: backend.numpy(trace.stages[name]) for name in SQUARE}
+    if trace is None:
+        stage_values = {}
+    else:
+        stage_values = {name: backend.numpy(trace.stages[name]) for name in SQUARE}
     if trace is not None:
         stage_values["mixed"] = backend.numpy(trace.mixed)
-    batch, links, empties = [], [], []
+    batch = []
+    links = []
+    empties = []
     for number, place in enumerate(places):
         rule = of_entry(arrays.rule, place)
         offset = rule.offset if isinstance(rule.offset, int) else 0
@@ -247,7 +300,9 @@ def tensors_document(
             empty = backend.numpy(streamed.empty)[list(heads)]
         else:
             weights = stage_values["weights"][place][list(heads)]
-            captured_heads.add_weights(weights, stage_values["masked"][place][list(heads)] != -np.inf)
+            captured_heads.add_weights(
+                weights, stage_values["masked"][place][list(heads)] != -np.inf
+            )
             empty = backend.numpy(trace.empty)[place][list(heads)]
         results = captured_heads.metrics()
         parts = []
@@ -268,7 +323,10 @@ def tensors_document(
                 CapturedLink(index=list(place), head=head, query=query, key=key, weight=weight)
                 for query, key, weight in captured_heads.links()[index]
             ]
-            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[index])]
+            empties += [
+                EmptyRow(layer=0, head=head, query=int(query))
+                for query in np.flatnonzero(empty[index])
+            ]
         batch.append(BatchEntry(index=list(place), heads=parts))
     rule = arrays.rule
     return TensorsDocument(
@@ -299,35 +357,54 @@ def tensors_document(
         ),
         shapes=_shapes(arrays, trace),
         batch=batch,
-        links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
+        links=sorted(
+            links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key)
+        )[:top],
         empty_rows=empties,
         warnings=[
             *visibility_notes(rule, backend),
-            *([] if trace is None else _saved_weights_notes(arrays.saved_weights, stage_values["weights"])),
+            *(
+                []
+                if trace is None
+                else _saved_weights_notes(arrays.saved_weights, stage_values["weights"])
+            ),
         ],
     )
 
 
-def _report_share(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:
-    """Tell `progress` the share done of all batch entries, from the share done of one. entry: which, from 0."""
+def _report_share(
+    progress: Callable[[float], None], entry: int, entries: int, share: float
+) -> None:
+    """Tell `progress` the share done of all batch entries, from the share done of one. entry:
+    which, from 0.
+    """
     progress((entry + share) / entries)
 
 
 def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
-    """The shape trace; by blocks of rows nothing is n × n, and only what goes in and comes out has a row."""
+    """The shape trace; by blocks of rows nothing is n × n, and only what goes in and comes out has
+    a row.
+    """
     arrays_shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
     if trace is None:
         out = (*arrays.lead, *arrays.q.shape[-3:-1], arrays.v.shape[-1])
         arrays_shown["mixed"] = np.broadcast_to(np.float32(0), out)
     else:
         rule = arrays.rule
-        masked = [rule.visibility, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
+        masked = [
+            rule.visibility,
+            rule.key_lengths,
+            rule.bias,
+            None if shows_all(rule.mask) else rule.mask,
+        ]
         is_there = {
             "capped": rule.softcap is not None,
             "biased": rule.bias is not None,
             "masked": any(part is not None for part in masked),
         }
-        arrays_shown |= {name: array for name, array in trace.stages.items() if is_there.get(name, True)}
+        arrays_shown |= {
+            name: array for name, array in trace.stages.items() if is_there.get(name, True)
+        }
         arrays_shown["mixed"] = trace.mixed
     count = len(arrays.lead)
     names = tuple(f"batch {axis}" if count > 1 else "batch" for axis in range(count))
@@ -335,23 +412,29 @@ def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
     return [shape_row(row, "given" if row.step in ROLES else row.formula) for row in rows]
 
 
-def _saved_weights_notes(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
+def _saved_weights_notes(
+    saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]
+) -> list[str]:
     """A warning where the file has weights of its own and these are others."""
     if saved_weights is None or saved_weights.shape != weights.shape:
         return []
-    apart = float(np.nan_to_num(np.abs(saved_weights - weights.astype(np.float64))).max(initial=0.0))
+    apart = float(
+        np.nan_to_num(np.abs(saved_weights - weights.astype(np.float64))).max(initial=0.0)
+    )
     if apart <= SAME:
         return []
     return [
         message(
-            "the weights that the file holds differ from these by up to {apart:.2g}: the run that "
-            "saved it had another mask, scale, soft cap or position bias; --mask, --scale and --softcap set them here",
+            "the weights that the file holds differ from these by up to {apart:.2g}: the run that"
+            " saved it had another mask, scale, soft cap or position bias; --mask, --scale and"
+            " --softcap set them here",
             apart=apart,
         )
     ]
 
 
-# Captured attention in numbers: metrics and strongest links of every head, from whole weights or by blocks.
+# Captured attention in numbers: metrics and strongest links of every head, from whole weights or by
+# blocks.
 
 MOST_LENGTHS = 8
 """Numbers of `key_lengths` that are told."""
@@ -366,22 +449,33 @@ class CapturedHeads:
     keys: how many keys there are. offset: position of query 0.
     """
 
-    def __init__(self, backend: Backend, keys: int, heads: Sequence[int], top: int, *, offset: int) -> None:
+    def __init__(
+        self, backend: Backend, keys: int, heads: Sequence[int], top: int, *, offset: int
+    ) -> None:
         self._tally, self._links = Tally(len(heads), KNOWN, TokenFacts()), TopLinks(len(heads), top)
         consumers = (self._tally, *((self._links,) if top else ()))
         self._feeder = RowFeeder(backend, consumers, TokenFacts(), keys, heads=heads, offset=offset)
         self._offset = offset
 
     def add_weights(self, weights: Floats, visible: Bools) -> None:
-        """Measure the chosen heads' weights [head, query, key] at once; visible: which keys they see."""
+        """Measure the chosen heads' weights [head, query, key] at once; visible: which keys they
+        see.
+        """
         self._feeder.take_layer(np.nan_to_num(weights.astype(np.float64)), visible)
 
     def stream_rows(
-        self, backend: Backend, arrays: tuple[Array, Array, Array], rule: Rule, progress: Callable[[float], None]
+        self,
+        backend: Backend,
+        arrays: tuple[Array, Array, Array],
+        rule: Rule,
+        progress: Callable[[float], None],
     ) -> StreamResult:
-        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows. progress: told the share done."""
+        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows. progress: told
+        the share done.
+        """
         q, k, _ = arrays
-        heads, queries = q.shape[-3], q.shape[-2]
+        heads = q.shape[-3]
+        queries = q.shape[-2]
 
         def on_block(block: RowBlock) -> None:
             """Feed a block of query rows to the metrics, and tell the share that is done."""
@@ -389,7 +483,14 @@ class CapturedHeads:
             progress(share(block, heads, queries))
 
         rows = rows_within(heads, queries, k.shape[-2])
-        return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy", "peak"), on_block=on_block)
+        return stream(
+            backend,
+            *arrays,
+            rule,
+            rows=rows,
+            keep=("weights", "entropy", "peak"),
+            on_block=on_block,
+        )
 
     def metrics(self) -> dict[str, Measured]:
         """Each metric's values for the chosen heads, by its name."""
@@ -404,7 +505,9 @@ class CapturedHeads:
 
 
 def of_place(array: Array, place: tuple[int, ...]) -> Array:
-    """The part of an array [..., a, b, c] for one batch entry; a leading axis of size 1 serves every entry."""
+    """The part of an array [..., a, b, c] for one batch entry; a leading axis of size 1 serves
+    every entry.
+    """
     leading = array.shape[:-3]
     if not leading:
         return array
@@ -413,26 +516,44 @@ def of_place(array: Array, place: tuple[int, ...]) -> Array:
 
 
 def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
-    """The rule of attention (mask, bias, offset) of one batch entry. place: its index on each batch axis."""
+    """The rule of attention (mask, bias, offset) of one batch entry. place: its index on each batch
+    axis.
+    """
 
     def take_entry(array: Array | None) -> Array | None:
         """The array of one batch entry, where it has batch axes."""
-        return array if array is None or array.ndim <= 3 else of_place(array, place)
+        if array is None or array.ndim <= 3:
+            return array
+        return of_place(array, place)
 
-    offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place).reshape((-1,))[0])
-    arrays = {name: take_entry(getattr(rule, name)) for name in ("visibility", "bias", "key_lengths")}
+    if isinstance(rule.offset, int):
+        offset = rule.offset
+    else:
+        offset = int(of_place(rule.offset, place).reshape((-1,))[0])
+    arrays = {
+        name: take_entry(getattr(rule, name)) for name in ("visibility", "bias", "key_lengths")
+    }
     return replace(rule, **arrays, offset=offset)
 
 
 def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
-    """Notes on what hides keys besides the mask that is named: the file's array `mask`, and `key_lengths`."""
-    notes: list[str] = [] if rule.visibility is None else [message("keys are also hidden by the file's array mask")]
+    """Notes on what hides keys besides the mask that is named: the file's array `mask`, and
+    `key_lengths`.
+    """
+    if rule.visibility is None:
+        notes: list[str] = []
+    else:
+        notes = [message("keys are also hidden by the file's array mask")]
     if rule.key_lengths is not None:
         lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
         more = " …" if len(lengths) > MOST_LENGTHS else ""
         length_text = listing(map(str, lengths[:MOST_LENGTHS]))
         notes.append(
-            message("keys are also hidden by key_lengths {length_text}{more}", length_text=length_text, more=more)
+            message(
+                "keys are also hidden by key_lengths {length_text}{more}",
+                length_text=length_text,
+                more=more,
+            )
         )
     return notes
 
@@ -443,23 +564,31 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
 def captured_record(
     arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
-    """The record from which the page of `attn tensors` is drawn. trace: all of its stages. document: its
+    """The record from which the page of `attn tensors` is drawn. trace: all of its stages.
+    document: its
     `attn.tensors/1`. heads: which, None for all."""
     backend = arrays.backend
-    queries, keys = numbered_tokens(int(arrays.q.shape[-2])), numbered_tokens(int(arrays.k.shape[-2]))
+    queries = numbered_tokens(int(arrays.q.shape[-2]))
+    keys = numbered_tokens(int(arrays.k.shape[-2]))
     sides = Sides(queries, queries if len(queries) == len(keys) else keys)
     stage_arrays = {
-        name: np.asarray(backend.numpy(trace.stages[name])) for name in ("weights", "masked", "capped", "biased")
+        name: np.asarray(backend.numpy(trace.stages[name]))
+        for name in ("weights", "masked", "capped", "biased")
     }
     lead = stage_arrays["weights"].shape[:-3]
     # the types of the arithmetic itself: scores of low precision were made from wider products
     stage_arrays["q"], stage_arrays["k"] = (
         np.broadcast_to(head_records, (*lead, *head_records.shape[-3:]))
-        for head_records in (np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k))
+        for head_records in (
+            np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k)
+        )
     )
 
     # what is held is on the CPU by now
-    numpy = backend if backend.name == "numpy" else choose("numpy", device=None, dtype="float32")
+    if backend.name == "numpy":
+        numpy = backend
+    else:
+        numpy = choose("numpy", device=None, dtype="float32")
 
     def head_records() -> Iterator[HeadRecord]:
         """The record of each head, entry by entry of the batch."""
@@ -468,7 +597,11 @@ def captured_record(
             stages = {name: array[place] for name, array in stage_arrays.items()}
             records = LayerRecords(numpy, layer, sides, head_numbers)
             feed_whole(numpy, records, stages, None)
-            yield from records.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
+            yield from records.records(
+                arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap)
+            )
 
     name = PurePath(document.file).name
-    return RunRecord(name, name, sides, document.model, document.attention, head_records(), document.warnings)
+    return RunRecord(
+        name, name, sides, document.model, document.attention, head_records(), document.warnings
+    )

@@ -32,14 +32,20 @@ class CapturedHead(Part, frozen=True, kw_only=True):
 
     head: Count
     scores: Annotated[
-        Numbers | UnsetType, axes("query", "key", meaning="what enters the softmax; null where masked.")
+        Numbers | UnsetType,
+        axes("query", "key", meaning="what enters the softmax; null where masked."),
     ] = UNSET
     weights: Annotated[Numbers | UnsetType, axes("query", "key")] = UNSET
-    output: Annotated[Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")] = UNSET
+    output: Annotated[
+        Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")
+    ] = UNSET
     stages: Annotated[dict[str, Numbers] | UnsetType, describe("With --stages all.")] = UNSET
     metrics: Metrics | UnsetType = UNSET
     baseline: (
-        Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
+        Annotated[
+            Metrics, describe("The same metrics if every row were uniform over what it may see.")
+        ]
+        | UnsetType
     ) = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
@@ -75,7 +81,9 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
     attention: AttentionPart
     shapes: ShapeRows
     batch: Annotated[list[BatchEntry], describe("One entry per place on the leading axes.")]
-    links: Annotated[list[CapturedLink], describe("The strongest links over all batch entries, strongest first.")]
+    links: Annotated[
+        list[CapturedLink], describe("The strongest links over all batch entries, strongest first.")
+    ]
     empty_rows: EmptyRows
     warnings: list[str]
 

@@ -1,4 +1,6 @@
-"""The screen of `attn.tensors/1`: attention over captured arrays, queries and keys named by position."""
+"""The screen of `attn.tensors/1`: attention over captured arrays, queries and keys named by
+position.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from functools import partial
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.lines import FAINT, Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    FAINT,
+    Lines,
+    fit_to_view,
+    line,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, facts, mask_and_position, warning
@@ -24,7 +36,9 @@ from attncli.measure.metric import DEFAULT
 
 
 def tensors_screen(document: TensorsDocument, view: View) -> Lines:
-    """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
+    """The whole screen: full tables of the first batch entry and head, or of all if the view is
+    full.
+    """
     return fit_to_view(draw_parts(TENSORS_PARTS, document, view), view)
 
 
@@ -37,42 +51,73 @@ def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
                 for name, metric in (head.metrics or {}).items():
                     uniform = (head.baseline or {}).get(name)
                     place = (",".join(map(str, entry.index)), head.head, name)
-                    yield (*place, metric.value, metric.rows, None if uniform is None else uniform.value)
+                    yield (
+                        *place,
+                        metric.value,
+                        metric.rows,
+                        None if uniform is None else uniform.value,
+                    )
         return
     yield ("batch", "head", "query", "key", "score", "weight")
     for index, head in _heads_with_weights(document):
         assert head.weights is not UNSET, "these have weights"
         for query, row in enumerate(head.weights):
             for key, weight in enumerate(row):
-                score = None if head.scores is UNSET else head.scores[query][key]
+                if head.scores is UNSET:
+                    score = None
+                else:
+                    score = head.scores[query][key]
                 yield (",".join(map(str, index)), head.head, query, key, score, weight)
 
 
 def _heads_with_weights(document: TensorsDocument) -> list[tuple[Sequence[int], CapturedHead]]:
     """The heads whose matrices the document holds, each with its place on the leading axes."""
-    return [(entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET]
+    return [
+        (entry.index, head)
+        for entry in document.batch
+        for head in entry.heads
+        if head.weights is not UNSET
+    ]
 
 
 def _links(document: TensorsDocument, view: View) -> Lines:
     """The strongest links, as a table with bars."""
-    queries, keys = [say(view, "query")] * document.queries, [say(view, "key")] * document.keys
-    place = None if sum(len(entry.heads) for entry in document.batch) == 1 else partial(_head_place, view=view)
+    queries = [say(view, "query")] * document.queries
+    keys = [say(view, "key")] * document.keys
+    if sum(len(entry.heads) for entry in document.batch) == 1:
+        place = None
+    else:
+        place = partial(_head_place, view=view)
     return links(
-        document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
+        document.links,
+        queries,
+        view,
+        place=place,
+        keys=keys,
+        title="strongest links",
+        note="bars from 0 to 1",
     )
 
 
 def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
-    """Scores, weights or output of the first batch entry and head, or of all in a full view; none by blocks of rows,
-    where there are no matrices."""
+    """Scores, weights or output of the first batch entry and head, or of all in a full view; none
+    by blocks of rows, where there are no matrices."""
     if _is_long(document):
         return Lines()
     heads_shown = _heads_with_weights(document)
-    tables = [_head_matrix(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])]
+    tables = [
+        _head_matrix(part, index, head, view)
+        for index, head in (heads_shown if view.full else heads_shown[:1])
+    ]
     more = (
-        message("{last} more not shown; --head H chooses, --full shows all", last=len(heads_shown) - 1)
-        if part == "weights" and len(heads_shown) > len(tables)
-        else ""
+        (
+            message(
+                "{last} more not shown; --head H chooses, --full shows all",
+                last=len(heads_shown) - 1,
+            )
+        )
+        if (part == "weights" and len(heads_shown) > len(tables))
+        else ("")
     )
     return stack(stack_spaced(*tables), remark(more, view))
 
@@ -85,30 +130,42 @@ def _is_long(document: TensorsDocument) -> bool:
 def _metrics(document: TensorsDocument, view: View) -> Lines:
     """A row of metrics for every head, the usual ones unless the view is full."""
     captured_heads = [
-        (entry.index, head, head.metrics) for entry in document.batch for head in entry.heads if head.metrics
+        (entry.index, head, head.metrics)
+        for entry in document.batch
+        for head in entry.heads
+        if head.metrics
     ]
     if not captured_heads:
         return Lines()
     names = [name for name in captured_heads[0][2] if view.full or name in DEFAULT]
     rows = []
     for index, head, metrics in captured_heads:
-        texts = [_metric_text(metrics[name].value, view) if name in metrics else "-" for name in names]
+        texts = [
+            _metric_text(metrics[name].value, view) if name in metrics else "-" for name in names
+        ]
         rows.append([",".join(map(str, index)), str(head.head), *texts])
-    start = 0 if any(index for index, _, _ in captured_heads) else 1  # a file without leading axes has no batch
+    start = (
+        0 if any(index for index, _, _ in captured_heads) else 1
+    )  # a file without leading axes has no batch
     columns = ["batch", "head", *names][start:]
     align = ["left", "right"][start:] + ["right"] * len(names)
     note = message("means over the rows" if view.full else "means over the rows; --full shows all")
-    return table(columns, [row[start:] for row in rows], view, align=align, title="metrics", note=note)
+    return table(
+        columns, [row[start:] for row in rows], view, align=align, title="metrics", note=note
+    )
 
 
 def _metric_text(value: float | None, view: View) -> str:
     """A metric with the view's decimals; `-` for None."""
-    return "-" if value is None else f"{value:.{view.precision}f}"
+    if value is None:
+        return "-"
+    return f"{value:.{view.precision}f}"
 
 
 def _header(document: TensorsDocument, view: View) -> Lines:
     """The file, the sizes of its arrays, the mask and the scale, and the warnings."""
-    model, attention = document.model, document.attention
+    model = document.model
+    attention = document.attention
     counts = ((document.queries, "query"), (document.keys, "key"), (model.heads, "head"))
     run_facts: list[str] = [count_phrase(count, noun) for count, noun in counts]
     run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
@@ -116,7 +173,12 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     if attention.softcap is not None:
         run_facts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
     scale = message("scale {scale}", scale=brief(attention.scale))
-    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", scale, f"{attention.backend} {attention.dtype}"]
+    sizes = [
+        f"d_k {model.d_k}",
+        f"d_v {model.d_v}",
+        scale,
+        f"{attention.backend} {attention.dtype}",
+    ]
     name = message("captured tensors {name}", name=safe(document.file, ascii=view.ascii))
     title = cut(localize(name, view), view.width, ascii=view.ascii)
     return stack(
@@ -129,18 +191,22 @@ def _header(document: TensorsDocument, view: View) -> Lines:
 
 def _head_place(link: CapturedLink, view: View) -> str:
     """Where a link is: its place on the leading axes and its head, such as "batch 1 H3"."""
-    entry = say(view, "batch {batch}", batch=",".join(map(str, link.index))) + " " if link.index else ""
+    if link.index:
+        entry = say(view, "batch {batch}", batch=",".join(map(str, link.index))) + " "
+    else:
+        entry = ""
     return f"{entry}H{link.head}"
 
 
 def _head_matrix(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
-    """One head's numbers, as `part` names them: "scores", "weights" or "output". index: its place on the leading
-    axes."""
-    place = (
-        message("batch {batch} head {head}", batch=",".join(map(str, index)), head=head.head)
-        if index
-        else message("head {head}", head=head.head)
-    )
+    """One head's numbers, as `part` names them: "scores", "weights" or "output". index: its place
+    on the leading axes."""
+    if index:
+        place = message(
+            "batch {batch} head {head}", batch=",".join(map(str, index)), head=head.head
+        )
+    else:
+        place = message("head {head}", head=head.head)
     assert head.weights is not UNSET, "only heads with weights have tables"
     rows = [f"q{number}" for number in range(len(head.weights))]
     columns = [f"k{number}" for number in range(len(head.weights[0]))]
@@ -148,14 +214,23 @@ def _head_matrix(part: str, index: Sequence[int], head: CapturedHead, view: View
         assert head.output is not UNSET, "heads with weights have outputs"
         note = listing((place, message("weights × values")), " · ")
         return vectors(head.output, rows, view, title="output", note=note)
-    values = visible(head.weights, head.scores) if part == "weights" else getattr(head, part)
+    if part == "weights":
+        values = visible(head.weights, head.scores)
+    else:
+        values = getattr(head, part)
     weighs = part == "weights"
-    limits = (0.0, 1.0) if weighs else None
+    if weighs:
+        limits = (0.0, 1.0)
+    else:
+        limits = None
     note = listing((place, message("rows: queries, columns: keys")), "; ")
-    return matrix(values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note)
+    return matrix(
+        values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note
+    )
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+# The answers of the screens that are not about one sentence: what was compared, counted or
+# captured, in words.
 
 
 def tensors_answer(document: TensorsDocument, view: View) -> Lines:
@@ -168,10 +243,13 @@ def tensors_sentences(document: TensorsDocument, view: View) -> Iterator[str]:
     if not document.links:
         return
     link = _link_of_choice(document)
-    template = message("The strongest link: query {query} looks at key {key} with {share} of its weight.")
+    template = message(
+        "The strongest link: query {query} looks at key {key} with {share} of its weight."
+    )
     if document.model.heads > 1:
         template = message(
-            "The strongest link: query {query} looks at key {key} with {share} of its weight, in head {head}."
+            "The strongest link: query {query} looks at key {key} with {share} of its weight, in"
+            " head {head}."
         )
     if len(document.batch) > 1:
         template = message(
@@ -189,12 +267,14 @@ def tensors_sentences(document: TensorsDocument, view: View) -> Iterator[str]:
         batch=listing(map(str, link.index)),
     )
     if link.weight < document.links[0].weight:
-        yield say(view, "Queries that see a single key are not counted: all of their weight is there.")
+        yield say(
+            view, "Queries that see a single key are not counted: all of their weight is there."
+        )
 
 
 def _link_of_choice(document: TensorsDocument) -> CapturedLink:
-    """The strongest link of a query that sees more than one key: of the document's, or else of all weights. The
-    strongest of all where no query does, or no scores tell it."""
+    """The strongest link of a query that sees more than one key: of the document's, or else of all
+    weights. The strongest of all where no query does, or no scores tell it."""
     free = {
         (tuple(entry.index), head.head): np.isfinite(as_matrix(head.scores)).sum(axis=1) > 1
         for entry in document.batch
@@ -210,7 +290,9 @@ def _link_of_choice(document: TensorsDocument) -> CapturedLink:
         rows = free.get((tuple(index), head.head))
         if head.weights is not UNSET and rows is not None and rows.any():
             query, key, weight = largest_weight(head.weights, rows)
-            links.append(CapturedLink(index=list(index), head=head.head, query=query, key=key, weight=weight))
+            links.append(
+                CapturedLink(index=list(index), head=head.head, query=query, key=key, weight=weight)
+            )
     return max(links[1:] or links, key=lambda link: link.weight)
 
 

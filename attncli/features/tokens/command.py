@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def tokens(
-    ctx: typer.Context, text: TextOptions, model: Annotated[ModelOptions, only("model")], output: LongTableOutput
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, only("model")],
+    output: LongTableOutput,
 ) -> None:
     """Tokens, ids, spans and bytes of a text.
 
@@ -39,7 +42,9 @@ def tokens(
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
         for source_text in request.texts(environment, text, tokenizer=tokenizer):
             token_list = request.encode_text(tokenizer, source_text)
-            yield compute_tokens(source_text.text, tokenizer, name=checkpoint or "", tokens=token_list)
+            yield compute_tokens(
+                source_text.text, tokenizer, name=checkpoint or "", tokens=token_list
+            )
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
@@ -54,9 +59,14 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
 
         with downloads(environment) as on_progress:
             return load_tokenizer(
-                checkpoint, note=environment.notes, watch=on_progress, variables=environment.variables
+                checkpoint,
+                note=environment.notes,
+                watch=on_progress,
+                variables=environment.variables,
             )
     return tokenizer_named(name)
 
 
-tokens_app = command_app(tokens, essentials="--model --tokenizer --file --lines --json --plain --full")
+tokens_app = command_app(
+    tokens, essentials="--model --tokenizer --file --lines --json --plain --full"
+)

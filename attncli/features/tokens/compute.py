@@ -16,7 +16,8 @@ class TokenBytes(TokenRow, frozen=True, kw_only=True):
     """A token with its bytes."""
 
     bytes: Annotated[
-        list[Annotated[int, Meta(ge=0, le=255)]] | UnsetType, describe("The UTF-8 bytes of the token.")
+        list[Annotated[int, Meta(ge=0, le=255)]] | UnsetType,
+        describe("The UTF-8 bytes of the token."),
     ] = UNSET
 
 
@@ -30,14 +31,18 @@ class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
 
 
 def tokens(
-    text: str, tokenizer: str | Tokenizer = "word", *, name: str = "", tokens: Sequence[Token] | None = None
+    text: str,
+    tokenizer: str | Tokenizer = "word",
+    *,
+    name: str = "",
+    tokens: Sequence[Token] | None = None,
 ) -> TokensDocument:
     """Cut a text into tokens.
 
     Args:
         text: The text.
-        tokenizer: "word", "whitespace", "char" or "byte", a tokenizer.json, or the tokenizer of a model
-            (`attncli.load("minilm").tokenizer`).
+        tokenizer: "word", "whitespace", "char" or "byte", a tokenizer.json, or the tokenizer of a
+            model (`attncli.load("minilm").tokenizer`).
         name: What the tokenizer is called; "" for its own name.
         tokens: Those of the text, where they are known: of ids in place of a text.
 
@@ -51,24 +56,35 @@ def tokens(
         from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
         tokenizer = tokenizer_named(tokenizer)
-    return tokens_document(name or tokenizer.name, text, tokenizer.encode(text) if tokens is None else tokens)
+    return tokens_document(
+        name or tokenizer.name, text, tokenizer.encode(text) if tokens is None else tokens
+    )
 
 
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> TokensDocument:
-    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of a token's span, none without a span, and of a token
-    of the byte tokenizer its own byte."""
+    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of a token's span, none without a
+    span, and of a token of the byte tokenizer its own byte."""
     rows = []
     for token in tokens:
         # the span of a byte is the character that it is part of
-        span = "" if token.start is None else text[token.start : token.end]
-        utf8 = (
-            [token.id] if tokenizer == "byte" and token.id is not None else list(span.encode("utf-8", "surrogatepass"))
-        )
-        fields = {name: getattr(token, name) for name in ("index", "text", "id", "start", "end", "special")}
+        if token.start is None:
+            span = ""
+        else:
+            span = text[token.start : token.end]
+        if tokenizer == "byte" and token.id is not None:
+            utf8 = [token.id]
+        else:
+            utf8 = list(span.encode("utf-8", "surrogatepass"))
+        fields = {
+            name: getattr(token, name)
+            for name in ("index", "text", "id", "start", "end", "special")
+        }
         rows.append(TokenBytes(**fields, unknown=token.unknown or UNSET, bytes=utf8))
     warnings: list[str] = []
     if any(token.unknown for token in tokens):
         from attncli.inputs.word_groups import unknown_notes  # counting words needs NumPy
 
         warnings = unknown_notes(text, tokens)
-    return TokensDocument(version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=warnings)
+    return TokensDocument(
+        version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=warnings
+    )

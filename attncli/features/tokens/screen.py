@@ -21,31 +21,57 @@ COLUMNS = ("index", "token", "id", "span", "bytes")
 
 
 def tokens_screen(document: TokensDocument, view: View) -> Lines:
-    """The text, and its first tokens with id, span (characters, end exclusive) and UTF-8 bytes; of a full view all."""
+    """The text, and its first tokens with id, span (characters, end exclusive) and UTF-8 bytes; of
+    a full view all.
+    """
     if view.brief:
         return fit_to_view(tokens_answer(document, view), view)
     text = title(document, view)
-    tokens_shown = document.tokens if view.full else document.tokens[:SHOWN]
+    if view.full:
+        tokens_shown = document.tokens
+    else:
+        tokens_shown = document.tokens[:SHOWN]
     rows = []
     for token in tokens_shown:
-        number, hexadecimal = "-" if token.id is None else str(token.id), bytes(token.bytes or ()).hex(" ") or "-"
-        span = "-" if token.start is None else f"{token.start}-{token.end}"
+        number = "-" if token.id is None else str(token.id)
+        hexadecimal = bytes(token.bytes or ()).hex(" ") or "-"
+        if token.start is None:
+            span = "-"
+        else:
+            span = f"{token.start}-{token.end}"
         rows.append([str(token.index), _token_name(token, view), number, span, hexadecimal])
-    tokens, tokenizer = count_phrase(len(document.tokens), "token"), safe(document.tokenizer, ascii=view.ascii)
+    tokens = count_phrase(len(document.tokens), "token")
+    tokenizer = safe(document.tokenizer, ascii=view.ascii)
     count = message("{tokens}, tokenizer {tokenizer}", tokens=tokens, tokenizer=tokenizer)
-    body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
-    more, counts = "", {"tokens_shown": len(tokens_shown), "tokens": len(document.tokens)}
+    body = table(
+        list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count
+    )
+    more = ""
+    counts = {"tokens_shown": len(tokens_shown), "tokens": len(document.tokens)}
     if len(tokens_shown) < len(document.tokens):
-        more = message("first {tokens_shown} of {tokens:,} tokens shown; --full shows all", **counts)
+        more = message(
+            "first {tokens_shown} of {tokens:,} tokens shown; --full shows all", **counts
+        )
     notes = stack(*(warning(warning_text, view) for warning_text in document.warnings))
     token_lines = stack(body, remark(more, view))
-    return fit_to_view(stack_spaced(line((text, "bold")), token_lines, notes, tokens_answer(document, view)), view)
+    return fit_to_view(
+        stack_spaced(line((text, "bold")), token_lines, notes, tokens_answer(document, view)), view
+    )
 
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
     """The tokens as a table for `--plain`, its first row the names of the columns."""
     has_unknown = any(token.unknown for token in document.tokens)
-    yield ("index", "text", "id", "start", "end", "special", "bytes", *(("unknown",) if has_unknown else ()))
+    yield (
+        "index",
+        "text",
+        "id",
+        "start",
+        "end",
+        "special",
+        "bytes",
+        *(("unknown",) if has_unknown else ()),
+    )
     for token in document.tokens:
         yield (
             *(getattr(token, name) for name in ("index", "text", "id", "start", "end", "special")),
@@ -59,33 +85,49 @@ def _token_name(token: TokenBytes, view: View) -> str:
     name = label(token.text, ascii=view.ascii)
     if token.special:
         return say(view, "{name} (special)", name=name)
-    return say(view, "{name} (unknown)", name=name) if token.unknown else name
+    if token.unknown:
+        return say(view, "{name} (unknown)", name=name)
+    return name
 
 
 def tokens_answer(document: TokensDocument, view: View) -> Lines:
-    """The answer of an `attn.tokens/1` document: whether words are cut, which one most, and what was added.
+    """The answer of an `attn.tokens/1` document: whether words are cut, which one most, and what
+    was added.
 
-    A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their places: how many.
+    A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their
+    places: how many.
     """
     spans = [(token.start, token.end) for token in document.tokens if not token.special]
     added_count = len(document.tokens) - len(spans)
     token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
     word_spans = list(words(document.text))
-    starts, ends = [start for start, _ in token_spans], [end for _, end in token_spans]
+    starts = [start for start, _ in token_spans]
+    ends = [end for _, end in token_spans]
     # the tokens of a text stand in its order
-    pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans]
+    pieces = [
+        max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans
+    ]
     answer = say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))
-    if len(token_spans) < len(spans) or not word_spans or starts != sorted(starts) or ends != sorted(ends):
+    if (
+        len(token_spans) < len(spans)
+        or not word_spans
+        or starts != sorted(starts)
+        or ends != sorted(ends)
+    ):
         pass  # nothing is known of the words
     elif max(pieces) > 1:
         most = max(range(len(word_spans)), key=lambda index: pieces[index])
         word = quote_text(document.text[slice(*word_spans[most])], view)
         cut_count = sum(count > 1 for count in pieces)
-        template = (
-            message("{count} of {words} words is cut into pieces: {word} makes {pieces} tokens.")
-            if cut_count == 1
-            else message("{count} of {words} words are cut into pieces, {word} into the most: {pieces} tokens.")
-        )
+        if cut_count == 1:
+            template = message(
+                "{count} of {words} words is cut into pieces: {word} makes {pieces} tokens."
+            )
+        else:
+            template = message(
+                "{count} of {words} words are cut into pieces, {word} into the most: {pieces}"
+                " tokens."
+            )
         counts = {"count": f"{cut_count:,}", "words": f"{len(word_spans):,}"}
         answer = say(view, template, word=word, pieces=pieces[most], **counts)
     elif len(spans) == len(word_spans) == 1:
@@ -93,6 +135,8 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     elif len(spans) == len(word_spans):
         answer = say(view, "Each of the {count} words is one token.", count=f"{len(word_spans):,}")
     added = plural(
-        "The tokenizer adds {count} special token.", "The tokenizer adds {count} special tokens.", count=added_count
+        "The tokenizer adds {count} special token.",
+        "The tokenizer adds {count} special tokens.",
+        count=added_count,
     )
     return sentences([answer, say(view, added) if added_count else ""], view)

@@ -1,4 +1,6 @@
-"""`attn view`: a saved document or tensor file shown again, in every view, without running anything."""
+"""`attn view`: a saved document or tensor file shown again, in every view, without running
+anything.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,22 @@ def view(
     output: Annotated[OutputOptions, without("precision", "max_output")],
     page: PageOptions,
     file: Annotated[
-        Path, argument("A document (.json; - for standard input), or what --save wrote (.safetensors, .npz).", "FILE")
+        Path,
+        argument(
+            "A document (.json; - for standard input), or what --save wrote (.safetensors, .npz).",
+            "FILE",
+        ),
     ],
     show_as: Annotated[
-        str | None, answer_option("--as", help="'heads' compares the heads of a saved run.", values=("heads",))
+        str | None,
+        answer_option("--as", help="'heads' compares the heads of a saved run.", values=("heads",)),
     ] = None,
     precision: Annotated[int | None, declarations.PRECISION] = None,
     browse: Annotated[
-        bool, delivery_option("--open", help="Open the page in the browser; without --html, one for now.")
+        bool,
+        delivery_option(
+            "--open", help="Open the page in the browser; without --html, one for now."
+        ),
     ] = False,
 ) -> None:
     """Show a saved document or tensor file again, in every view; nothing is computed anew.
@@ -64,11 +74,10 @@ def view(
     attn view run.json --as heads
     """
     environment: Environment = ctx.obj
-    document = (
-        _piped_document(environment, file)
-        if _comes_through_pipe(file, environment)
-        else open_document(file, output.top)
-    )
+    if _comes_through_pipe(file, environment):
+        document = _piped_document(environment, file)
+    else:
+        document = open_document(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
     from attncli.documents import name_of
@@ -76,9 +85,16 @@ def view(
     from attncli.features.run.document import RunDocument
 
     explains = document.schema == "attn.explain/1"
-    digits = precision if precision is not None else DIGITS if explains else 2
+    if precision is not None:
+        digits = precision
+    elif explains:
+        digits = DIGITS
+    else:
+        digits = 2
     output = replace(output, precision=digits)
-    view = validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
+    view = validate_options(
+        output, environment, name_of(document.schema), files={"--html": page.html}
+    )
     validate_page(page)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, view, browse=browse)
@@ -91,27 +107,44 @@ def view(
 
 
 def _show_page(
-    environment: Environment, document: Document, file: Path, page: PageOptions, view: View, *, browse: bool
+    environment: Environment,
+    document: Document,
+    file: Path,
+    page: PageOptions,
+    view: View,
+    *,
+    browse: bool,
 ) -> None:
     """Write the document's page, and open it."""
     from attncli.draw.page import any_page, page_bytes, page_of
 
     if file.suffix.lower() in TENSOR_FILES:
         record = record_of(document, file)
-        content = page_of(document, record=record, lang=view.lang, budget=page.budget, option=PAGE_BUDGET)
+        content = page_of(
+            document, record=record, lang=view.lang, budget=page.budget, option=PAGE_BUDGET
+        )
         assert content is not None  # it has the heads of its record
         pieces = page_bytes(content)
     else:
-        pieces = any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET, precision=view.precision)
-    target = page if page.html is not None else replace(page, html=temporary_page())
+        pieces = any_page(
+            document,
+            lang=view.lang,
+            budget=page.budget,
+            option=PAGE_BUDGET,
+            precision=view.precision,
+        )
+    if page.html is not None:
+        target = page
+    else:
+        target = replace(page, html=temporary_page())
     write_page(target, pieces)
     if browse:
         browse_page(environment, target)
 
 
 def record_of(document: Document, file: Path) -> RunRecord:
-    """The record from which pages are drawn, of the heads that a document, or the tensors of its file, hold. Raises
-    InputError for one not about heads."""
+    """The record from which pages are drawn, of the heads that a document, or the tensors of its
+    file, hold. Raises InputError for one not about heads."""
     from attncli.features.run.document import RunDocument
     from attncli.measure.run_record import document_record, tensors_record
 
@@ -127,8 +160,13 @@ def record_of(document: Document, file: Path) -> RunRecord:
 
 def _no_heads_error(document: Document, file: Path) -> InputError:
     """The error for a document that holds no heads, with what to do instead."""
-    compared = document.schema == "attn.compare/1"  # its two sides have a page, and no room in the explorer
-    hints = {"attn.compare/1": "attn view FILE --html FILE", "attn.scan/1": "attn scan show FOLDER --html FILE"}
+    compared = (
+        document.schema == "attn.compare/1"
+    )  # its two sides have a page, and no room in the explorer
+    hints = {
+        "attn.compare/1": "attn view FILE --html FILE",
+        "attn.scan/1": "attn scan show FOLDER --html FILE",
+    }
     kinds = message("one of run, heads, find, compare, cross, tensors, ablate, logits or patch")
     return InputError(
         "a document {schema} holds no heads to look at",
@@ -151,14 +189,18 @@ def open_document(file: Path, top: int = 10) -> Document:
 
         tensors = tensor_file(file)
         refuse_half_characters(tensors.metadata, str(file))
-        return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
+        return run_of_tensors(
+            tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top
+        )
     from attncli.inputs.files import read_object
 
     return _with_messages(read_object(file, what=DOCUMENT, limit=LARGEST, most=LARGEST), str(file))
 
 
 def _with_messages(fields: dict[str, Any], where: str) -> Document:
-    """The document of parsed JSON, with its warnings made translatable again. Raises as `document_of`."""
+    """The document of parsed JSON, with its warnings made translatable again. Raises as
+    `document_of`.
+    """
     from attncli.documents.reading import document_of
 
     document = document_of(fields, where)
@@ -170,7 +212,9 @@ def _with_messages(fields: dict[str, Any], where: str) -> Document:
 
 
 def _comes_through_pipe(file: Path, environment: Environment) -> bool:
-    """Whether a document comes through standard input, called `-`, or the pipe of a command, `<(…)`."""
+    """Whether a document comes through standard input, called `-`, or the pipe of a command,
+    `<(…)`.
+    """
     from attncli.inputs.files import DESCRIPTORS
 
     return str(file) == "-" or (DESCRIPTORS.fullmatch(str(file)) is not None and file.is_fifo())
@@ -180,7 +224,7 @@ def _piped_document(environment: Environment, file: Path) -> Document:
     """The document that comes through a pipe, which is JSON. Raises as `open_document`."""
     from attncli.inputs.files import parse_object, read_pipe
 
-    where = message("standard input") if str(file) == "-" else str(file)
+    where = (message("standard input")) if (str(file) == "-") else (str(file))
     with nullcontext(environment.stdin) if str(file) == "-" else file.open("rb") as stream:
         raw = read_pipe(stream, where, limit=LARGEST)
     return _with_messages(parse_object(raw, where, DOCUMENT, most=LARGEST), where)
@@ -202,4 +246,6 @@ def _as_heads(document: Document, file: Path) -> HeadsDocument:
             raise InputError(what, where=str(file), expected="attn.run/1")
 
 
-view_app = command_app(view, essentials="--as --open --show --top --html --figure --json --plain --brief --full")
+view_app = command_app(
+    view, essentials="--as --open --show --top --html --figure --json --plain --brief --full"
+)

@@ -1,4 +1,5 @@
-"""Documents from what was saved: a run from a tensor file, its heads compared, one query's derivation.
+"""Documents from what was saved: a run from a tensor file, its heads compared, one query's
+derivation.
 
 No attention is computed.
 """
@@ -45,15 +46,23 @@ class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
     empty_rows: EmptyRows
 
 
-def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, top: int) -> RunDocument:
+def run_of_tensors(
+    tensors: Tensors, metadata: Mapping[str, str], where: str, top: int
+) -> RunDocument:
     """The `attn.run/1` document of a file that `--save` wrote. top: how many links.
 
     Raises InputError for a file without our metadata or without weights.
     """
     if any(name not in metadata for name in HEAD):
         what = message("this tensor file was not written by --save")
-        raise InputError(what, where=where, expected="metadata that says what ran", hint="attn tensors FILE")
-    members = {name: _metadata_value(name, metadata[name], where) for name in (*HEAD, "empty_rows") if name in metadata}
+        raise InputError(
+            what, where=where, expected="metadata that says what ran", hint="attn tensors FILE"
+        )
+    members = {
+        name: _metadata_value(name, metadata[name], where)
+        for name in (*HEAD, "empty_rows")
+        if name in metadata
+    }
     head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
     for name, array in tensors.items():
@@ -61,12 +70,17 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
             layers.setdefault(int(match[1]), {})[match[2]] = array
     layers = {layer: stages for layer, stages in sorted(layers.items()) if "weights" in stages}
     if not layers:
-        raise InputError("this file holds no layer with weights", where=where, expected="layers.0.weights and so on")
+        raise InputError(
+            "this file holds no layer with weights",
+            where=where,
+            expected="layers.0.weights and so on",
+        )
     tokens = tokens_of(head_part.tokens)
     is_learned = head_part.model.source == "checkpoint"
     leave_out = kinds_left_out(tokens, is_learned=is_learned)
     links = LinkCollector(tokens, top=top, leave_out=leave_out)
-    parts, shapes = [], []
+    parts = []
+    shapes = []
     for layer, stages in layers.items():
         weights = stages["weights"]
         if weights.ndim != 3 or weights.shape[1] != len(tokens) or weights.shape[2] < len(tokens):
@@ -98,23 +112,34 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
         links=links.strongest(),
         links_leave_out=list(leave_out) or UNSET,
         empty_rows=head_part.empty_rows,
-        warnings=unknown_notes(head_part.text, tokens if head_part.pieces is UNSET else tokens_of(head_part.pieces)),
+        warnings=unknown_notes(
+            head_part.text, tokens if head_part.pieces is UNSET else tokens_of(head_part.pieces)
+        ),
     )
     check(document, where)
     return document
 
 
-TEXTS = {"text": "tokens", "query_text": "queries", "key_text": "keys", "clean": "tokens", "corrupt": "corrupt_tokens"}
+TEXTS = {
+    "text": "tokens",
+    "query_text": "queries",
+    "key_text": "keys",
+    "clean": "tokens",
+    "corrupt": "corrupt_tokens",
+}
 """Where documents have their texts, and the tokens of each."""
 
 
 def translatable_warnings(document: AnyDocument) -> AnyDocument:
-    """The document with warnings of unknown words made again from the tokens as translatable messages, for a file holds
-    their English alone; what else stands among the warnings stays."""
+    """The document with warnings of unknown words made again from the tokens as translatable
+    messages, for a file holds their English alone; what else stands among the warnings stays."""
     warnings = getattr(document, "warnings", None) or ()
     if not any(warnings):
         return document
-    parts: list[Part] = [document.a, document.b] if isinstance(document, CompareDocument) else [document]
+    if isinstance(document, CompareDocument):
+        parts: list[Part] = [document.a, document.b]
+    else:
+        parts = [document]
     notes = [note for part in parts for note in _unknown_notes(part)]
     messages: dict[str, str] = {}
     for warning in warnings:
@@ -131,21 +156,30 @@ def _unknown_notes(part: Part) -> list[str]:
     """The warnings of unknown words in the texts of a part of a document."""
     notes: list[str] = []
     for text_name, tokens_name in TEXTS.items():
-        text, rows = getattr(part, text_name, None), getattr(part, tokens_name, None)
+        text = getattr(part, text_name, None)
+        rows = getattr(part, tokens_name, None)
         pieces = getattr(part, "pieces", UNSET)
         if isinstance(text, str) and rows:
             notes += unknown_notes(text, tokens_of(rows if pieces is UNSET else pieces))
     return notes
 
 
-def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, where: str) -> list[Shape]:
-    """The shape trace of a layer. Raises InputError unless every stage has its axes, and each axis one size in all."""
+def _check_shapes(
+    layer: int, stages: Tensors, tensors: Tensors, tokens: int, where: str
+) -> list[Shape]:
+    """The shape trace of a layer. Raises InputError unless every stage has its axes, and each axis
+    one size in all.
+    """
     known_stages = {name: array for name, array in stages.items() if name in STAGES}
     if f"hidden.{layer}" in tensors:
         known_stages["hidden"] = tensors[f"hidden.{layer}"]
     heads = len(stages["weights"])
     try:
-        sizes = {axis: size for row in shapes_of(known_stages) for axis, size in zip(row.axes, row.shape, strict=True)}
+        sizes = {
+            axis: size
+            for row in shapes_of(known_stages)
+            for axis, size in zip(row.axes, row.shape, strict=True)
+        }
         if heads % (sizes.get("kv", heads) or heads + 1):
             raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
         if sizes.get("token", tokens) != tokens:
@@ -153,12 +187,16 @@ def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, wh
         return shapes_of(_changing_stages(known_stages))
     except ValueError as error:
         what = message("layers.{layer} contradicts itself: {error}", layer=layer, error=error)
-        raise InputError(what, where=where, expected="stages as attn run --save writes them") from error
+        raise InputError(
+            what, where=where, expected="stages as attn run --save writes them"
+        ) from error
 
 
 def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
     """A head's part of a stage, absent where the file lacks it or has fewer heads of it."""
-    return stages[name][head] if name in stages and head < len(stages[name]) else UNSET
+    if name in stages and head < len(stages[name]):
+        return stages[name][head]
+    return UNSET
 
 
 def _changing_stages(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
@@ -176,21 +214,32 @@ def _changing_stages(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> HeadsDocument:
-    """The `attn.heads/1` document of a run's weights: metrics, baselines and links of what the run document holds.
+    """The `attn.heads/1` document of a run's weights: metrics, baselines and links of what the run
+    document holds.
 
-    Raises InputError for a run without weights or with some of its rows only, LimitError for too many heads.
+    Raises InputError for a run without weights or with some of its rows only, LimitError for too
+    many heads.
     """
-    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads if head.weights is not UNSET]
+    heads = [
+        (layer.layer, head)
+        for layer in document.layers
+        for head in layer.heads
+        if head.weights is not UNSET
+    ]
     if not heads or document.queries is not UNSET:
         what = message("this document holds no whole weights to compare")
         raise InputError(what, expected="a run saved with all rows: attn run TEXT --json")
     check_heads(len(heads))
     tokens = tokens_of(document.tokens)
-    same, special = identities_of(document, tokens), [token.special for token in tokens]
+    same = identities_of(document, tokens)
+    special = [token.special for token in tokens]
     rows = []
     for layer, head in heads:
         weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
-        visible = None if head.scores is UNSET else np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
+        if head.scores is UNSET:
+            visible = None
+        else:
+            visible = np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
         results = measure(weights[None], visible, metrics=metrics, tokens=same, special=special)
         links = LinkCollector(tokens, top=1, leave_out=document.links_leave_out or ())
         links.add(layer, [head.head], [weights])
@@ -217,36 +266,50 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
 
 def _metadata_value(name: str, value: str, where: str) -> Any:
     """One member of the metadata, which is JSON text."""
-    content, what = value.encode("utf-8", "surrogatepass"), message("JSON in the metadata {name}", name=name)
+    content = value.encode("utf-8", "surrogatepass")
+    what = message("JSON in the metadata {name}", name=name)
     return parse_object(b'{"value":' + content + b"}", where, what)["value"]
 
 
-# The derivation of one query of a saved run: the stages that `--save` wrote, worked out again step by step.
+# The derivation of one query of a saved run: the stages that `--save` wrote, worked out again step
+# by step.
 
 NEEDED = ("q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
 LEAST = 0.999
 """A row that sums to less has a sink, which is not saved."""
 
 
-def saved_derivation(tensors: Tensors, document: RunDocument, layer: int, head: int, query: int) -> AttentionTopic:
-    """The `attn.explain/1` document that derives one query of a saved run, from `layers.{layer}.{stage}` and
-    `hidden.{layer}` of its tensor file. document: the run's.
+def saved_derivation(
+    tensors: Tensors, document: RunDocument, layer: int, head: int, query: int
+) -> AttentionTopic:
+    """The `attn.explain/1` document that derives one query of a saved run, from
+    `layers.{layer}.{stage}` and `hidden.{layer}` of its tensor file. document: the run's.
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """
     names = {"hidden": f"hidden.{layer}"} | {name: f"layers.{layer}.{name}" for name in NEEDED}
     scale = document.attention.scale
-    if not tensors.keys() >= set(names.values()) or scale is None or document.attention.hashing is not UNSET:
+    if (
+        not tensors.keys() >= set(names.values())
+        or scale is None
+        or document.attention.hashing is not UNSET
+    ):
         what = message("this file does not hold what a derivation takes")
-        raise UnsupportedError(what, expected="every stage of dense attention, as --save writes them")
-    head_stages: dict[str, Floats] = {name: np.asarray(tensors[key], np.float64) for name, key in names.items()}
+        raise UnsupportedError(
+            what, expected="every stage of dense attention, as --save writes them"
+        )
+    head_stages: dict[str, Floats] = {
+        name: np.asarray(tensors[key], np.float64) for name, key in names.items()
+    }
     heads = len(head_stages["q"])
     for name in NEEDED:
         place = head * len(head_stages[name]) // heads  # heads may share keys and values
         head_stages[name] = head_stages[name][place : place + 1]
     row = float(head_stages["weights"][0, query].sum())
     if 0 < row < LEAST:
-        raise UnsupportedError("a learned sink took a part of this row, and the file does not hold it")
+        raise UnsupportedError(
+            "a learned sink took a part of this row, and the file does not hold it"
+        )
     steps = steps_of(head_stages, scale, document.attention.softcap, None, query)
     out = tensors.get(f"layers.{layer}.out")
     return AttentionTopic(
@@ -260,9 +323,15 @@ def saved_derivation(tensors: Tensors, document: RunDocument, layer: int, head: 
         shapes=document.shapes,
         steps=steps,
         matrices=Matrices(
-            scores=head_stages["masked"][0], weights=head_stages["weights"][0], output=head_stages["mixed"][0]
+            scores=head_stages["masked"][0],
+            weights=head_stages["weights"][0],
+            output=head_stages["mixed"][0],
         ),
-        after=UNSET if out is None else After(x=head_stages["hidden"][query], out=np.asarray(out, np.float64)[query]),
+        after=(
+            UNSET
+            if out is None
+            else After(x=head_stages["hidden"][query], out=np.asarray(out, np.float64)[query])
+        ),
         agreement=agreement(steps, head_stages, query),
         empty_rows=document.empty_rows,
         warnings=document.warnings,

@@ -28,10 +28,15 @@ Heads = Annotated[int | None, declarations.NUM_HEADS]
 Prefix = Annotated[
     str,
     model_option(
-        "--prefix", help="Take only the tensors whose name begins so.", metavar="NAME", complete=tensor_prefixes
+        "--prefix",
+        help="Take only the tensors whose name begins so.",
+        metavar="NAME",
+        complete=tensor_prefixes,
     ),
 ]
-LayoutName = Annotated[str, model_option("--layout", help="Whose names the tensors get.", values=LAYOUTS)]
+LayoutName = Annotated[
+    str, model_option("--layout", help="Whose names the tensors get.", values=LAYOUTS)
+]
 Orientation = Annotated[
     str | None,
     model_option(
@@ -46,17 +51,24 @@ def init(
     ctx: typer.Context,
     output: TableOutput,
     file: NewFile,
-    seed: Annotated[str, redeclare(declarations.SEED, help="Seed of the weights, or 'random'.")] = "0",
-    d_model: Annotated[int, redeclare(declarations.D_MODEL, help="Width of the token vectors.")] = 64,
+    seed: Annotated[
+        str, redeclare(declarations.SEED, help="Seed of the weights, or 'random'.")
+    ] = "0",
+    d_model: Annotated[
+        int, redeclare(declarations.D_MODEL, help="Width of the token vectors.")
+    ] = 64,
     num_heads: Annotated[int, redeclare(declarations.NUM_HEADS, help="Number of heads.")] = 1,
     d_k: Annotated[int | None, declarations.D_K] = None,
     d_v: Annotated[int | None, declarations.D_V] = None,
-    bias: Annotated[bool, redeclare(declarations.BIAS, help="Seeded biases on the projections.")] = False,
+    bias: Annotated[
+        bool, redeclare(declarations.BIAS, help="Seeded biases on the projections.")
+    ] = False,
     output_projection: Annotated[bool | None, declarations.OUTPUT_PROJECTION] = None,
     layer_norm: Annotated[bool, declarations.LAYER_NORM] = False,
     layout: LayoutName = "canonical",
     embedding_for: Annotated[
-        str | None, text_option(help="Also the seeded embeddings of this text's tokens.", metavar="TEXT")
+        str | None,
+        text_option(help="Also the seeded embeddings of this text's tokens.", metavar="TEXT"),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
 ) -> None:
@@ -74,7 +86,10 @@ def init(
     check_writable_format(file)
     view = validate_options(output, environment, files={"FILE": file})
     if tokenizer is not None and embedding_for is None:
-        raise UsageError("--tokenizer is about a text, and there is none", expected="--embedding-for TEXT as well")
+        raise UsageError(
+            "--tokenizer is about a text, and there is none",
+            expected="--embedding-for TEXT as well",
+        )
     seed_number, _ = request.seed_of(ModelOptions(seed=seed), environment)
     settings = Settings(
         d_model=d_model,
@@ -88,12 +103,21 @@ def init(
     refuse_sizes(settings, ComputeOptions())
     from attncli.models.weight_file import seeded_file, write_weight_file
 
-    words = [] if embedding_for is None else _distinct_tokens(tokenizer or "word", embedding_for)
+    if embedding_for is None:
+        words = []
+    else:
+        words = _distinct_tokens(tokenizer or "word", embedding_for)
     write_weight_file(file, seeded_file(settings, seed_number, words), layout=layout)
     _list_tensors(file, None, output, environment, view)
 
 
-def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
+def show(
+    ctx: typer.Context,
+    output: TableOutput,
+    file: File,
+    num_heads: Heads = None,
+    prefix: Prefix = "",
+) -> None:
     """List a file's tensors and say what attention they are read as.
 
     attn weights show sample_inputs/mha.safetensors --num-heads 4
@@ -131,7 +155,9 @@ def convert(
     matrices: Literal["in-out", "out-in"] | None = None
     if orientation is not None:
         matrices = "in-out" if orientation == "in-out" else "out-in"
-    weight_file = read_weight_file(file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=matrices))
+    weight_file = read_weight_file(
+        file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=matrices)
+    )
     for note in weight_file.notes:
         environment.note(note)
     write_weight_file(to, weight_file, layout=layout)
@@ -139,16 +165,24 @@ def convert(
 
 
 def _list_tensors(
-    file: Path, layout_request: LayoutRequest | None, output: OutputOptions, environment: Environment, view: View
+    file: Path,
+    layout_request: LayoutRequest | None,
+    output: OutputOptions,
+    environment: Environment,
+    view: View,
 ) -> None:
-    """Answer with the tensors of a file and the attention that they are read as. layout_request: None for the usual."""
+    """Answer with the tensors of a file and the attention that they are read as. layout_request:
+    None for the usual.
+    """
     from msgspec.structs import replace
 
     from attncli.features.weights.compute import weights_document
     from attncli.inputs.files import written_at
     from attncli.models.layout import EMPTY_REQUEST
 
-    document = replace(weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file))
+    document = replace(
+        weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file)
+    )
     write_documents([document], output, environment, view)
 
 

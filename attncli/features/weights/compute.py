@@ -28,9 +28,12 @@ class TensorRow(Part, frozen=True, kw_only=True):
     dtype: str
     shape: list[Count]
     bytes: Annotated[
-        Count | None, describe("Size of the data in bytes; null for a data type NumPy has no numbers for.")
+        Count | None,
+        describe("Size of the data in bytes; null for a data type NumPy has no numbers for."),
     ]
-    role: Annotated[str | None, describe("What the tensor is used as, apart by spaces; null if it is not used.")]
+    role: Annotated[
+        str | None, describe("What the tensor is used as, apart by spaces; null if it is not used.")
+    ]
     min: float | None
     mean: float | None
     max: float | None
@@ -62,8 +65,12 @@ class WeightsDocument(Document, tag="attn.weights/1", frozen=True, kw_only=True)
 
     file: str
     layout: Annotated[str | None, describe("The recognised layout in words; null if none was.")]
-    digest: Annotated[str | None, describe("sha256 of the weights, as in every document about them.")]
-    sizes: Annotated[AttentionSizes | None, describe("Sizes of the attention; null if no layout was recognised.")]
+    digest: Annotated[
+        str | None, describe("sha256 of the weights, as in every document about them.")
+    ]
+    sizes: Annotated[
+        AttentionSizes | None, describe("Sizes of the attention; null if no layout was recognised.")
+    ]
     embedding: Annotated[EmbeddingRows | None, describe("The embeddings in the file, if any.")]
     metadata: Annotated[dict[str, str], describe("Texts stored in the file.")]
     tensors: list[TensorRow]
@@ -82,12 +89,13 @@ SAVED_ROLES = {
 def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightsDocument:
     """The tensors of a file with their statistics, and the attention they make up.
 
-    A file that is no attention is listed all the same, and `warnings` says why; so is one whose numbers
-    cannot be read (too large, data types without numbers), then without statistics. Raises InputError for a
-    file that is damaged.
+    A file that is no attention is listed all the same, and `warnings` says why; so is one whose
+    numbers cannot be read (too large, data types without numbers), then without statistics. Raises
+    InputError for a file that is damaged.
     """
     file = tensor_file(path)
-    summaries, metadata = file.summaries, file.metadata
+    summaries = file.summaries
+    metadata = file.metadata
     layout: str | None = None
     weights_digest: str | None = None
     sizes: AttentionSizes | None = None
@@ -101,36 +109,57 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
         warnings.append(message("the numbers were not read: {what}", what=error.what))
     if is_saved_run(metadata):
         layout = SAVED
-        roles = {name: SAVED_ROLES[stage] for name in arrays if (stage := name.rpartition(".")[2]) in SAVED_ROLES}
+        roles = {
+            name: SAVED_ROLES[stage]
+            for name in arrays
+            if (stage := name.rpartition(".")[2]) in SAVED_ROLES
+        }
         roles |= {name: "X" for name in arrays if name.startswith("hidden.")}
     elif arrays:
         try:
             layout_file = recognise(arrays, metadata, str(path), request)
         except AttnError as error:
             warnings.append(
-                message("not read as an attention: {reason}; expected {what}", reason=error.what, what=error.expected)
+                message(
+                    "not read as an attention: {reason}; expected {what}",
+                    reason=error.what,
+                    what=error.expected,
+                )
                 if error.expected
                 else message("not read as an attention: {reason}", reason=error.what)
             )
         else:
             roles = layout_file.roles
-            layout, weights_digest = layout_file.layout, digest(layout_file.weights)
+            layout = layout_file.layout
+            weights_digest = digest(layout_file.weights)
             sizes = AttentionSizes(**asdict(layout_file.facts))
             if layout_file.vocabulary is not None:
-                by: Literal["id", "text"] = "id" if layout_file.vocabulary.places is None else "text"
+                by: Literal["id", "text"] = (
+                    "id" if layout_file.vocabulary.places is None else "text"
+                )
                 embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
-            warnings += [*([layout_file.scale.description] if layout_file.scale else []), *layout_file.notes]
+            warnings += [
+                *([layout_file.scale.description] if layout_file.scale else []),
+                *layout_file.notes,
+            ]
     statistics = _statistics(arrays)
     rows = []
     for info in summaries:
         about = statistics.get(info.name, NOT_READ)
         numbers = {"min": about.min, "mean": about.mean, "max": about.max, "std": about.std}
-        shape, size, role = list(info.shape), _data_bytes(info), roles.get(info.name) or None
-        rows.append(TensorRow(name=info.name, dtype=info.dtype, shape=shape, bytes=size, role=role, **numbers))
+        shape = list(info.shape)
+        size = _data_bytes(info)
+        role = roles.get(info.name) or None
+        rows.append(
+            TensorRow(
+                name=info.name, dtype=info.dtype, shape=shape, bytes=size, role=role, **numbers
+            )
+        )
         if about.odd:
             warnings.append(
                 message(
-                    "{info} holds {odd:,} of {size:,} values that are not finite; such a file does not run",
+                    "{info} holds {odd:,} of {size:,} values that are not finite; such a file does"
+                    " not run",
                     info=info.name,
                     odd=about.odd,
                     size=arrays[info.name].size,
@@ -155,8 +184,8 @@ def is_saved_run(metadata: Mapping[str, str]) -> bool:
 
 
 class Statistics(NamedTuple):
-    """Least, mean, largest and standard deviation of a tensor's finite values, in float64; None where it has none. odd:
-    how many are not finite."""
+    """Least, mean, largest and standard deviation of a tensor's finite values, in float64; None
+    where it has none. odd: how many are not finite."""
 
     min: float | None = None
     mean: float | None = None
@@ -181,7 +210,10 @@ def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statist
         for first in range(0, len(names), most):
             group_names = names[first : first + most]
             rows = [arrays[name].reshape(1, -1) for name in group_names]
-            matrix = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            if len(rows) == 1:
+                matrix = rows[0]
+            else:
+                matrix = np.concatenate(rows)
             by_name.update(zip(group_names, _row_statistics(matrix), strict=True))
     return by_name
 
@@ -189,7 +221,10 @@ def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statist
 def _row_statistics(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     """The statistics of each row of an array, [row, value]."""
     # bfloat16 knows no mean of its own
-    values = array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
+    if array.dtype.name in ("bfloat16", "float16"):
+        values = array.astype(np.float32)
+    else:
+        values = array
     finite = np.isfinite(values)
     odd = values.shape[1] - np.count_nonzero(finite, axis=1)
     if odd.any():
@@ -204,7 +239,8 @@ def _row_statistics(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     if not values.shape[1]:
         yield from [NOT_READ] * len(values)
         return
-    least, most = values.min(axis=1).tolist(), values.max(axis=1).tolist()
+    least = values.min(axis=1).tolist()
+    most = values.max(axis=1).tolist()
     mean = values.mean(axis=1, dtype=np.float64).tolist()
     deviation = values.std(axis=1, dtype=np.float64).tolist()
     for low, middle, high, around in zip(least, mean, most, deviation, strict=True):

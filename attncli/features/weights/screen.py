@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attncli.draw.lines import Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    fit_to_view,
+    line,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import brief
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, fact, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
-from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
+from attncli.features.weights.compute import (
+    AttentionSizes,
+    EmbeddingRows,
+    TensorRow,
+    WeightsDocument,
+)
 from attncli.language import message, plural, term
 
 STATISTICS = ("min", "mean", "max", "std")
@@ -30,9 +44,21 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
     top = stack(
         line((title, "bold")),
-        fact("layout", [safe(document.layout or message("not an attention that attn knows"), ascii=view.ascii)], view),
+        fact(
+            "layout",
+            [
+                safe(
+                    document.layout or message("not an attention that attn knows"), ascii=view.ascii
+                )
+            ],
+            view,
+        ),
         *([fact("sizes", _size_texts(document.sizes), view)] if document.sizes else []),
-        *([fact("embedding", [_embedding_text(document.embedding)], view)] if document.embedding else []),
+        *(
+            [fact("embedding", [_embedding_text(document.embedding)], view)]
+            if document.embedding
+            else []
+        ),
         *([fact("digest", [document.digest], view)] if document.digest else []),
         *(
             [fact("metadata", _metadata_texts(document.metadata, view), view, is_ours=False)]
@@ -42,12 +68,24 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
         *(warning(warning_text, view) for warning_text in document.warnings),
     )
     tensors = document.tensors
-    tensors_shown = tensors if view.full else tensors[:TENSORS]
+    if view.full:
+        tensors_shown = tensors
+    else:
+        tensors_shown = tensors[:TENSORS]
     rows = [_tensor_cells(tensor, view) for tensor in tensors_shown]
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
-    body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
+    body = table(
+        list(COLUMNS),
+        rows,
+        view,
+        align=align,
+        title=count_phrase(len(tensors), "tensor"),
+        faint=(1, 2),
+    )
     if len(tensors_shown) < len(tensors):
-        more = message("{tensors:,} more (--plain, --json)", tensors=len(tensors) - len(tensors_shown))
+        more = message(
+            "{tensors:,} more (--plain, --json)", tensors=len(tensors) - len(tensors_shown)
+        )
         body = stack(body, remark(more, view))
     return fit_to_view(stack_spaced(top, body, weights_answer(document, view)), view)
 
@@ -64,17 +102,24 @@ def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
 def _tensor_cells(tensor: TensorRow, view: View) -> list[str]:
     """A tensor's name, role, data type, shape and statistics, as the cells of its row."""
     shape = " × ".join(map(str, tensor.shape)) or message("one number")
-    statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
+    statistics = [
+        "-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}"
+        for name in STATISTICS
+    ]
     return [tensor.name, localize(_role_text(tensor.role), view), tensor.dtype, shape, *statistics]
 
 
 def _role_text(role: str | None) -> str:
-    """A role as a label: `q k v` for three weights in one tensor, `q k v bias` for three biases, "-" for None."""
+    """A role as a label: `q k v` for three weights in one tensor, `q k v bias` for three biases,
+    "-" for None.
+    """
     if role is None:
         return "-"
     words = [word.removesuffix(".weight").removesuffix(".bias") for word in role.split()]
     weights = " ".join(words)
-    return message("{weights} bias", weights=weights) if role.endswith(".bias") else weights
+    if role.endswith(".bias"):
+        return message("{weights} bias", weights=weights)
+    return weights
 
 
 def _size_texts(sizes: AttentionSizes) -> list[str]:
@@ -92,26 +137,39 @@ def _size_texts(sizes: AttentionSizes) -> list[str]:
 
 def _embedding_text(embedding: EmbeddingRows) -> str:
     """How many vectors an embedding has, and whether tokens find theirs by "id" or by "text"."""
-    return message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by))
+    return message(
+        "{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by)
+    )
 
 
 def _metadata_texts(metadata: Mapping[str, str], view: View) -> list[str]:
     """The first entries of a file's metadata, or all in a full view, and how many more there are."""
-    entries = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
-    texts = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in entries]
+    if view.full:
+        entries = list(metadata.items())
+    else:
+        entries = list(metadata.items())[:ENTRIES]
+    texts = [
+        cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii)
+        for name, text in entries
+    ]
     more = len(metadata) - len(entries)
-    return [*texts, message("{metadata} more (--json)", metadata=more)] if more else texts
+    if more:
+        return [*texts, message("{metadata} more (--json)", metadata=more)]
+    return texts
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+# The answers of the screens that are not about one sentence: what was compared, counted or
+# captured, in words.
 
 
 def weights_answer(document: WeightsDocument, view: View) -> Lines:
     """The answer of an `attn.weights/1` document: what attention the file is read as."""
     if document.sizes is not None:
         answer: str = plural(
-            "attn reads this file as one layer of attention: {count} head over vectors of {width} numbers.",
-            "attn reads this file as one layer of attention: {count} heads over vectors of {width} numbers.",
+            "attn reads this file as one layer of attention: {count} head over vectors of {width}"
+            " numbers.",
+            "attn reads this file as one layer of attention: {count} heads over vectors of {width}"
+            " numbers.",
             count=document.sizes.heads,
             width=document.sizes.d_model,
         )

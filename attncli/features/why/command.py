@@ -13,7 +13,13 @@ from attncli.cli.declarations import EIGHT, OutputOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import analysis_option, meaning, redeclare, text_option, without
-from attncli.cli.output import PageOptions, validate_options, validate_page, write_document_page, write_with_figure
+from attncli.cli.output import (
+    PageOptions,
+    validate_options,
+    validate_page,
+    write_document_page,
+    write_with_figure,
+)
 from attncli.errors import UsageError
 from attncli.language import choice
 
@@ -25,21 +31,29 @@ SPLITS: tuple[Split, ...] = ("part", "token", "frequency", "dimension")
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """The options of `attn why` that name the link (the attention of one token to another) and say what its score is
-    split into."""
+    """The options of `attn why` that name the link (the attention of one token to another) and say
+    what its score is split into."""
 
     start: Annotated[str | None, declarations.FROM] = None
     end: Annotated[str | None, declarations.TO] = None
     than: Annotated[
-        str | None, text_option(help="Why --to rather than this token. [default: what the row expects]", metavar="TOK")
+        str | None,
+        text_option(
+            help="Why --to rather than this token. [default: what the row expects]", metavar="TOK"
+        ),
     ] = None
     cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
     by: Annotated[str, declarations.SPLIT] = "part"
-    writes: Annotated[bool, analysis_option(help="Also what the head writes, by the token it comes from.")] = False
+    writes: Annotated[
+        bool, analysis_option(help="Also what the head writes, by the token it comes from.")
+    ] = False
     target: Annotated[
         str | None,
-        redeclare(declarations.TARGET, help="With --writes: the next token whose logit it adds to, or id:N."),
+        redeclare(
+            declarations.TARGET,
+            help="With --writes: the next token whose logit it adds to, or id:N.",
+        ),
     ] = None
 
 
@@ -53,9 +67,11 @@ def why(
 ) -> None:
     """Take a head's score apart: which parts of both words make it look there.
 
-    attn why --model minilm "The animal didn't cross the street because it was too tired" --from it --to animal
+    attn why --model minilm "The animal didn't cross the street because it was too tired" --from it
+    --to animal
 
-    attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than tired --head L5H11
+    attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than
+    tired --head L5H11
     """
     from attncli.cli.progress import progress
 
@@ -92,18 +108,22 @@ def why(
                         progress=on_progress,
                     )
                 if page.html is not None:
-                    write_document_page(loaded_model, source_text, document, page, view.lang, alone=link.cross)
+                    write_document_page(
+                        loaded_model, source_text, document, page, view.lang, alone=link.cross
+                    )
             yield document
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
 def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
-    """The query's and the key's name from `--from` and `--to`, and the split that `--by` names. Raises UsageError where
-    one is missing or options contradict each other."""
+    """The query's and the key's name from `--from` and `--to`, and the split that `--by` names.
+    Raises UsageError where one is missing or options contradict each other."""
     if link.start is None or link.end is None:
         raise UsageError(
-            "attn why needs two tokens", expected="--from TOK and --to TOK", hint="attn why TEXT --from it --to animal"
+            "attn why needs two tokens",
+            expected="--from TOK and --to TOK",
+            hint="attn why TEXT --from it --to animal",
         )
     split = next((name for name in SPLITS if name == link.by), None)
     if split is None:
@@ -113,4 +133,6 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
     return link.start, link.end, split
 
 
-why_app = command_app(why, essentials="--from --to --than --by --writes --model --head --full --json --figure")
+why_app = command_app(
+    why, essentials="--from --to --than --by --writes --model --head --full --json --figure"
+)

@@ -53,13 +53,16 @@ from attncli.models.run import rows_for
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 PAIRS = 200
-"""Pairs of parts that a document holds, the strongest; of two hundred parts there are forty thousand."""
+"""Pairs of parts that a document holds, the strongest; of two hundred parts there are forty
+thousand.
+"""
 
 
 class WhyRequest(Struct, frozen=True):
-    """Which link is explained, and how its score is split. queries, keys: positions of the tokens of the two words; the
-    pair with the largest weight is taken. than: positions of another key that the score is compared with; empty for the
-    row's weighted mean. selection: heads, of which the one with the largest weight is taken."""
+    """Which link is explained, and how its score is split. queries, keys: positions of the tokens
+    of the two words; the pair with the largest weight is taken. than: positions of another key that
+    the score is compared with; empty for the row's weighted mean. selection: heads, of which the
+    one with the largest weight is taken."""
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -89,8 +92,8 @@ def why(
     note: Callable[[str], None] = lambda text: None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
-    """Explain why a head attends from one token to another: the link's score as a sum over parts of the residual stream
-    of both tokens.
+    """Explain why a head attends from one token to another: the link's score as a sum over parts of
+    the residual stream of both tokens.
 
     Args:
         model: As `attncli.load` returns it; a decoder that reads a source for a link to that.
@@ -98,16 +101,20 @@ def why(
         start: The token that looks, such as "it", "the:2" or "#7".
         end: The token that is looked at.
         than: Another key, over which the score's advantage is taken; None for what the row expects.
-        cross: Whether `end` and `than` are tokens of the other text, which an encoder-decoder reads.
-        by: "part" of the stream; "token" splits heads by the token that they carried, too; "frequency" by rotated pairs
-            of entries, "dimension" by entries of q and k.
+        cross: Whether `end` and `than` are tokens of the other text, which an encoder-decoder
+            reads.
+        by: "part" of the stream; "token" splits heads by the token that they carried, too;
+            "frequency" by rotated pairs of entries, "dimension" by entries of q and k.
         writes: Whether it also tells what the head writes, by the token that it comes from.
-        target: With `writes`, a vocabulary entry or "id:N" whose logit that adds to; None is the model's first choice.
+        target: With `writes`, a vocabulary entry or "id:N" whose logit that adds to; None is the
+            model's first choice.
         layers: Which layers.
-        heads: Which heads of each, or a HeadSelection of any; the one with the largest weight is explained.
+        heads: Which heads of each, or a HeadSelection of any; the one with the largest weight is
+            explained.
         unknown: Whether tokens may be ones that the model does not know.
         source_text: The other text; None for captured states.
-        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one part. None for any.
+        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one
+            part. None for any.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         progress: Told the share done.
@@ -117,19 +124,24 @@ def why(
 
     Raises:
         UsageError: For `cross` where no other text is read.
-        InputError: The mask hides a key in every chosen head, both keys are the same, or tokens are not there.
-        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes; nothing is rotated and
-            frequencies are asked for.
+        InputError: The mask hides a key in every chosen head, both keys are the same, or tokens are
+            not there.
+        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes; nothing
+            is rotated and frequencies are asked for.
         LimitError: It would take more memory.
 
-    Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as sums over pairs.
+    Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as
+    sums over pairs.
     """
     refuse_foreign(model)
-    tokens = model.encode(text) if tokens is None else tokens
+    if tokens is None:
+        tokens = model.encode(text)
+    else:
+        tokens = tokens
     if cross and model.memory is None:
         what = message("--cross asks about a link to another text, and none is read")
         raise UsageError(what, expected="an encoder-decoder, with --source TEXT")
-    looked_at = source_tokens(model) if cross else tokens
+    looked_at = (source_tokens(model)) if (cross) else (tokens)
     noted = set[str]()
 
     def note_once(text: str) -> None:
@@ -140,14 +152,16 @@ def why(
 
     queries = _pieces(tokens, start, note_once, unknown=unknown)
     keys, others = (
-        () if name is None else _pieces(looked_at, name, note_once, unknown=unknown) for name in (end, than)
+        () if name is None else _pieces(looked_at, name, note_once, unknown=unknown)
+        for name in (end, than)
     )
     spec = model.spec
-    selection = (
-        heads
-        if isinstance(heads, HeadSelection)
-        else HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
-    )
+    if isinstance(heads, HeadSelection):
+        selection = heads
+    else:
+        selection = HeadSelection(
+            numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec))
+        )
     request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
     if set(others) & set(keys):
         raise InputError("the key is compared with itself", expected="another key after --than")
@@ -176,29 +190,51 @@ def why_document(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
-    """As `why`, with the link named by token positions in `request`. Arguments and errors are those of `why`."""
+    """As `why`, with the link named by token positions in `request`. Arguments and errors are those
+    of `why`.
+    """
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
     link, rival = strongest_link(running, request)
     by_layer = _needs_layer_parts(running, link, memory, by_token=request.by == "token")
     by_token = request.by == "token" and not by_layer
-    entry = target_id(model, target) if writes and target is not None else None
+    if writes and target is not None:
+        entry = target_id(model, target)
+    else:
+        entry = None
     attributor = None
     if writes and model.spec.head is not None:
-        attributor = Attributor(running, link.query, LogitTerm("head", link.layer, link.kind, link.head))
+        attributor = Attributor(
+            running, link.query, LogitTerm("head", link.layer, link.kind, link.head)
+        )
     whole = contributions(
-        running, link, by_layer=by_layer or by_token, by_token=by_token, follower=attributor, progress=progress
+        running,
+        link,
+        by_layer=by_layer or by_token,
+        by_token=by_token,
+        follower=attributor,
+        progress=progress,
     )
-    writes_part = written_parts(running, whole, attributor, entry) if writes else UNSET
+    writes_part = (written_parts(running, whole, attributor, entry)) if (writes) else (UNSET)
     return _link_document(
-        model, text, source_text, running, request, whole, rival, by_layer=by_layer, writes_part=writes_part
+        model,
+        text,
+        source_text,
+        running,
+        request,
+        whole,
+        rival,
+        by_layer=by_layer,
+        writes_part=writes_part,
     )
 
 
-def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
-    """The token positions that `reference` names; where they are several, a note says that the link with the largest
-    weight among them is explained."""
+def _pieces(
+    tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool
+) -> tuple[int, ...]:
+    """The token positions that `reference` names; where they are several, a note says that the link
+    with the largest weight among them is explained."""
     match = find_span(tokens, reference)
     if match.stop - match.first == 1:
         return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
@@ -215,15 +251,21 @@ def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None]
     return tuple(range(match.first, match.stop))
 
 
-def written_parts(text: SweepText, whole: Contributions, attributor: Attributor | None, target: int | None) -> Writes:
-    """What the head writes into the query's residual stream, split by source token, u_j = A_ij·v_j·W_O, and what each
-    adds to a logit.
+def written_parts(
+    text: SweepText, whole: Contributions, attributor: Attributor | None, target: int | None
+) -> Writes:
+    """What the head writes into the query's residual stream, split by source token, u_j =
+    A_ij·v_j·W_O, and what each adds to a logit.
 
-    attributor: what followed the text to its end, with the head chosen; None for a model without an output head.
+    attributor: what followed the text to its end, with the head chosen; None for a model without an
+        output head.
     target: a vocabulary entry; None for the model's first choice.
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
-    model, backend, link, row = text.model, text.backend, whole.link, whole.row
+    model = text.model
+    backend = text.backend
+    link = whole.link
+    row = whole.row
     prefix = "attn" if link.kind == "self" else "cross"
     attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
@@ -234,7 +276,8 @@ def written_parts(text: SweepText, whole: Contributions, attributor: Attributor 
         vectors = carried @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
     output = vectors.sum(0)
     squared = float(output @ output)
-    attribution, pushes = None, np.zeros(len(row.keys))
+    attribution = None
+    pushes = np.zeros(len(row.keys))
     try:
         if attributor is not None:
             attribution = attributor.attribution(target, None)
@@ -262,8 +305,8 @@ def written_parts(text: SweepText, whole: Contributions, attributor: Attributor 
 
 
 def refuse_hashing(spec: Spec) -> None:
-    """Raise UnsupportedError for a model with hash attention (LSH), whose scores are not taken over all pairs of
-    tokens."""
+    """Raise UnsupportedError for a model with hash attention (LSH), whose scores are not taken over
+    all pairs of tokens."""
     for block in spec.blocks:
         if block.attention.hashing is not None:
             raise UnsupportedError(
@@ -273,11 +316,13 @@ def refuse_hashing(spec: Spec) -> None:
 
 
 class _PairWeights:
-    """Collects the attention weights between some queries and keys from blocks of rows, in `weights` by (layer, kind,
-    head, query, key); pairs that the mask hides are left out."""
+    """Collects the attention weights between some queries and keys from blocks of rows, in
+    `weights` by (layer, kind, head, query, key); pairs that the mask hides are left out."""
 
     def __init__(self, model: Model, queries: Sequence[int], keys: Sequence[int]) -> None:
-        self._model, self._queries, self._keys = model, queries, keys
+        self._model = model
+        self._queries = queries
+        self._keys = keys
         self.weights: dict[tuple[int, str, int, int, int], float] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
@@ -285,35 +330,47 @@ class _PairWeights:
         backend = self._model.backend
         for query in (number for number in self._queries if block.start <= number < block.stop):
             for key in (number for number in self._keys if block.low <= number < block.high):
-                weights = backend.numpy(block.stages["weights"][..., query - block.start, key - block.low])
+                weights = backend.numpy(
+                    block.stages["weights"][..., query - block.start, key - block.low]
+                )
                 visible = block.visibility
                 hidden = np.zeros(len(weights), bool)
                 if visible is not None:
                     whole = backend.broadcast(visible, block.stages["weights"].shape)
-                    hidden = ~np.asarray(backend.numpy(whole[..., query - block.start, key - block.low]))
+                    hidden = ~np.asarray(
+                        backend.numpy(whole[..., query - block.start, key - block.low])
+                    )
                 for head, weight in enumerate(weights.tolist()):
                     if not hidden[head]:
                         self.weights[layer, kind, block.first_head + head, query, key] = weight
 
 
 def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | None]:
-    """The link with the largest weight among the request's heads, queries and keys, and, of its `than`, the key with
-    the largest weight in the same row (None without). Raises InputError where the mask hides all of them."""
-    model, spec = text.model, text.model.spec
+    """The link with the largest weight among the request's heads, queries and keys, and, of its
+    `than`, the key with the largest weight in the same row (None without). Raises InputError where
+    the mask hides all of them.
+    """
+    model = text.model
+    spec = text.model.spec
     chosen = [place for place in places(spec, request.selection) if place.kind == request.kind]
     if not chosen:
         raise InputError(
-            message("no chosen head has such a link"), expected=message("heads of the attention that the link is in")
+            message("no chosen head has such a link"),
+            expected=message("heads of the attention that the link is in"),
         )
     if len(chosen) == len(request.queries) == len(request.keys) == 1 and len(request.than) <= 1:
         # nothing is left to choose by its weight: what the mask hides is told where the row is read
-        link = Link(chosen[0].layer, chosen[0].kind, chosen[0].head, request.queries[0], request.keys[0])
+        link = Link(
+            chosen[0].layer, chosen[0].kind, chosen[0].head, request.queries[0], request.keys[0]
+        )
         return link, request.than[0] if request.than else None
     everything = [*request.keys, *request.than]
     pair_weights = _PairWeights(model, request.queries, everything)
     layers = sorted({place.layer for place in chosen})
     rows = rows_for(spec, text.count)
-    for _ in model.trace(text.tokens, layers=layers, keep=("weights",), rows=rows, on_block=pair_weights.on_block):
+    for _ in model.trace(
+        text.tokens, layers=layers, keep=("weights",), rows=rows, on_block=pair_weights.on_block
+    ):
         pass
     weights = pair_weights.weights
     links = [
@@ -339,17 +396,21 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
     than = max(request.than, key=lambda key: weight(first, key))
     if weight(first, than) < 0:
         raise InputError(
-            message("the mask hides the other key from this query"), expected=message("two keys that the query sees")
+            message("the mask hides the other key from this query"),
+            expected=message("two keys that the query sees"),
         )
     return first, than
 
 
 class StrongestLinks:
-    """Collects, from blocks of rows, the strongest link of each query in chosen self-attention heads, leaving out links
-    that say little (to special tokens, neighbours, the first token, itself). by_query: (weight, key) by (layer, head,
-    query); no entry where a query has no such link."""
+    """Collects, from blocks of rows, the strongest link of each query in chosen self-attention
+    heads, leaving out links that say little (to special tokens, neighbours, the first token,
+    itself). by_query: (weight, key) by (layer, head, query); no entry where a query has no such
+    link."""
 
-    def __init__(self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> None:
+    def __init__(
+        self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]
+    ) -> None:
         self._backend, self._heads, self._count = backend, tuple(heads), len(tokens)
         self._out = exclusion(kinds_left_out(tokens, is_learned=True), tokens)
         self.by_query: dict[tuple[int, int, int], tuple[float, int]] = {}
@@ -360,8 +421,14 @@ class StrongestLinks:
         out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
         weights = block.stages["weights"]
         block_heads = range(block.first_head, block.first_head + weights.shape[0])
-        for head in (head for place, head in self._heads if kind == "self" and place == layer and head in block_heads):
-            table = np.asarray(self._backend.numpy(weights[head - block.first_head]), np.float64)[:, : out.shape[1]]
+        for head in (
+            head
+            for place, head in self._heads
+            if kind == "self" and place == layer and head in block_heads
+        ):
+            table = np.asarray(self._backend.numpy(weights[head - block.first_head]), np.float64)[
+                :, : out.shape[1]
+            ]
             table = np.where(out, 0.0, table)
             for row, key in enumerate(table.argmax(-1).tolist()):
                 place = layer, head, block.start + row
@@ -371,9 +438,13 @@ class StrongestLinks:
     def of_head(self, layer: int, head: int) -> tuple[int, int] | None:
         """The (query, key) of a head's strongest link; None for a head without one."""
         links = [
-            (-weight, query, key) for (*place, query), (weight, key) in self.by_query.items() if place == [layer, head]
+            (-weight, query, key)
+            for (*place, query), (weight, key) in self.by_query.items()
+            if place == [layer, head]
         ]
-        return min(links)[1:] if links else None
+        if links:
+            return min(links)[1:]
+        return None
 
 
 def why_links(
@@ -385,7 +456,8 @@ def why_links(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[WhyDocument]:
-    """Explain chosen self-attention heads: one `attn why` document for each token's strongest link in each of them.
+    """Explain chosen self-attention heads: one `attn why` document for each token's strongest link
+    in each of them.
 
     Args:
         model: As `attncli.load` returns it.
@@ -396,8 +468,8 @@ def why_links(
         progress: Told the share done.
 
     Returns:
-        What `attn why --json` writes of each link, head after head; nothing of tokens that look at special tokens,
-        neighbours, the first token or themselves alone.
+        What `attn why --json` writes of each link, head after head; nothing of tokens that look at
+        special tokens, neighbours, the first token or themselves alone.
 
     Raises:
         UnsupportedError: The model's layers cannot be run one by one, or attend by hashes.
@@ -409,7 +481,9 @@ def why_links(
     links = StrongestLinks(running.backend, heads, tokens)
     layers = sorted({layer for layer, _ in heads})
     rows = rows_for(model.spec, len(tokens))
-    for _ in running.model.trace(running.tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block):
+    for _ in running.model.trace(
+        running.tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block
+    ):
         pass
     documents = []
     for number, ((layer, head, query), (_, key)) in enumerate(sorted(links.by_query.items())):
@@ -425,14 +499,22 @@ def why_links(
     return documents
 
 
-def _needs_layer_parts(text: SweepText, link: Link, memory: int | None, *, by_token: bool = False) -> bool:
-    """Whether the heads of a layer must be summed to one part for the split to fit in `memory` bytes (None: any
-    amount). by_token: whether heads are to be split by source token. Raises LimitError where summing does not help."""
+def _needs_layer_parts(
+    text: SweepText, link: Link, memory: int | None, *, by_token: bool = False
+) -> bool:
+    """Whether the heads of a layer must be summed to one part for the split to fit in `memory`
+    bytes (None: any
+    amount). by_token: whether heads are to be split by source token. Raises LimitError where
+    summing does not help.
+    """
     if memory is None:
         return False
     attention = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind]
     run_bytes = estimate(text.model.spec, text.count, kept_stages=1, dtype=text.backend.dtype).peak
-    keys = text.count if text.model.memory is None else max(text.count, text.model.memory.shape[-2])
+    if text.model.memory is None:
+        keys = text.count
+    else:
+        keys = max(text.count, text.model.memory.shape[-2])
     for by_layer in (False, True):
         parts = most_parts(text.model.spec, link.layer, by_layer=by_layer or by_token)
         # what is read; of links to another text, also what the head makes of it
@@ -447,9 +529,10 @@ def _needs_layer_parts(text: SweepText, link: Link, memory: int | None, *, by_to
 
 
 def _kept_numbers(text: SweepText, link: Link) -> int:
-    """How many numbers are kept in memory for a split by source token: what enters each attention, and the matrices
-    through which the link's query and key read each head."""
-    model, dim = text.model, dict(attentions(text.model.spec.blocks[link.layer]))[link.kind].head_dim
+    """How many numbers are kept in memory for a split by source token: what enters each attention,
+    and the matrices through which the link's query and key read each head."""
+    model = text.model
+    dim = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind].head_dim
     spans = [(model.spec.blocks[: link.layer + 1], text.count)]
     if link.kind == "cross" and model.encoder is not None:
         spans.append((model.encoder.spec.blocks, len(model.source)))
@@ -473,38 +556,57 @@ def _link_document(
     by_layer: bool,
     writes_part: Writes | UnsetType,
 ) -> WhyDocument:
-    """Build the `attn.why/1` document of a link from its split score, with the scores of the row's other keys.
+    """Build the `attn.why/1` document of a link from its split score, with the scores of the row's
+    other keys.
 
-    than: the key whose score is subtracted, None for the row's mean. by_layer: whether a part is all heads of a layer.
+    than: the key whose score is subtracted, None for the row's mean. by_layer: whether a part is
+    all heads of a layer.
     """
-    link, row, tokens = whole.link, whole.row, running.tokens
+    link = whole.link
+    row = whole.row
+    tokens = running.tokens
     advantages = row.scaled + row.added
     expected = float(advantages[row.visible] @ row.weights[row.visible])
     parts = _part_rows(running, whole, than, by_token=request.by == "token" and not by_layer)
     # what heads bring from single tokens has no pairs: there would be millions
-    pairs = np.zeros((0, 0)) if request.by == "token" else whole.pairs(than)
+    if request.by == "token":
+        pairs = np.zeros((0, 0))
+    else:
+        pairs = whole.pairs(than)
     strongest = np.argsort(-np.abs(pairs), axis=None, kind="stable")[:PAIRS]
     return WhyDocument(
         **header(model, text, tokens, computing=running.backend),
         source_text=UNSET if link.kind == "self" else source_text,
         source_tokens=UNSET if link.kind == "self" else token_rows(source_tokens(model)),
-        link=WhyLink(layer=link.layer, head=link.head, query=link.query, key=link.key, attention=link.kind),
+        link=WhyLink(
+            layer=link.layer, head=link.head, query=link.query, key=link.key, attention=link.kind
+        ),
         by=request.by,
         score=whole.score,
         softcap=row.softcap,
         weight=whole.weight,
-        centred="row" if than is None else ThanKey(key=than, weight=float(row.weights[row.keys == than][0])),
+        centred=(
+            "row"
+            if than is None
+            else ThanKey(key=than, weight=float(row.weights[row.keys == than][0]))
+        ),
         total=whole.total(than),
         difference=float(whole.query_sums[:, whole.place].sum() - whole.score),
         row=[
             RowKey(key=int(key), weight=float(weight), advantage=float(score - expected))
-            for key, weight, score, visible in zip(row.keys, row.weights, advantages, row.visible, strict=True)
+            for key, weight, score, visible in zip(
+                row.keys, row.weights, advantages, row.visible, strict=True
+            )
             if visible
         ],
         by_layer=by_layer,
         parts=parts,
         pairs=[
-            WhyPair(query_part=int(place // pairs.shape[1]), key_part=int(place % pairs.shape[1]), contribution=value)
+            WhyPair(
+                query_part=int(place // pairs.shape[1]),
+                key_part=int(place % pairs.shape[1]),
+                contribution=value,
+            )
             for place, value in zip(strongest, pairs.reshape(-1)[strongest].tolist(), strict=True)
             if value
         ],
@@ -516,17 +618,21 @@ def _link_document(
 
 
 def source_tokens(model: Model) -> list[Token]:
-    """The tokens that cross-attention attends to: those of the source text, or s0, s1, … for captured encoder
-    states."""
+    """The tokens that cross-attention attends to: those of the source text, or s0, s1, … for
+    captured encoder states."""
     if model.source or model.memory is None:
         return list(model.source)
     return [Token(place, f"s{place}", None, None, None) for place in range(model.memory.shape[-2])]
 
 
-def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_token: bool) -> list[WhyPart]:
-    """Convert the parts of a score to document rows, over the key at position `than` or the row's weighted mean.
+def _part_rows(
+    text: SweepText, whole: Contributions, than: int | None, *, by_token: bool
+) -> list[WhyPart]:
+    """Convert the parts of a score to document rows, over the key at position `than` or the row's
+    weighted mean.
     by_token: whether each head is split by the token whose value it carried."""
-    query_sides, key_sides = whole.centre(whole.query_sums, than), whole.centre(whole.key_sums, than)
+    query_sides = whole.centre(whole.query_sums, than)
+    key_sides = whole.centre(whole.key_sums, than)
     without = whole.weights_without()
     by_layer: dict[LinkPart, list[SourcePart]] = {}
     for head, sources in (source_parts(text, whole, than) if by_token else {}).items():
@@ -549,7 +655,8 @@ def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_to
 def _part_row(
     part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
 ) -> WhyPart:
-    """Convert one part of a score to a document row. query_side, key_side: what it adds to the advantage on either
+    """Convert one part of a score to a document row. query_side, key_side: what it adds to the
+    advantage on either
     side. without: the link's weight without it, by "query", "key" and "all_keys"."""
     stream = part.stream
 
@@ -568,16 +675,21 @@ def _part_row(
         side=part.side,
         query_side=None if part.side == "key" else query_side,
         key_side=None if part.side == "query" else key_side,
-        weight_without=WeightWithout(query=weight("query"), key=weight("key"), all_keys=weight("all_keys")),
+        weight_without=WeightWithout(
+            query=weight("query"), key=weight("key"), all_keys=weight("all_keys")
+        ),
     )
 
 
-def _dimension_rows(text: SweepText, parts: Contributions, by: Split, than: int | None) -> list[WhyDimensions]:
-    """Split the advantage (the link's score above its row's mean, or above another key's) by the entries of the query
+def _dimension_rows(
+    text: SweepText, parts: Contributions, by: Split, than: int | None
+) -> list[WhyDimensions]:
+    """Split the advantage (the link's score above its row's mean, or above another key's) by the
+    entries of the query
     and key vectors: by pairs that RoPE rotates together, or one by one; empty for another split.
 
-    Source of pairs as frequencies: Barbero et al., Round and round we go! What makes rotary positional encodings
-    useful?, 2024.
+    Source of pairs as frequencies: Barbero et al., Round and round we go! What makes rotary
+    positional encodings useful?, 2024.
     """
     if by not in ("frequency", "dimension"):
         return []
@@ -588,7 +700,9 @@ def _dimension_rows(text: SweepText, parts: Contributions, by: Split, than: int 
             message("nothing is rotated in this attention: it has no frequencies"),
             expected=message("a model with rotary positions, or --by dimension"),
         )
-    groups: list[tuple[list[int], float | None]] = [([entry], None) for entry in range(attention.head_dim)]
+    groups: list[tuple[list[int], float | None]] = [
+        ([entry], None) for entry in range(attention.head_dim)
+    ]
     if by == "frequency" and rope is not None:
         groups = frequency_groups(rope, attention.head_dim, text.tokens[-1].index + 1)
     products = parts.scale * parts.queries.sum(0) * parts.keys.sum(0, dtype=np.float64)
@@ -607,13 +721,20 @@ def _dimension_rows(text: SweepText, parts: Contributions, by: Split, than: int 
 
 
 def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int], float | None]]:
-    """The entries of a head's vectors that RoPE rotates together, in pairs, each with its period in tokens, shortest
-    first; last, with None, the entries that it does not rotate. length: number of positions in the text."""
+    """The entries of a head's vectors that RoPE rotates together, in pairs, each with its period in
+    tokens, shortest first; last, with None, the entries that it does not rotate. length: number of
+    positions in the text.
+    """
     per_pair, _ = frequencies(rope, length)
     half = rope.dims // 2
     groups: list[tuple[list[int], float | None]] = []
     for pair, turn in enumerate(per_pair.tolist()):
-        entries = [pair, pair + half] if rope.pairing == "half" else [2 * pair, 2 * pair + 1]
-        groups.append(([rope.first + entry for entry in entries], 2 * np.pi / turn if turn else None))
+        if rope.pairing == "half":
+            entries = [pair, pair + half]
+        else:
+            entries = [2 * pair, 2 * pair + 1]
+        groups.append(
+            ([rope.first + entry for entry in entries], 2 * np.pi / turn if turn else None)
+        )
     rest = [entry for entry in range(dim) if not rope.first <= entry < rope.first + rope.dims]
     return [*groups, *([(rest, None)] if rest else [])]

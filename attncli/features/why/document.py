@@ -7,7 +7,17 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Count, Header, Part, PlacedHead, TokenRow, Weight, describe, index_of, position_errors
+from attncli.documents import (
+    Count,
+    Header,
+    Part,
+    PlacedHead,
+    TokenRow,
+    Weight,
+    describe,
+    index_of,
+    position_errors,
+)
 from attncli.features.effects.document import AttentionKind, TargetToken
 from attncli.language import Message, contextual, message
 
@@ -45,7 +55,9 @@ class RowKey(Part, frozen=True, kw_only=True):
 
 
 class WeightWithout(Part, frozen=True, kw_only=True):
-    """The link's weight with the part taken from the query's side, from this key's, or from every key's."""
+    """The link's weight with the part taken from the query's side, from this key's, or from every
+    key's.
+    """
 
     query: Optional
     key: Optional
@@ -55,19 +67,30 @@ class WeightWithout(Part, frozen=True, kw_only=True):
 class WhyPart(Part, frozen=True, kw_only=True):
     """A part of the score."""
 
-    kind: Annotated[WhyKind, describe("What wrote it; score_bias and relative are what the position adds.")]
+    kind: Annotated[
+        WhyKind, describe("What wrote it; score_bias and relative are what the position adds.")
+    ]
     layer: Annotated[Count | None, describe("The layer that wrote it; null for embeddings.")]
-    attention: Annotated[AttentionKind | None, describe("Of a head or a bias: which attention of its layer.")]
-    head: Annotated[Count | None, describe("Of a head; of a bias, the head whose queries and keys it is in.")]
+    attention: Annotated[
+        AttentionKind | None, describe("Of a head or a bias: which attention of its layer.")
+    ]
+    head: Annotated[
+        Count | None, describe("Of a head; of a bias, the head whose queries and keys it is in.")
+    ]
     place: Annotated[
         str | None,
         describe(
-            "Of a norm: where it sits. Of a bias in queries and keys: qk. Of a head: rest, for tokens not told alone."
+            "Of a norm: where it sits. Of a bias in queries and keys: qk. Of a head: rest, for"
+            " tokens not told alone."
         ),
     ]
-    source: Annotated[Count | None, describe("The token whose values a head carried; null for several of them.")]
+    source: Annotated[
+        Count | None, describe("The token whose values a head carried; null for several of them.")
+    ]
     side: Annotated[Literal["both", "query", "key"], describe("Whose stream it is a part of.")]
-    query_side: Annotated[float | None, describe("As part of the query, over all parts of the key.")]
+    query_side: Annotated[
+        float | None, describe("As part of the query, over all parts of the key.")
+    ]
     key_side: Annotated[float | None, describe("As part of the key, over all parts of the query.")]
     weight_without: WeightWithout
 
@@ -83,20 +106,31 @@ class WhyPair(Part, frozen=True, kw_only=True):
 class WhyDimensions(Part, frozen=True, kw_only=True):
     """Entries of queries and keys that are multiplied with each other, and what their product adds."""
 
-    dimensions: Annotated[list[Count], describe("Which entries: one, or a pair that is rotated together.")]
-    period: Annotated[float | None, describe("Tokens for a whole turn of the pair; null where nothing turns.")]
+    dimensions: Annotated[
+        list[Count], describe("Which entries: one, or a pair that is rotated together.")
+    ]
+    period: Annotated[
+        float | None, describe("Tokens for a whole turn of the pair; null where nothing turns.")
+    ]
     contribution: float
     weight_without: Annotated[float, describe("The link's weight without these entries.")]
 
 
 class Written(Part, frozen=True, kw_only=True):
-    """What the head writes from one source token: the weight times its value, through the output matrix."""
+    """What the head writes from one source token: the weight times its value, through the output
+    matrix.
+    """
 
     source: Annotated[Count, describe("Learned keys come after the tokens.")]
     weight: Weight
     norm: float
-    share: Annotated[float, describe("Of the head's output: the part along it, over its length; shares sum to 1.")]
-    logit: Annotated[float | None, describe("What it adds to the target's logit; null without one.")]
+    share: Annotated[
+        float,
+        describe("Of the head's output: the part along it, over its length; shares sum to 1."),
+    ]
+    logit: Annotated[
+        float | None, describe("What it adds to the target's logit; null without one.")
+    ]
 
 
 class Writes(Part, frozen=True, kw_only=True):
@@ -104,40 +138,53 @@ class Writes(Part, frozen=True, kw_only=True):
 
     norm: Annotated[float, describe("Of the head's whole output for the query.")]
     target: TargetToken | None
-    logit: Annotated[float | None, describe("What the head adds to the target's logit; null without one.")]
+    logit: Annotated[
+        float | None, describe("What the head adds to the target's logit; null without one.")
+    ]
     sources: list[Written]
 
 
 class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
-    """Why a head looks at a key: its score as a sum over pairs of parts of the residual stream, with the statistics of
-    every norm those of this run."""
+    """Why a head looks at a key: its score as a sum over pairs of parts of the residual stream,
+    with the statistics of every norm those of this run."""
 
     source_text: Annotated[
-        str | UnsetType | None, describe("The text that is looked at in cross-attention; null for captured states.")
+        str | UnsetType | None,
+        describe("The text that is looked at in cross-attention; null for captured states."),
     ] = UNSET
     source_tokens: list[TokenRow] | UnsetType = UNSET
     link: WhyLink
     by: Split
     score: Annotated[float, describe("Before a soft cap, with what the position adds.")]
-    softcap: Annotated[float | None, describe("The bound of the soft cap, which parts do not explain; null for none.")]
+    softcap: Annotated[
+        float | None,
+        describe("The bound of the soft cap, which parts do not explain; null for none."),
+    ]
     weight: Weight
     centred: Annotated[
-        Literal["row"] | ThanKey, describe("What contributions are over: what the row expects, or another key.")
+        Literal["row"] | ThanKey,
+        describe("What contributions are over: what the row expects, or another key."),
     ]
-    total: Annotated[float, describe("The advantage of the key, which the contributions of each side add up to.")]
+    total: Annotated[
+        float, describe("The advantage of the key, which the contributions of each side add up to.")
+    ]
     difference: Annotated[float, describe("The sum of all pairs of parts less the score.")]
     row: Annotated[list[RowKey], describe("The keys that the query sees.")]
-    by_layer: Annotated[bool, describe("Whether the heads of a layer are one part, to save memory.")]
+    by_layer: Annotated[
+        bool, describe("Whether the heads of a layer are one part, to save memory.")
+    ]
     parts: Annotated[list[WhyPart], describe("In the order of the model.")]
     pairs: Annotated[list[WhyPair], describe("The strongest pairs, by size.")]
     pair_count: Annotated[Count, describe("How many pairs there are.")]
-    dimensions: Annotated[list[WhyDimensions], describe("With --by frequency or dimension: entries of q and k.")]
+    dimensions: Annotated[
+        list[WhyDimensions], describe("With --by frequency or dimension: entries of q and k.")
+    ]
     writes: Writes | UnsetType = UNSET
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, fault) pairs for keys outside the text attended to, pairs of parts that are not there, and
-        parts without their layer."""
+        """Yield (field, fault) pairs for keys outside the text attended to, pairs of parts that are
+        not there, and parts without their layer."""
         yield from super().validation_errors()
         keys = self.keys
         if self.link.attention == "cross" and self.source_tokens is UNSET:
@@ -147,7 +194,10 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
         if self.link.key >= len(keys):
             yield "link.key", message("{key} of {count} tokens", key=self.link.key, count=len(keys))
         if not isinstance(self.centred, str) and self.centred.key >= len(keys):
-            yield "centred.key", message("{key} of {count} tokens", key=self.centred.key, count=len(keys))
+            yield (
+                "centred.key",
+                message("{key} of {count} tokens", key=self.centred.key, count=len(keys)),
+            )
         for number, pair in enumerate(self.pairs):
             if max(pair.query_part, pair.key_part) >= len(self.parts):
                 yield f"pairs[{number}]", message("of {count} parts", count=len(self.parts))
@@ -157,7 +207,9 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
 
     @property
     def keys(self) -> list[TokenRow]:
-        """The tokens that keys are positions in: the source text's in cross-attention, else the text's own."""
+        """The tokens that keys are positions in: the source text's in cross-attention, else the
+        text's own.
+        """
         return self.tokens if self.source_tokens is UNSET else self.source_tokens
 
 
@@ -185,37 +237,52 @@ class NamedPart(Protocol):
 
     @property
     def place(self) -> str | None:
-        """Where in its layer a norm sits, or which share of a bias or head it is; None for other parts."""
+        """Where in its layer a norm sits, or which share of a bias or head it is; None for other
+        parts.
+        """
 
 
 def is_of_source(part: WhyPart, document: WhyDocument) -> bool:
-    """Whether a part was written by the encoder: in cross-attention, a layer's part on the key side."""
+    """Whether a part was written by the encoder: in cross-attention, a layer's part on the key
+    side.
+    """
     return document.link.attention == "cross" and part.side == "key" and part.layer is not None
 
 
 def part_title(part: WhyPart, document: WhyDocument) -> Message:
     """The name of a part in tables, with "encoder" before it where an encoder layer wrote it."""
     name = part_name(part)
-    return message("encoder {part}", part=name) if is_of_source(part, document) else name
+    if is_of_source(part, document):
+        return message("encoder {part}", part=name)
+    return name
 
 
 def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | None:
-    """The token whose value a head carried in this part, and its place, such as " #3", where the same text stands more
-    than once (else ""); None for a part of several tokens."""
+    """The token whose value a head carried in this part, and its place, such as " #3", where the
+    same text stands more than once (else ""); None for a part of several tokens."""
     tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
     if part.source is None or part.source >= len(tokens):
         return None
     token = tokens[part.source]
-    return token, "" if sum(row.text.strip() == token.text.strip() for row in tokens) == 1 else f" #{token.index}"
+    return token, (
+        ""
+        if sum(row.text.strip() == token.text.strip() for row in tokens) == 1
+        else f" #{token.index}"
+    )
 
 
 def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float]]]:
-    """What each earlier head adds to the advantage (the link's score above its row's mean, or above another key's),
-    query and key side together, as (layer, head, number), by "self", "cross" and "encoder". Empty where heads are split
-    by token."""
+    """What each earlier head adds to the advantage (the link's score above its row's mean, or above
+    another key's), query and key side together, as (layer, head, number), by "self", "cross" and
+    "encoder". Empty where heads are split by token."""
     heads: dict[str, list[tuple[int, int, float]]] = {}
     for part in document.parts if document.by != "token" else ():
-        if part.kind == "head" and part.layer is not None and part.head is not None and part.attention is not None:
+        if (
+            part.kind == "head"
+            and part.layer is not None
+            and part.head is not None
+            and part.attention is not None
+        ):
             name = "encoder" if is_of_source(part, document) else part.attention
             added = (part.query_side or 0.0) + (part.key_side or 0.0)
             heads.setdefault(name, []).append((part.layer, part.head, added))
@@ -224,7 +291,8 @@ def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float
 
 def part_name(part: NamedPart) -> Message:
     """The name of a part in tables, such as "L5 H11" or "token"."""
-    layer, head = part.layer, part.head
+    layer = part.layer
+    head = part.head
     match part.kind:
         case "token":
             return contextual("part", "token")
@@ -255,7 +323,9 @@ def part_name(part: NamedPart) -> Message:
         case "bias" if part.place == "qk":
             return message("biases of q and k")
         case "bias":
-            return message("embedding bias") if layer is None else message("L{layer} attention bias", layer=layer)
+            if layer is None:
+                return message("embedding bias")
+            return message("L{layer} attention bias", layer=layer)
         case _:
             return _norm_name(part)
 
@@ -280,13 +350,17 @@ def _norm_name(part: NamedPart) -> Message:
 
 
 def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
-    """What a part adds to the advantage (the link's score above its row's mean, or above another key's) through the
-    query or through the key; None where it is no part of that side."""
+    """What a part adds to the advantage (the link's score above its row's mean, or above another
+    key's) through the query or through the key; None where it is no part of that side."""
     return part.query_side if side == "query" else part.key_side
 
 
-def ranked_parts(document: WhyDocument, side: Literal["query", "key"]) -> list[tuple[WhyPart, float]]:
-    """The parts of one side with what each adds to the link's score above its row's mean (or another key's), the
-    largest absolute value first."""
-    values = [(part, value) for part in document.parts if (value := side_value(part, side)) is not None]
+def ranked_parts(
+    document: WhyDocument, side: Literal["query", "key"]
+) -> list[tuple[WhyPart, float]]:
+    """The parts of one side with what each adds to the link's score above its row's mean (or
+    another key's), the largest absolute value first."""
+    values = [
+        (part, value) for part in document.parts if (value := side_value(part, side)) is not None
+    ]
     return sorted(values, key=lambda pair: -abs(pair[1]))

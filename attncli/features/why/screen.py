@@ -13,7 +13,13 @@ from attncli.draw.safe import cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import table
-from attncli.draw.token_names import capitalize, claim_link, quoted_token, quoted_word, token_reference
+from attncli.draw.token_names import (
+    capitalize,
+    claim_link,
+    quoted_token,
+    quoted_word,
+    token_reference,
+)
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import bars, grids
 from attncli.features.why.document import (
@@ -53,23 +59,49 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
     if document.by in ("frequency", "dimension"):
         yield ("dimensions", "period", "contribution", "weight_without")
         for row in document.dimensions:
-            yield (" ".join(map(str, row.dimensions)), row.period, row.contribution, row.weight_without)
+            yield (
+                " ".join(map(str, row.dimensions)),
+                row.period,
+                row.contribution,
+                row.weight_without,
+            )
         return
     yield (
-        "kind", "layer", "attention", "head", "place", "source", "side", "query_side", "key_side", "without_query",
-        "without_key", "without_all_keys",
-    )  # fmt: skip
+        "kind",
+        "layer",
+        "attention",
+        "head",
+        "place",
+        "source",
+        "side",
+        "query_side",
+        "key_side",
+        "without_query",
+        "without_key",
+        "without_all_keys",
+    )
     for part in document.parts:
         without = part.weight_without
         yield (
-            part.kind, part.layer, part.attention, part.head, part.place, part.source, part.side, part.query_side,
-            part.key_side, without.query, without.key, without.all_keys,
-        )  # fmt: skip
+            part.kind,
+            part.layer,
+            part.attention,
+            part.head,
+            part.place,
+            part.source,
+            part.side,
+            part.query_side,
+            part.key_side,
+            without.query,
+            without.key,
+            without.all_keys,
+        )
 
 
 def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
     """The name of a part on the screen, with the word whose value a head carried."""
-    name, source = say(view, part_title(part, document)), source_of(part, document)
+    name = say(view, part_title(part, document))
+    source = source_of(part, document)
     if source is None:
         return name
     text = cut(label(source[0].text, ascii=view.ascii), WORD_CELLS, ascii=view.ascii)
@@ -77,41 +109,62 @@ def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
 
 
 def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
-    """The link's query and key as quoted words, with their positions where they, or the key compared with, are the same
-    word."""
-    link, beside = document.link, () if isinstance(document.centred, str) else (document.centred.key,)
+    """The link's query and key as quoted words, with their positions where they, or the key
+    compared with, are the same word."""
+    link = document.link
+    beside = () if isinstance(document.centred, str) else (document.centred.key,)
     of_one_text = link.attention == "self"
-    query = quoted_token(document.tokens, link.query, view, beside=(link.key, *beside) if of_one_text else ())
-    return query, quoted_token(document.keys, link.key, view, beside=(link.query, *beside) if of_one_text else beside)
+    query = quoted_token(
+        document.tokens, link.query, view, beside=(link.key, *beside) if of_one_text else ()
+    )
+    return query, quoted_token(
+        document.keys, link.key, view, beside=(link.query, *beside) if of_one_text else beside
+    )
 
 
 def _heads_grid(document: WhyDocument, view: View) -> Lines:
-    """Layer × head grids of what each earlier head adds to the advantage, the link's score above its row's mean or
-    another key's."""
+    """Layer × head grids of what each earlier head adds to the advantage, the link's score above
+    its row's mean or another key's."""
     heads = earlier_heads(document)
     if document.link.attention == "self":
-        return grids(heads, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
+        return grids(
+            heads,
+            view,
+            say(view, "what earlier heads add to the advantage, both sides"),
+            signed=True,
+        )
     query, key = _end_words(document, view)
-    asks = grids(heads, view, say(view, "what earlier heads of {query} add to the advantage", query=query), signed=True)
+    asks = grids(
+        heads,
+        view,
+        say(view, "what earlier heads of {query} add to the advantage", query=query),
+        signed=True,
+    )
     title = say(view, "what the encoder's heads of {key} add to the advantage", key=key)
     return stack_spaced(asks, grids({"self": heads.get("encoder", [])}, view, title, signed=True))
 
 
 def _digits(document: WhyDocument, view: View) -> int:
-    """How many decimals contributions have: the view's, at least 2, and up to 3 more where the score is little above
-    its row's mean."""
+    """How many decimals contributions have: the view's, at least 2, and up to 3 more where the
+    score is little above its row's mean."""
     size = abs(document.total)
-    return max(view.precision, 2) + next((more for more, least in enumerate(SMALL) if size >= least or size == 0), 3)
+    return max(view.precision, 2) + next(
+        (more for more, least in enumerate(SMALL) if size >= least or size == 0), 3
+    )
 
 
 def _format_number(value: float, digits: int) -> str:
-    """Write a contribution with so many digits after the point, in few characters however large it is."""
+    """Write a contribution with so many digits after the point, in few characters however large it
+    is.
+    """
     return writer([value], digits)(value)
 
 
 def _count_shown(view: View, count: int) -> int:
     """How many of `count` rows a table shows in this view."""
-    return count if view.full else min(ROWS if view.few else view.top, count)
+    if view.full:
+        return count
+    return min(ROWS if view.few else view.top, count)
 
 
 def _query_side(document: WhyDocument, view: View) -> Lines:
@@ -125,9 +178,11 @@ def _key_side(document: WhyDocument, view: View) -> Lines:
 
 
 def why_sides(document: WhyDocument, view: View) -> Lines:
-    """The parts of the query's side and of the key's, ranked, or the vector entries where the score is split by
-    them."""
-    return stack_spaced(_query_side(document, view), _key_side(document, view), _dimensions_table(document, view))
+    """The parts of the query's side and of the key's, ranked, or the vector entries where the score
+    is split by them."""
+    return stack_spaced(
+        _query_side(document, view), _key_side(document, view), _dimensions_table(document, view)
+    )
 
 
 def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
@@ -138,13 +193,15 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
     shown = ranked[: _count_shown(view, len(ranked))]
     rest = ranked[len(shown) :]
     query, key = _end_words(document, view)
-    title = (
-        say(view, "what asks: parts of {query}", query=query)
-        if side == "query"
-        else say(view, "what answers: parts of {key}", key=key)
-    )
+    if side == "query":
+        title = say(view, "what asks: parts of {query}", query=query)
+    else:
+        title = say(view, "what answers: parts of {key}", key=key)
     numbers = [value for _, value in shown] + ([sum(value for _, value in rest)] if rest else [])
-    without = [part.weight_without.query if side == "query" else part.weight_without.key for part, _ in shown]
+    without = [
+        part.weight_without.query if side == "query" else part.weight_without.key
+        for part, _ in shown
+    ]
     names = [_part_text(part, document, view) for part, _ in shown]
     if rest:
         names.append(say(view, plural("{count} other", "{count} others", count=len(rest))))
@@ -159,18 +216,28 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
             *[""] * (len(names) - len(shown)),
         ],
     ]
-    titles = ["", say(view, contextual("column", "adds")), say(view, contextual("column", "weight without"))]
+    titles = [
+        "",
+        say(view, contextual("column", "adds")),
+        say(view, contextual("column", "weight without")),
+    ]
     rows = _with_bars(titles, columns, [value for _, value in shown], view)
     return table(
-        [*titles, ""], rows, view, align=["left", "right", "right", "left"], title=title, bars=3, strong=len(rows) - 1
+        [*titles, ""],
+        rows,
+        view,
+        align=["left", "right", "right", "left"],
+        title=title,
+        bars=3,
+        strong=len(rows) - 1,
     )
 
 
 def _with_bars(
     titles: Sequence[str], columns: Sequence[Sequence[str]], values: Sequence[float], view: View
 ) -> list[list[str]]:
-    """Table rows from columns, with a column of bars for `values` added; rows beyond those of the values get an empty
-    bar."""
+    """Table rows from columns, with a column of bars for `values` added; rows beyond those of the
+    values get an empty bar."""
     texts = [(title, *column) for title, column in zip(titles, columns, strict=True)]
     lengths = bars(list(map(abs, values)), texts, view, LONGEST)
     blank = [""] * (len(columns[0]) - len(lengths))
@@ -194,7 +261,12 @@ def _pairs_table(document: WhyDocument, view: View) -> Lines:
     query, key = _end_words(document, view)
     titles = [say(view, "of {word}", word=query), say(view, "of {word}", word=key)]
     title = say(
-        view, plural("the strongest of {count:,} pair", "the strongest of {count:,} pairs", count=document.pair_count)
+        view,
+        plural(
+            "the strongest of {count:,} pair",
+            "the strongest of {count:,} pairs",
+            count=document.pair_count,
+        ),
     )
     adds = say(view, contextual("column", "adds"))
     return table([*titles, adds], rows, view, align=["left", "left", "right"], title=title)
@@ -206,7 +278,10 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
     if not rows:
         return Lines()
     order = sorted(range(len(rows)), key=lambda index: -abs(rows[index].contribution))
-    count = len(rows) if view.full else min(view.top, len(rows))
+    if view.full:
+        count = len(rows)
+    else:
+        count = min(view.top, len(rows))
     shown = [rows[index] for index in sorted(order[:count])]
     rest = [rows[index].contribution for index in order[count:]]
     numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
@@ -220,22 +295,33 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
     periods = ["-" if row.period is None else format_period(row.period) for row in shown]
     without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
     blank = [""] * (len(names) - len(shown))
-    columns = [names, [*periods, *blank], [write(value) for value in (*numbers, document.total)], [*without, *blank]]
+    columns = [
+        names,
+        [*periods, *blank],
+        [write(value) for value in (*numbers, document.total)],
+        [*without, *blank],
+    ]
     titles = [
-        say(view, contextual("column", "entries")), say(view, contextual("column", "period in tokens")),
-        say(view, contextual("column", "adds")), say(view, contextual("column", "weight without")),
-    ]  # fmt: skip
+        say(view, contextual("column", "entries")),
+        say(view, contextual("column", "period in tokens")),
+        say(view, contextual("column", "adds")),
+        say(view, contextual("column", "weight without")),
+    ]
     if document.by == "dimension":
         del columns[1], titles[1]
-    title = (
-        say(view, "by pairs of entries that are rotated together, the fastest first")
-        if document.by == "frequency"
-        else say(view, "by entries of q and k")
-    )
+    if document.by == "frequency":
+        title = say(view, "by pairs of entries that are rotated together, the fastest first")
+    else:
+        title = say(view, "by entries of q and k")
     return table(
-        [*titles, ""], _with_bars(titles, columns, [row.contribution for row in shown], view), view,
-        align=["left", *["right"] * (len(columns) - 1), "left"], title=title, bars=len(columns), strong=len(names) - 1,
-    )  # fmt: skip
+        [*titles, ""],
+        _with_bars(titles, columns, [row.contribution for row in shown], view),
+        view,
+        align=["left", *["right"] * (len(columns) - 1), "left"],
+        title=title,
+        bars=len(columns),
+        strong=len(names) - 1,
+    )
 
 
 def _dimension_name(entries: Sequence[int], view: View) -> str:
@@ -250,7 +336,9 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
     if document.writes is UNSET:
         return Lines()
     writes = document.writes
-    shown = sorted(writes.sources, key=lambda row: -abs(row.share))[: _count_shown(view, len(writes.sources))]
+    shown = sorted(writes.sources, key=lambda row: -abs(row.share))[
+        : _count_shown(view, len(writes.sources))
+    ]
     texts = [key.text.strip() for key in document.keys]
     names = []
     for row in shown:
@@ -263,29 +351,40 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
     columns = [
         names,
         [f"{row.weight:.{max(view.precision, 2)}f}" for row in shown],
-        list(map(writer([row.norm for row in shown], _digits(document, view)), (row.norm for row in shown))),
+        list(
+            map(
+                writer([row.norm for row in shown], _digits(document, view)),
+                (row.norm for row in shown),
+            )
+        ),
         [percent(row.share) for row in shown],
     ]
     titles = [
-        say(view, contextual("column", "from")), say(view, contextual("column", "weight")),
-        say(view, contextual("column", "norm")), say(view, contextual("column", "share")),
-    ]  # fmt: skip
+        say(view, contextual("column", "from")),
+        say(view, contextual("column", "weight")),
+        say(view, contextual("column", "norm")),
+        say(view, contextual("column", "share")),
+    ]
     if writes.target is not None:
         logits = [row.logit or 0.0 for row in shown]
         write = writer(logits, _digits(document, view))
         columns.append([write(value) for value in logits])
-        titles.append(say(view, "to the logit of {word}", word=quoted_word(writes.target.text, view)))
+        titles.append(
+            say(view, "to the logit of {word}", word=quoted_word(writes.target.text, view))
+        )
     query, _ = _end_words(document, view)
     return table(
-        titles, [list(row) for row in zip(*columns, strict=True)], view,
+        titles,
+        [list(row) for row in zip(*columns, strict=True)],
+        view,
         align=["left", *["right"] * (len(columns) - 1)],
         title=say(view, "what the head writes for {query}", query=query),
-    )  # fmt: skip
+    )
 
 
 def why_answer(document: WhyDocument, view: View) -> Lines:
-    """The text with each word tinted by how far its score stands above the row's weighted mean, and the answer in
-    sentences."""
+    """The text with each word tinted by how far its score stands above the row's weighted mean, and
+    the answer in sentences."""
     keys = document.keys
     shares = [0.0] * len(keys)
     for row in document.row:
@@ -299,30 +398,47 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     else:
         text = document.source_text if isinstance(document.source_text, str) else None
         blocks = [
-            sentence(words(document.text, document.tokens, [None] * len(document.tokens), query), view),
+            sentence(
+                words(document.text, document.tokens, [None] * len(document.tokens), query), view
+            ),
             sentence(words(text, keys, shares, frozenset()), view),
         ]
     if any(share >= LEAST for share in shares):
-        blocks.append(remark("tint: how far above what its row expects the score of each word is", view))
+        blocks.append(
+            remark("tint: how far above what its row expects the score of each word is", view)
+        )
     matters = say(view, "Does it matter?  {command}", command=_next_command(document, view))
     return stack(*blocks, sentences([*why_sentences(document, view), matters], view))
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
-    """The answer in sentences: where the head looks, which parts are the reason, how exactly they add up, and what
-    limits the split."""
-    texts = [_look_sentence(document, view), *_reasons(document, view), _exactness_sentence(document, view)]
-    if document.weight >= NEARLY_ALL and len(document.row) > 1 and isinstance(document.centred, str):
+    """The answer in sentences: where the head looks, which parts are the reason, how exactly they
+    add up, and what limits the split."""
+    texts = [
+        _look_sentence(document, view),
+        *_reasons(document, view),
+        _exactness_sentence(document, view),
+    ]
+    if (
+        document.weight >= NEARLY_ALL
+        and len(document.row) > 1
+        and isinstance(document.centred, str)
+    ):
         texts.append(
             say(
                 view,
-                "With a weight of {weight} the row expects little but this key, so contributions are small; --than "
-                "compares with another one.",
+                "With a weight of {weight} the row expects little but this key, so contributions"
+                " are small; --than compares with another one.",
                 weight=f"{document.weight:.2f}",
             )
         )
     if document.softcap is not None:
-        texts.append(say(view, "A soft cap follows, which no parts explain: they explain the score before it."))
+        texts.append(
+            say(
+                view,
+                "A soft cap follows, which no parts explain: they explain the score before it.",
+            )
+        )
     if document.by_layer:
         texts.append(say(view, "To save memory, the heads of each layer are one part here."))
     texts.append(not_learned_note(document.model, view))
@@ -339,48 +455,57 @@ def _next_command(document: WhyDocument, view: View) -> str:
 
 
 def _look_sentence(document: WhyDocument, view: View) -> str:
-    """The sentence that the head looks from query to key, with the weight and how far the score stands above the row's
-    weighted mean or the other key's."""
+    """The sentence that the head looks from query to key, with the weight and how far the score
+    stands above the row's weighted mean or the other key's."""
     query, key = _end_words(document, view)
     link = document.link
     key = claim_link(key, link, view)
-    places = {"query": query, "key": key, "weight": f"{document.weight:.2f}", "layer": link.layer, "head": link.head}
+    places = {
+        "query": query,
+        "key": key,
+        "weight": f"{document.weight:.2f}",
+        "layer": link.layer,
+        "head": link.head,
+    }
     if len(document.row) == 1:
-        alone = message("In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.")
+        alone = message(
+            "In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to"
+            " explain."
+        )
         return say(view, alone, **places)
     places["advantage"] = _format_number(abs(document.total), _digits(document, view))
     if not isinstance(document.centred, str):
-        alike = (link.key, link.query) if link.attention == "self" else (link.key,)
+        alike = ((link.key, link.query)) if (link.attention == "self") else ((link.key,))
         than = quoted_token(document.keys, document.centred.key, view, beside=alike)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
-        template = (
-            message(
-                "In layer {layer} head {head} {query} looks less at {key} ({weight}) than at {other} ({other_weight}): "
-                "the score is {advantage} lower. --to and --than the other way round tell why."
+        if document.total < 0:
+            template = message(
+                "In layer {layer} head {head} {query} looks less at {key} ({weight}) than at"
+                " {other} ({other_weight}): the score is {advantage} lower. --to and --than the"
+                " other way round tell why."
             )
-            if document.total < 0
-            else message(
-                "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at {other} "
-                "({other_weight}): the score is {advantage} higher."
+        else:
+            template = message(
+                "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at"
+                " {other} ({other_weight}): the score is {advantage} higher."
             )
-        )
     elif document.total < NONE:
         places["advantage"] = _format_number(document.total, _digits(document, view))
         template = message(
-            "In layer {layer} head {head} {query} looks at {key} ({weight}) no more than its row expects: "
-            "the advantage of its score is {advantage}."
+            "In layer {layer} head {head} {query} looks at {key} ({weight}) no more than its row"
+            " expects: the advantage of its score is {advantage}."
         )
     else:
         template = message(
-            "In layer {layer} head {head} {query} looks at {key} ({weight}): its score is {advantage} above what the "
-            "row expects."
+            "In layer {layer} head {head} {query} looks at {key} ({weight}): its score is"
+            " {advantage} above what the row expects."
         )
     return say(view, template, **places)
 
 
 def _reasons(document: WhyDocument, view: View) -> list[str]:
-    """Sentences that name the largest part of each side where it is a quarter of the advantage or more; for sides
-    without one, that the reason is spread."""
+    """Sentences that name the largest part of each side where it is a quarter of the advantage or
+    more; for sides without one, that the reason is spread."""
     if len(document.row) == 1 or document.total < NONE:
         return []
     if document.by in ("frequency", "dimension"):
@@ -391,7 +516,8 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
     sides: tuple[tuple[Literal["query", "key"], str], ...] = (("query", query), ("key", key))
     for side, word in sides:
         parts = sorted(
-            ((side_value(part, side) or 0.0, part) for part, _ in ranked_parts(document, side)), key=lambda row: -row[0]
+            ((side_value(part, side) or 0.0, part) for part, _ in ranked_parts(document, side)),
+            key=lambda row: -row[0],
         )
         if not parts or parts[0][0] < QUARTER * document.total:
             spread.append(side)
@@ -407,47 +533,63 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
         if len(parts) > 1 and parts[1][0] >= NEARLY * value:
             second = reason(parts[1][1], document, word, view)
             number = _format_number(parts[1][0], _digits(document, view))
-            texts.append(say(view, "Nearly as much adds {reason}: {value}.", reason=second, value=number))
+            texts.append(
+                say(view, "Nearly as much adds {reason}: {value}.", reason=second, value=number)
+            )
     if spread:
         texts.append(say(view, SPREAD_REASONS[tuple(spread)]))
     return texts
 
 
 SIDE_REASONS = {
-    "query": message("What asks is above all {reason}: {amount}; without it the weight is {without}."),
-    "key": message("What answers is above all {reason}: {amount}; without it the weight is {without}."),
+    "query": message(
+        "What asks is above all {reason}: {amount}; without it the weight is {without}."
+    ),
+    "key": message(
+        "What answers is above all {reason}: {amount}; without it the weight is {without}."
+    ),
 }
 """What is said of the largest part of each side."""
 SPREAD_REASONS = {
-    ("query", "key"): message("No part of either word explains a quarter of that: the reason is spread."),
+    ("query", "key"): message(
+        "No part of either word explains a quarter of that: the reason is spread."
+    ),
     ("query",): message("On the side that asks, no part explains a quarter: the reason is spread."),
-    ("key",): message("On the side that answers, no part explains a quarter: the reason is spread."),
+    ("key",): message(
+        "On the side that answers, no part explains a quarter: the reason is spread."
+    ),
 }
 """What is said of the sides of which no part explains much."""
 
 
 def _amount(value: float, document: WhyDocument, view: View) -> Message:
-    """What a part adds, written as "x of total", or, where it is more than the total, with what the other parts take
-    away."""
+    """What a part adds, written as "x of total", or, where it is more than the total, with what the
+    other parts take away."""
     digits = _digits(document, view)
-    if value > document.total and _format_number(value, digits) != _format_number(document.total, digits):
+    if value > document.total and _format_number(value, digits) != _format_number(
+        document.total, digits
+    ):
         less = _format_number(value - document.total, digits)
-        return message("{value}, of which the others take {less} away", value=_format_number(value, digits), less=less)
+        return message(
+            "{value}, of which the others take {less} away",
+            value=_format_number(value, digits),
+            less=less,
+        )
     return message(
-        "{value} of {total}", value=_format_number(value, digits), total=_format_number(document.total, digits)
+        "{value} of {total}",
+        value=_format_number(value, digits),
+        total=_format_number(document.total, digits),
     )
 
 
 def _dimension_reason(document: WhyDocument, view: View) -> str:
-    """A sentence on the vector entries that add most where they give a quarter of the advantage or more; else that the
-    reason is spread."""
+    """A sentence on the vector entries that add most where they give a quarter of the advantage or
+    more; else that the reason is spread."""
     first = max(document.dimensions, key=lambda row: row.contribution)
     if first.contribution < QUARTER * document.total:
-        return (
-            say(view, "No pair of entries explains a quarter of that: the reason is spread.")
-            if document.by == "frequency"
-            else say(view, "No entry of q and k explains a quarter of that: the reason is spread.")
-        )
+        if document.by == "frequency":
+            return say(view, "No pair of entries explains a quarter of that: the reason is spread.")
+        return say(view, "No entry of q and k explains a quarter of that: the reason is spread.")
     places = {
         "entries": _dimension_name(first.dimensions, view),
         "amount": _amount(first.contribution, document, view),
@@ -455,24 +597,31 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
         "period": "" if first.period is None else format_period(first.period),
     }
     if document.by == "dimension":
-        template = message("Above all it is entry {entries} of q and k: {amount}; without it the weight is {without}.")
+        template = message(
+            "Above all it is entry {entries} of q and k: {amount}; without it the weight is"
+            " {without}."
+        )
     elif first.period is None:
         template = message(
-            "Above all it is the entries that do not turn: {amount}; without them the weight is {without}."
+            "Above all it is the entries that do not turn: {amount}; without them the weight is"
+            " {without}."
         )
     else:
         template = message(
-            "Above all it is the entries {entries}, which turn once in {period} tokens: {amount}; without them the "
-            "weight is {without}."
+            "Above all it is the entries {entries}, which turn once in {period} tokens: {amount};"
+            " without them the weight is {without}."
         )
     return say(view, template, **places)
 
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part as a phrase in a sentence, such as "what layer 5 head 11 brought to 'it'", marked where the encoder wrote
+    """A part as a phrase in a sentence, such as "what layer 5 head 11 brought to 'it'", marked
+    where the encoder wrote
     it. word: the link's word on that side, quoted."""
     text = _reason_text(part, document, word, view)
-    return say(view, "{reason} (in the encoder)", reason=text) if is_of_source(part, document) else text
+    if is_of_source(part, document):
+        return say(view, "{reason} (in the encoder)", reason=text)
+    return text
 
 
 PART_REASONS = {
@@ -492,24 +641,27 @@ PART_REASONS = {
 
 
 def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part as a phrase in a sentence, naming the word whose value a head carried. word: the link's word on that side,
-    quoted."""
+    """A part as a phrase in a sentence, naming the word whose value a head carried. word: the
+    link's word on that side, quoted."""
     places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
     template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
     if part.kind == "head" and (source := source_of(part, document)):
         name = quoted_word(source[0].text, view)
-        name = say(view, "{name} ({place})", name=name, place=source[0].index) if source[1] else name
-        template, places = (
-            message("what layer {layer} head {head} brought to {word} from {source}"),
-            places | {"source": name},
-        )
+        if source[1]:
+            name = say(view, "{name} ({place})", name=name, place=source[0].index)
+        else:
+            name = name
+        template = message("what layer {layer} head {head} brought to {word} from {source}")
+        places = places | {"source": name}
     elif part.kind == "head" and part.attention == "cross":
         template = message("what layer {layer} cross head {head} brought to {word}")
     return say(view, template, **places)
 
 
 def _exactness_sentence(document: WhyDocument, view: View) -> str:
-    """The sentence that tells how many parts add up to the score, and by how much their sum differs from it."""
+    """The sentence that tells how many parts add up to the score, and by how much their sum differs
+    from it.
+    """
     places = {
         "score": _format_number(document.score, 4),
         "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
@@ -526,7 +678,9 @@ def _exactness_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _without_writes(document: WhyDocument, view: View) -> bool:
-    """Whether the document lacks what the head writes (`--writes`), so that the table of pairs is shown."""
+    """Whether the document lacks what the head writes (`--writes`), so that the table of pairs is
+    shown.
+    """
     return document.writes is UNSET
 
 

@@ -1,6 +1,7 @@
 """What to read: Markdown pages in the package, shown by `attn guide` and linked from the README.
 
-A page is `guide/<language>/<name>.md`; its first line is its title. Every `$ attn …` block in it is run by a test.
+A page is `guide/<language>/<name>.md`; its first line is its title. Every `$ attn …` block in it is
+run by a test.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Masks: which keys a query may see, and masks as people write them: `causal`, `window:3`, `window:2,2|global:0`.
+"""Masks: which keys a query may see, and masks as people write them: `causal`, `window:3`,
+`window:2,2|global:0`.
 
-A kind is one class, and its class is all that there is of it. To add a kind, write its class in the file that it
-belongs to, with a meaning in loops beside it in the tests.
+A kind is one class, and its class is all that there is of it. To add a kind, write its class in the
+file that it belongs to, with a meaning in loops beside it in the tests.
 """
 
 from __future__ import annotations
@@ -47,18 +48,21 @@ __all__ = [
 ]  # fmt: skip
 
 
-def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row: Array | None = None) -> Array:
-    """Whether query i sees key j; the arguments are those of `Pairs`, row None if the queries' numbers are i.
+def visible(
+    mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row: Array | None = None
+) -> Array:
+    """Whether query i sees key j; the arguments are those of `Pairs`, row None if the queries'
+    numbers are i.
 
-    Returns booleans that broadcast to [..., rows, columns], with a leading head axis for masks that differ by head.
-    `Hashed` must have been bound first (TypeError otherwise).
+    Returns booleans that broadcast to [..., rows, columns], with a leading head axis for masks that
+    differ by head. `Hashed` must have been bound first (TypeError otherwise).
     """
     return mask.sees(Pairs(i, j, i if row is None else row, keys, backend))
 
 
 def shows_all(mask: Mask) -> bool:
-    """True for a mask that is Everywhere or an unbounded window, which hide nothing; False for any other, even if it
-    hides nothing here."""
+    """True for a mask that is Everywhere or an unbounded window, which hide nothing; False for any
+    other, even if it hides nothing here."""
     return isinstance(mask, Everywhere) or mask == Window(None, None)
 
 
@@ -80,10 +84,13 @@ KINDS: dict[str, tuple[Spelling, type[Mask]]] = dict(_spellings())
 def parse_mask(spec: str, *, seed: int = 0) -> Mask:
     """The mask that a SPEC means; `|` joins several to a union.
 
-    seed: of the random parts of `bigbird` and `lsh`. Raises UsageError for an unknown kind or numbers it does not take.
+    seed: of the random parts of `bigbird` and `lsh`. Raises UsageError for an unknown kind or
+    numbers it does not take.
     """
     parts = [_parse_kind(part.strip(), seed) for part in spec.split("|")]
-    return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+    if len(parts) == 1:
+        return parts[0]
+    return AnyOf(tuple(parts))
 
 
 def _parse_kind(spec: str, seed: int) -> Mask:
@@ -91,16 +98,39 @@ def _parse_kind(spec: str, seed: int) -> Mask:
     name, colon, rest = spec.partition(":")
     if name not in KINDS:
         close = get_close_matches(name.lower(), KINDS, 1)
-        hint = message("did you mean {close}?", close=repr(close[0])) if close else "attn mask --help"
-        expected = message("{kinds}, or a file ending in .npy, .npz, .json or .csv", kinds=listing(KINDS))
+        hint = (
+            (message("did you mean {close}?", close=repr(close[0])))
+            if (close)
+            else ("attn mask --help")
+        )
+        expected = message(
+            "{kinds}, or a file ending in .npy, .npz, .json or .csv", kinds=listing(KINDS)
+        )
         raise UsageError("unknown mask {spec}", expected=expected, hint=hint, spec=repr(spec))
     spelling, kind = KINDS[name]
-    texts = rest.split(",") if colon else []
-    fits = len(texts) in spelling.counts if spelling.counts else bool(texts)
-    numbers = [int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))]
-    if not fits or len(numbers) < len(texts) or not all(spelling.least <= number <= LARGEST for number in numbers):
-        what = message("mask {spec} does not have the form {form}", spec=repr(spec), form=term(spelling.form))
+    if colon:
+        texts = rest.split(",")
+    else:
+        texts = []
+    if spelling.counts:
+        fits = len(texts) in spelling.counts
+    else:
+        fits = bool(texts)
+    numbers = [
+        int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))
+    ]
+    if (
+        not fits
+        or len(numbers) < len(texts)
+        or not all(spelling.least <= number <= LARGEST for number in numbers)
+    ):
+        what = message(
+            "mask {spec} does not have the form {form}", spec=repr(spec), form=term(spelling.form)
+        )
         raise UsageError(
-            what, expected=message("whole numbers from {least} to {largest:,}", least=spelling.least, largest=LARGEST)
+            what,
+            expected=message(
+                "whole numbers from {least} to {largest:,}", least=spelling.least, largest=LARGEST
+            ),
         )
     return kind.read(spec, numbers, seed)

@@ -1,4 +1,6 @@
-"""A cache of keys that forgets while a prompt is read, and keeps what is in it then for what follows."""
+"""A cache of keys that forgets while a prompt is read, and keeps what is in it then for what
+follows.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ from attncli.mechanism.mask.pattern import Streaming
 POLICIES = ("h2o", "snapkv", "tova", "sinks", "random")
 """Kinds of mask that are what a cache with a budget leaves visible."""
 SINKS = 4
-"""First keys that `sinks` keeps where no numbers follow: those of StreamingLLM and NVIDIA/kvpress."""
+"""First keys that `sinks` keeps where no numbers follow: those of StreamingLLM and NVIDIA/kvpress.
+"""
 Policy = HeavyHitters | LastWindow | LastQuery | Streaming | ByChance
 
 
 def budget_of(policy: Policy) -> int:
     """How many keys a policy keeps, the query's own included."""
-    return policy.sinks + policy.recent if isinstance(policy, Streaming) else policy.budget
+    if isinstance(policy, Streaming):
+        return policy.sinks + policy.recent
+    return policy.budget
 
 
 def check_policy(policy: Policy, keys: int) -> None:
@@ -45,14 +50,14 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
     """The policies that these specs mean, each at each budget.
 
     Args:
-        specs: Each a name of `POLICIES`, alone or with numbers as the mask of that name takes them: "h2o", "h2o:256",
-            "sinks:4,252".
+        specs: Each a name of `POLICIES`, alone or with numbers as the mask of that name takes them:
+            "h2o", "h2o:256", "sinks:4,252".
         budgets: Keys to keep; a spec's own budget is tried besides.
         usual: What a name alone keeps where there are no budgets.
 
     Returns:
-        Without repetition, in the order of the specs, budgets rising. Numbers after the first, and the first keys of
-        `sinks`, stay as they are at every budget.
+        Without repetition, in the order of the specs, budgets rising. Numbers after the first, and
+        the first keys of `sinks`, stay as they are at every budget.
 
     Raises:
         UsageError: For what is no policy, and numbers that it does not take.
@@ -66,13 +71,23 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
             close = get_close_matches(name, POLICIES, 1)
             what = message("--policy {spec} is no cache that forgets", spec=repr(spec))
             raise UsageError(
-                what, expected=choice(POLICIES), hint=f"--policy {close[0]}" if close else "attn guide long"
+                what,
+                expected=choice(POLICIES),
+                hint=f"--policy {close[0]}" if close else "attn guide long",
             )
-        parsed = [parse_mask(spec.strip())] if colon else []
-        numbers = rest.split(",") if colon else []
+        if colon:
+            parsed = [parse_mask(spec.strip())]
+        else:
+            parsed = []
+        if colon:
+            numbers = rest.split(",")
+        else:
+            numbers = []
         for budget in budgets or ([] if colon else [usual]):
             parsed.append(parse_mask(f"{name}:{_numbers(name, numbers, budget)}"))
-        for policy in sorted((policy for policy in parsed if isinstance(policy, Policy)), key=budget_of):
+        for policy in sorted(
+            (policy for policy in parsed if isinstance(policy, Policy)), key=budget_of
+        ):
             policies.setdefault(policy.spec(), policy)
     return list(policies.values())
 
@@ -81,21 +96,29 @@ def _numbers(name: str, numbers: Sequence[str], budget: int) -> str:
     """The numbers of a policy's spec, joined by commas, with its budget replaced by `budget`."""
     if name != "sinks":
         return ",".join([str(budget), *numbers[1:]])
-    first = min(int(numbers[0]), budget) if numbers else min(SINKS, budget // 2)
+    if numbers:
+        first = min(int(numbers[0]), budget)
+    else:
+        first = min(SINKS, budget // 2)
     return f"{first},{budget - first}"
 
 
 def last_queries(
     policy: Policy, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
 ) -> np.ndarray[Any, Any]:
-    """The last query that sees each key under a policy, [head, key]; the last of all for a key that is never forgotten.
+    """The last query that sees each key under a policy, [head, key]; the last of all for a key that
+    is never forgotten.
 
-    q: queries [head, query, dim]. k: keys [kv, key, dim] of the same tokens. scale, softcap: of the scores.
+    q: queries [head, query, dim]. k: keys [kv, key, dim] of the same tokens. scale, softcap: of the
+    scores.
     """
-    heads, count = q.shape[-3], k.shape[-2]
+    heads = q.shape[-3]
+    count = k.shape[-2]
     if isinstance(policy, Streaming):
         keys = np.arange(count)
-        last = np.where(keys < policy.sinks, count - 1, np.minimum(keys + policy.recent - 1, count - 1))
+        last = np.where(
+            keys < policy.sinks, count - 1, np.minimum(keys + policy.recent - 1, count - 1)
+        )
         return np.broadcast_to(last, (heads, count))
     bound = policy.bind(backend, q, k, scale, softcap)
     assert isinstance(bound, Forgotten)
@@ -104,8 +127,8 @@ def last_queries(
 
 @final
 class WhileReading(Mask, frozen=True):
-    """A cache that evicts keys as `policy` says while the first `count` tokens (the prompt) are read; the keys left
-    then stay, and later ones are added, none evicted (as in NVIDIA/kvpress)."""
+    """A cache that evicts keys as `policy` says while the first `count` tokens (the prompt) are
+    read; the keys left then stay, and later ones are added, none evicted (as in NVIDIA/kvpress)."""
 
     policy: Policy
     count: int
@@ -126,15 +149,21 @@ class WhileReading(Mask, frozen=True):
         raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in
+        between are visible.
+        """
         return before(i)
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask after the policy's evictions among the first `count` tokens, for queries [head, query, dim] and keys
-        [kv, key, dim]; keys left then stay visible."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The mask after the policy's evictions among the first `count` tokens, for queries [head,
+        query, dim] and keys [kv, key, dim]; keys left then stay visible."""
         total = k.shape[-2]
         prompt = slice(None, self.count)
-        last = last_queries(self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap)
+        last = last_queries(
+            self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap
+        )
         whole = np.full((last.shape[0], total), total - 1)
         whole[:, prompt] = np.where(last == self.count - 1, total - 1, last)
         return Forgotten(self.policy, whole)

@@ -1,8 +1,10 @@
-"""Masks that a full cache of keys makes: which keys are forgotten is decided by the weights, as the text goes on.
+"""Masks that a full cache of keys makes: which keys are forgotten is decided by the weights, as the
+text goes on.
 
-A key that is forgotten never returns, so that what is kept of a mask is, for each key, the last query that sees it: it
-grows with the text, not with its square. Heads that share keys and values share what is forgotten. Weights that decide
-are those of scaled and capped scores over what is still there; other masks, and biases by position, play no part.
+A key that is forgotten never returns, so that what is kept of a mask is, for each key, the last
+query that sees it: it grows with the text, not with its square. Heads that share keys and values
+share what is forgotten. Weights that decide are those of scaled and capped scores over what is
+still there; other masks, and biases by position, play no part.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ WINDOW, POOL = 64, 5
 def check_budget(spec: str, budget: int, keys: int) -> None:
     """Raise InputError for a budget above the number of keys, with which nothing would be evicted."""
     if budget > keys:
-        what = message("{spec} keeps {budget:,} keys, and the text has {keys:,}", spec=spec, budget=budget, keys=keys)
+        what = message(
+            "{spec} keeps {budget:,} keys, and the text has {keys:,}",
+            spec=spec,
+            budget=budget,
+            keys=keys,
+        )
         raise InputError(what, expected=message("a budget of at most {keys:,}", keys=keys))
 
 
@@ -43,11 +50,15 @@ class Eviction(Mask, frozen=True):
         raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in
+        between are visible.
+        """
         return before(i)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: at most `budget` keys up to each query's own."""
+        """How many (query, key) pairs are visible among n tokens: at most `budget` keys up to each
+        query's own.
+        """
         return cached_pairs(self.budget, n)
 
     def check_size(self, queries: int, keys: int) -> None:
@@ -57,11 +68,11 @@ class Eviction(Mask, frozen=True):
 
 @final
 class HeavyHitters(Eviction, frozen=True):
-    """A KV cache of `budget` keys (H2O) that evicts the one with the least mean weight over the queries that saw it,
-    never one of the `recent` last keys.
+    """A KV cache of `budget` keys (H2O) that evicts the one with the least mean weight over the
+    queries that saw it, never one of the `recent` last keys.
 
-    Source: Zhang et al., H2O: Heavy-Hitter Oracle, 2023 (arXiv 2306.14048); the mean over queries, and the mean over
-    heads that share keys, as in NVIDIA/kvpress, observed attention.
+    Source: Zhang et al., H2O: Heavy-Hitter Oracle, 2023 (arXiv 2306.14048); the mean over queries,
+    and the mean over heads that share keys, as in NVIDIA/kvpress, observed attention.
     """
 
     recent: int
@@ -70,29 +81,40 @@ class HeavyHitters(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """H2O with a budget and how many of it are the last keys, half where not said. Raises UsageError for more than
-        the budget."""
-        recent = numbers[1] if len(numbers) > 1 else max(numbers[0] // 2, 1)
+        """H2O with a budget and how many of it are the last keys, half where not said. Raises
+        UsageError for more than the budget."""
+        if len(numbers) > 1:
+            recent = numbers[1]
+        else:
+            recent = max(numbers[0] // 2, 1)
         if recent > numbers[0]:
-            what = message("mask {spec} keeps more recent keys than it has room for", spec=repr(spec))
+            what = message(
+                "mask {spec} keeps more recent keys than it has room for", spec=repr(spec)
+            )
             raise UsageError(what, expected="h2o:BUDGET,RECENT, with RECENT up to BUDGET")
         return HeavyHitters(numbers[0], recent)
 
     def describe(self) -> Message:
         """The sentence with the budget and how many last keys it always holds."""
         return message(
-            "a cache of {budget} keys: the last {recent}, and those with the most weight per query so far",
+            "a cache of {budget} keys: the last {recent}, and those with the most weight per query"
+            " so far",
             budget=self.budget,
             recent=self.recent,
         )
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV head, the key of least
-        mean weight. For queries [head, query, dim] and keys [kv, key, dim]."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV
+        head, the key of least mean weight. For queries [head, query, dim] and keys [kv, key,
+        dim]."""
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
-            """The mean weight of each key in the cache per query that saw it; infinite for recent keys."""
+            """The mean weight of each key in the cache per query that saw it; infinite for recent
+            keys.
+            """
             rows = np.arange(len(cache))[:, None]
             weight_sums[rows, cache] += weights.mean(1)
             means = weight_sums[rows, cache] / (query - cache + 1)
@@ -103,11 +125,11 @@ class HeavyHitters(Eviction, frozen=True):
 
 @final
 class LastQuery(Eviction, frozen=True):
-    """A KV cache of `budget` keys that evicts the one with the least weight of the current query, the mean over all
-    heads.
+    """A KV cache of `budget` keys that evicts the one with the least weight of the current query,
+    the mean over all heads.
 
-    Source: Oren et al., Transformers are Multi-State RNNs (TOVA), 2024 (arXiv 2401.06104); the query's own key stays,
-    as in NVIDIA/kvpress.
+    Source: Oren et al., Transformers are Multi-State RNNs (TOVA), 2024 (arXiv 2401.06104); the
+    query's own key stays, as in NVIDIA/kvpress.
     """
 
     spelling = Spelling("tova", "tova:BUDGET", (1,), 1, "tova:4")
@@ -115,16 +137,21 @@ class LastQuery(Eviction, frozen=True):
     def describe(self) -> Message:
         """The sentence with the budget."""
         return message(
-            "a cache of {budget} keys: each query forgets the one that it looks at least over all heads",
+            "a cache of {budget} keys: each query forgets the one that it looks at least over all"
+            " heads",
             budget=self.budget,
         )
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The causal mask of a KV cache of `budget` keys that evicts, query by query, the key that this query weighs
-        least. For queries [head, query, dim] and keys [kv, key, dim]."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The causal mask of a KV cache of `budget` keys that evicts, query by query, the key that
+        this query weighs least. For queries [head, query, dim] and keys [kv, key, dim]."""
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
-            """This query's weight of each key in the cache, the mean over all heads; infinite for its own key."""
+            """This query's weight of each key in the cache, the mean over all heads; infinite for
+            its own key.
+            """
             mean = weights.mean((0, 1))
             return np.where(cache == query, np.inf, np.broadcast_to(mean, cache.shape))
 
@@ -133,25 +160,33 @@ class LastQuery(Eviction, frozen=True):
 
 @final
 class LastWindow(Eviction, frozen=True):
-    """SnapKV: keys before the last `window` queries stay by those queries' mean weights, pooled over `pool` neighbours
-    and averaged over heads that share keys. The window sees `budget` keys, its own included; earlier queries see all
-    before them.
+    """SnapKV: keys before the last `window` queries stay by those queries' mean weights, pooled
+    over `pool` neighbours and averaged over heads that share keys. The window sees `budget` keys,
+    its own included; earlier queries see all before them.
 
-    Source: Li et al., SnapKV, 2024 (arXiv 2404.14469), as in NVIDIA/kvpress: zeros stand beyond the ends in the mean
-    over neighbours, and the window itself counts in the budget.
+    Source: Li et al., SnapKV, 2024 (arXiv 2404.14469), as in NVIDIA/kvpress: zeros stand beyond the
+    ends in the mean over neighbours, and the window itself counts in the budget.
     """
 
     window: int = WINDOW
     pool: int = POOL
 
-    spelling = Spelling("snapkv", "snapkv:BUDGET, snapkv:BUDGET,WINDOW or snapkv:BUDGET,WINDOW,POOL", (1, 2, 3), 1,
-                        "snapkv:5,2,1")  # fmt: skip
+    spelling = Spelling(
+        "snapkv",
+        "snapkv:BUDGET, snapkv:BUDGET,WINDOW or snapkv:BUDGET,WINDOW,POOL",
+        (1, 2, 3),
+        1,
+        "snapkv:5,2,1",
+    )
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """SnapKV with a budget, a window and a pool, usual ones where not said. Raises UsageError for a window above
-        the budget and an even pool."""
-        budget, window, pool = (*numbers, *(min(WINDOW, max(numbers[0] // 2, 1)), POOL)[len(numbers) - 1 :])
+        """SnapKV with a budget, a window and a pool, usual ones where not said. Raises UsageError
+        for a window above the budget and an even pool."""
+        budget, window, pool = (
+            *numbers,
+            *(min(WINDOW, max(numbers[0] // 2, 1)), POOL)[len(numbers) - 1 :],
+        )
         if window > budget or pool % 2 == 0:
             raise UsageError(
                 "mask {spec} has a window wider than its budget, or pools an even number of keys",
@@ -163,8 +198,8 @@ class LastWindow(Eviction, frozen=True):
     def describe(self) -> Message:
         """The sentence with the window, the budget and the pool."""
         return message(
-            "the last {window} queries see {budget} keys: their own, and those before that they look at most, "
-            "pooled over {pool} neighbours; earlier queries see all before them",
+            "the last {window} queries see {budget} keys: their own, and those before that they"
+            " look at most, pooled over {pool} neighbours; earlier queries see all before them",
             window=self.window,
             budget=self.budget,
             pool=self.pool,
@@ -174,14 +209,20 @@ class LastWindow(Eviction, frozen=True):
         """None: the visible pairs are counted one by one."""
         return None
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The causal mask of a KV cache in which, per KV head, the last `window` queries see `budget` keys: their own,
-        and the earlier ones that they weigh most. For queries [head, query, dim] and keys [kv, key, dim]."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The causal mask of a KV cache in which, per KV head, the last `window` queries see
+        `budget` keys: their own, and the earlier ones that they weigh most. For queries [head,
+        query, dim] and keys [kv, key, dim].
+        """
         queries, keys = group_queries(backend, q, k)
         kv, group, count, _ = queries.shape
         first = count - self.window
         last = np.full((kv, count), count - 1)
-        scores = cap_scores(np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap)
+        scores = cap_scores(
+            np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap
+        )
         hidden = np.arange(count) > np.arange(first, count)[:, None]
         votes = softmax_rows(np.where(hidden, -np.inf, scores))[..., :first].mean(2)
         side = self.pool // 2
@@ -194,7 +235,9 @@ class LastWindow(Eviction, frozen=True):
 
 @final
 class ByChance(Eviction, frozen=True):
-    """A KV cache of `budget` keys that evicts one at random, never the query's own: a baseline for other policies."""
+    """A KV cache of `budget` keys that evicts one at random, never the query's own: a baseline for
+    other policies.
+    """
 
     seed: int = 0
 
@@ -205,44 +248,58 @@ class ByChance(Eviction, frozen=True):
         """A random cache with a budget and a seed. Raises UsageError for a budget of 0."""
         if numbers[0] == 0:
             raise UsageError(
-                "mask {spec} has a 0 where none may be", expected="random:BUDGET, with BUDGET from 1", spec=repr(spec)
+                "mask {spec} has a 0 where none may be",
+                expected="random:BUDGET, with BUDGET from 1",
+                spec=repr(spec),
             )
         return ByChance(numbers[0], numbers[1] if len(numbers) > 1 else seed)
 
     def describe(self) -> Message:
         """The sentence with the budget."""
         return message(
-            "a cache of {budget} keys: its own, and others of which one is forgotten by chance for each new one",
+            "a cache of {budget} keys: its own, and others of which one is forgotten by chance for"
+            " each new one",
             budget=self.budget,
         )
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV head, a key at random.
-        Of the queries [head, query, dim] and keys [kv, key, dim] only the shapes count."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV
+        head, a key at random. Of the queries [head, query, dim] and keys [kv, key, dim] only the
+        shapes count."""
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             """The random number of each key in the cache; infinite for the query's own key."""
             return np.where(cache == query, np.inf, np.take_along_axis(draws, cache, -1))
 
-        return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth, by_weights=False)
+        return forget_online(
+            self, backend, (q, k), (scale, softcap), self.budget, worth, by_weights=False
+        )
 
 
 @final
 class Forgotten(DerivedMask, frozen=True, eq=False):
-    """An eviction mask once evictions are known: `last` is the last query that sees each key, [head, key]."""
+    """An eviction mask once evictions are known: `last` is the last query that sees each key,
+    [head, key].
+    """
 
     last: np.ndarray[Any, Any]
 
     spelling = None
 
     def sees(self, pairs: Pairs) -> Array:
-        """Whether the key is not after the query and not yet forgotten, booleans [head, rows, columns]."""
+        """Whether the key is not after the query and not yet forgotten, booleans [head, rows,
+        columns].
+        """
         last = pairs.backend.keep(self.last)[:, pairs.j.reshape((-1,))]
         return (pairs.j <= pairs.row) & (pairs.row <= last[:, None, :])
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in
+        between are visible.
+        """
         return before(i)
 
     def of_heads(self, heads: slice) -> Mask:
@@ -251,7 +308,9 @@ class Forgotten(DerivedMask, frozen=True, eq=False):
 
 
 def unbound_error(mask: Mask) -> TypeError:
-    """The error to raise where a mask that depends on queries and keys is asked before it is bound to them."""
+    """The error to raise where a mask that depends on queries and keys is asked before it is bound
+    to them.
+    """
     return TypeError(f"a {type(mask).__name__} mask must be bound to queries and keys before use")
 
 
@@ -261,13 +320,16 @@ def before(i: Ints) -> Reach:
 
 
 def cached_pairs(budget: int, n: int) -> int:
-    """How many (query, key) pairs are visible if each of n queries sees at most `budget` keys up to its own."""
+    """How many (query, key) pairs are visible if each of n queries sees at most `budget` keys up to
+    its own.
+    """
     short = min(budget, n)
     return short * (short + 1) // 2 + (n - short) * short
 
 
 def group_queries(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]:
-    """Queries by the keys that they share, [kv, group, query, dim], and keys [kv, key, dim], in float64.
+    """Queries by the keys that they share, [kv, group, query, dim], and keys [kv, key, dim], in
+    float64.
 
     Raises UsageError for queries that are not those of the same tokens as the keys.
     """
@@ -280,7 +342,9 @@ def group_queries(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]
 
 def cap_scores(scores: Floats, softcap: float | None) -> Floats:
     """softcap · tanh(scores / softcap), entrywise; the scores as they are where `softcap` is None."""
-    return scores if softcap is None else softcap * np.tanh(scores / softcap)
+    if softcap is None:
+        return scores
+    return softcap * np.tanh(scores / softcap)
 
 
 def softmax_rows(scores: Floats) -> Floats:
@@ -299,12 +363,13 @@ def forget_online(
     *,
     by_weights: bool = True,
 ) -> Forgotten:
-    """The mask of a cache of `budget` keys that after each query evicts the key that `worth` rates lowest.
+    """The mask of a cache of `budget` keys that after each query evicts the key that `worth` rates
+    lowest.
 
-    vectors: queries and keys. score: scale and soft cap. worth: of each key [kv, cached], given the weights
-    [kv, group, cached], the keys in the cache [kv, cached] and the query; the least, and of equals the first, is
-    forgotten once there is a key too many, so that a query sees at most `budget` with its own. by_weights: whether
-    `worth` is given any.
+    vectors: queries and keys. score: scale and soft cap. worth: of each key [kv, cached], given the
+    weights [kv, group, cached], the keys in the cache [kv, cached] and the query; the least, and of
+    equals the first, is forgotten once there is a key too many, so that a query sees at most
+    `budget` with its own. by_weights: whether `worth` is given any.
     """
     queries, keys = group_queries(backend, *vectors)
     kv, group, count, dim = queries.shape
@@ -313,7 +378,8 @@ def forget_online(
     heads = np.arange(kv)
     # a new key takes the place of the one that was forgotten: the others are not moved
     room = min(budget, count)
-    cache, cached = np.empty((kv, room), np.int64), np.empty((kv, room, dim))
+    cache = np.empty((kv, room), np.int64)
+    cached = np.empty((kv, room, dim))
     place = np.zeros(kv, np.int64)
     for query in range(count):
         size = min(query + 1, budget)

@@ -1,8 +1,9 @@
-"""What a kind of mask is; those that go by the distance from query to key; and intersections and unions of masks.
+"""What a kind of mask is; those that go by the distance from query to key; and intersections and
+unions of masks.
 
 Everything that the package needs to know of a kind is declared in its class and nowhere else.
-i is a query's and j a key's absolute position, both 0-based. Every method takes rows of queries at a time, so that
-nothing here is n × n unless its caller asks for all rows.
+i is a query's and j a key's absolute position, both 0-based. Every method takes rows of queries at
+a time, so that nothing here is n × n unless its caller asks for all rows.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 class Spelling(Struct, frozen=True):
     """How people write a kind.
 
-    name: before the colon. form: with the numbers that may follow, as a message says it. counts: how many of them there
-    may be; empty for any number from 1. least: the least that each may be. example: one of the kind, for the gallery.
+    name: before the colon. form: with the numbers that may follow, as a message says it. counts:
+    how many of them there may be; empty for any number from 1. least: the least that each may be.
+    example: one of the kind, for the gallery.
     """
 
     name: str
@@ -40,8 +42,8 @@ class Spelling(Struct, frozen=True):
 class Pairs(Struct, frozen=True, eq=False):
     """(query, key) pairs for which a mask is asked whether they are visible.
 
-    i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all. row: integers [rows, 1],
-    the queries' numbers, which are not i where positions do not start at 0.
+    i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all. row:
+    integers [rows, 1], the queries' numbers, which are not i where positions do not start at 0.
     """
 
     i: Array
@@ -57,7 +59,8 @@ class Pairs(Struct, frozen=True, eq=False):
 
 
 class Reach(NamedTuple):
-    """Bounds of what each query sees: no key outside [low, high), integers [query] that never fall from query to query
+    """Bounds of what each query sees: no key outside [low, high), integers [query] that never fall
+    from query to query
     and may lie beyond the keys. whole: whether it sees every key within."""
 
     low: Ints
@@ -72,14 +75,16 @@ class KindOfMask(StructMeta, ABCMeta):
 class Mask(Struct, metaclass=KindOfMask, frozen=True):
     """Which keys a query may see. A kind is a final, frozen record with all that is abstract here.
 
-    spelling: how people write the kind; None for those that only a model, a file or another mask makes.
+    spelling: how people write the kind; None for those that only a model, a file or another mask
+    makes.
     """
 
     spelling: ClassVar[Spelling | None]
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask that `spec` means with these numbers, as many as the spelling allows and none below its least.
+        """The mask that `spec` means with these numbers, as many as the spelling allows and none
+        below its least.
 
         Raises UsageError for numbers that do not go together.
         """
@@ -88,15 +93,17 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
     @property
     @abstractmethod
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        """What decides visibility beside the positions i and j: nothing more ("positions"), the number of keys
-        ("length"), or queries and keys themselves ("vectors")."""
+        """What decides visibility beside the positions i and j: nothing more ("positions"), the
+        number of keys ("length"), or queries and keys themselves ("vectors")."""
 
     def spec(self) -> str:
-        """The mask's SPEC, as `read` takes it, such as "window:3"; for a mask that no SPEC can write, a name for
-        people."""
+        """The mask's SPEC, as `read` takes it, such as "window:3"; for a mask that no SPEC can
+        write, a name for people."""
         assert self.spelling is not None, "a kind that no SPEC can write says how it is named"
         numbers = ",".join(str(getattr(self, name)) for name in self.__struct_fields__)
-        return f"{self.spelling.name}:{numbers}" if numbers else self.spelling.name
+        if numbers:
+            return f"{self.spelling.name}:{numbers}"
+        return self.spelling.name
 
     @abstractmethod
     def describe(self) -> Message:
@@ -104,16 +111,18 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
 
     @abstractmethod
     def sees(self, pairs: Pairs) -> Array:
-        """Whether query i sees key j: booleans that broadcast to [..., rows, columns], with a leading head axis for
-        masks that differ by head."""
+        """Whether query i sees key j: booleans that broadcast to [..., rows, columns], with a
+        leading head axis for masks that differ by head."""
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that the queries at positions i see; may be wider than needed, never narrower."""
+        """Bounds of the keys that the queries at positions i see; may be wider than needed, never
+        narrower.
+        """
         return everywhere(i, keys, whole=False)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n queries and n keys, by a formula; None where they must be
-        counted."""
+        """How many (query, key) pairs are visible among n queries and n keys, by a formula; None
+        where they must be counted."""
         return None
 
     def by_head(self) -> bool:
@@ -125,28 +134,32 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         return self
 
     def parts_of(self) -> tuple[Mask, ...]:
-        """The masks that an intersection or a union is made of, nested ones taken apart; (itself,) for any other
-        mask."""
+        """The masks that an intersection or a union is made of, nested ones taken apart; (itself,)
+        for any other mask."""
         return (self,)
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask once queries [head, query, dim] and keys [kv, key, dim] are known, for kinds that depend on them;
-        other masks return themselves.
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The mask once queries [head, query, dim] and keys [kv, key, dim] are known, for kinds
+        that depend on them; other masks return themselves.
 
         scale, softcap: those of the scores, for masks that weights decide.
         """
         return self
 
     def check_size(self, queries: int, keys: int) -> None:
-        """Raise InputError where the mask is for a fixed number of queries or keys and these numbers differ."""
+        """Raise InputError where the mask is for a fixed number of queries or keys and these
+        numbers differ.
+        """
         for part in self.parts_of():
             if part is not self:
                 part.check_size(queries, keys)
 
 
 class DerivedMask(Mask, frozen=True):
-    """A mask that queries and keys decided (the result of `bind`): it is named and described as its `source`, the mask
-    before."""
+    """A mask that queries and keys decided (the result of `bind`): it is named and described as its
+    `source`, the mask before."""
 
     source: Mask
 
@@ -212,7 +225,9 @@ class Causal(Mask, frozen=True):
         return pairs.j <= pairs.i
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from key 0 to the query's own; all in between are visible."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; all in between
+        are visible.
+        """
         return Reach(np.zeros_like(i), i + 1, True)
 
     def pairs(self, n: int) -> int | None:
@@ -235,12 +250,17 @@ class Window(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The last W keys, the query's own included, or L before it and R after it. Raises UsageError for window:0."""
+        """The last W keys, the query's own included, or L before it and R after it. Raises
+        UsageError for window:0.
+        """
         if list(numbers) == [0]:
             raise UsageError(
-                "window:0 shows nothing", expected="window:W with W from 1: the query's own key and the W - 1 before it"
+                "window:0 shows nothing",
+                expected="window:W with W from 1: the query's own key and the W - 1 before it",
             )
-        return Window(numbers[0] - 1, 0) if len(numbers) == 1 else Window(numbers[0], numbers[1])
+        if len(numbers) == 1:
+            return Window(numbers[0] - 1, 0)
+        return Window(numbers[0], numbers[1])
 
     def spec(self) -> str:
         """The window as people write it; `none` or `causal` where it is that."""
@@ -252,11 +272,14 @@ class Window(Mask, frozen=True):
             case int(left), 0:
                 return f"window:{left + 1}"
             case left, right:
-                return f"window:{'all' if left is None else left},{'all' if right is None else right}"
+                return (
+                    f"window:{'all' if left is None else left},{'all' if right is None else right}"
+                )
 
     def describe(self) -> Message:
         """The sentence with how many keys before and after itself a query sees."""
-        left, right = self.left, self.right
+        left = self.left
+        right = self.right
         if left is None and right is None:
             return Everywhere().describe()
         if left is None and right == 0:
@@ -265,9 +288,10 @@ class Window(Mask, frozen=True):
             return message("a query sees only itself (j = i)")
         if left is not None and right == 0:
             return plural(
-                "a query sees itself and the key before it: {number} keys, its own included (i − {count} ≤ j ≤ i)",
-                "a query sees itself and the {count} keys before it: {number} keys, its own included "
-                "(i − {count} ≤ j ≤ i)",
+                "a query sees itself and the key before it: {number} keys, its own included (i −"
+                " {count} ≤ j ≤ i)",
+                "a query sees itself and the {count} keys before it: {number} keys, its own"
+                " included (i − {count} ≤ j ≤ i)",
                 count=left,
                 number=left + 1,
             )
@@ -294,7 +318,8 @@ class Window(Mask, frozen=True):
         assert left is not None
         assert right is not None
         return message(
-            "a query sees itself, {before} before and {after} after it (i − {left} ≤ j ≤ i + {right})",
+            "a query sees itself, {before} before and {after} after it (i − {left} ≤ j ≤ i +"
+            " {right})",
             before=plural("{count} key", "{count} keys", count=left),
             after=plural("{count} key", "{count} keys", count=right),
             left=left,
@@ -303,13 +328,21 @@ class Window(Mask, frozen=True):
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether the key is at most `left` before the query and at most `right` after it."""
-        near = pairs.all if self.left is None else pairs.j >= pairs.i - self.left
-        return near if self.right is None else near & (pairs.j <= pairs.i + self.right)
+        if self.left is None:
+            near = pairs.all
+        else:
+            near = pairs.j >= pairs.i - self.left
+        if self.right is None:
+            return near
+        return near & (pairs.j <= pairs.i + self.right)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from `left` keys before the query to `right` after it; all in
-        between are visible."""
-        low = np.zeros_like(i) if self.left is None else i - self.left
+        """Bounds of the keys that each query sees: from `left` keys before the query to `right`
+        after it; all in between are visible."""
+        if self.left is None:
+            low = np.zeros_like(i)
+        else:
+            low = i - self.left
         return Reach(low, np.full_like(i, keys) if self.right is None else i + self.right + 1, True)
 
     def pairs(self, n: int) -> int | None:
@@ -330,24 +363,26 @@ class Dilated(Mask, frozen=True):
     def describe(self) -> Message:
         """The sentence with how far before it a query sees keys, and in which steps."""
         return message(
-            "a query sees itself and the keys less than {size} before it whose distance is divisible by {step}",
+            "a query sees itself and the keys less than {size} before it whose distance is"
+            " divisible by {step}",
             size=self.size,
             step=self.step,
         )
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether the key is less than `size` before the query, in steps of `step`."""
-        i, j = pairs.i, pairs.j
+        i = pairs.i
+        j = pairs.j
         return (j <= i) & (j > i - self.size) & ((i - j) % self.step == 0)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: the `size` keys up to the query's own; not all in between are
-        visible."""
+        """Bounds of the keys that each query sees: the `size` keys up to the query's own; not all
+        in between are visible."""
         return Reach(i - self.size + 1, i + 1, False)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: those at the distances 0, step, 2·step, … below
-        `size`."""
+        """How many (query, key) pairs are visible among n tokens: those at the distances 0, step,
+        2·step, … below `size`."""
         steps = min(self.size - 1, n - 1)
         return n + _floors(steps, self.step) + max(n - 1 - steps, 0) * (steps // self.step)
 
@@ -381,7 +416,11 @@ class Combination(Mask, frozen=True):
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
         """What decides any of the parts: vectors, else the length, else positions alone."""
         dependencies = {part.depends_on for part in self.parts}
-        return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"
+        if "vectors" in dependencies:
+            return "vectors"
+        if "length" in dependencies:
+            return "length"
+        return "positions"
 
     def by_head(self) -> bool:
         """Whether heads may see different keys under any of the parts."""
@@ -391,8 +430,12 @@ class Combination(Mask, frozen=True):
         """The masks that this combination is made of, nested ones taken apart."""
         return tuple(inner for part in self.parts for inner in part.parts_of())
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The combination of the parts, each bound to queries [head, query, dim] and keys [kv, key, dim]."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The combination of the parts, each bound to queries [head, query, dim] and keys [kv, key,
+        dim].
+        """
         return type(self)(tuple(part.bind(backend, q, k, scale, softcap) for part in self.parts))
 
     def of_heads(self, heads: slice) -> Mask:
@@ -424,8 +467,8 @@ class AllOf(Combination, frozen=True):
         return Reach(reduce(np.maximum, lows), reduce(np.minimum, highs), all(wholes))
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens, for causal within a window; None for any other
-        intersection."""
+        """How many (query, key) pairs are visible among n tokens, for causal within a window; None
+        for any other intersection."""
         match self.parts:
             case (Causal(), Window(left=left)) | (Window(left=left), Causal()):
                 return band(n, left, 0)
@@ -452,16 +495,18 @@ class AnyOf(Combination, frozen=True):
         return reduce(or_, (part.sees(pairs) for part in self.parts))
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from the first key within the reach of any part to the last; not all
-        in between are visible."""
+        """Bounds of the keys that each query sees: from the first key within the reach of any part
+        to the last; not all in between are visible."""
         lows, highs, _ = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
         return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
 
 
 def intersection(*masks: Mask) -> Mask:
-    """The mask that shows what all these masks show: one of them alone is returned as it is, `Everywhere` masks are
-    left out, and for none the result is Everywhere."""
+    """The mask that shows what all these masks show: one of them alone is returned as it is,
+    `Everywhere` masks are left out, and for none the result is Everywhere."""
     parts = tuple(mask for mask in masks if not isinstance(mask, Everywhere))
     if len(parts) == 1:
         return parts[0]
-    return AllOf(parts) if parts else Everywhere()
+    if parts:
+        return AllOf(parts)
+    return Everywhere()

@@ -1,4 +1,6 @@
-"""Masks by where a key stands in the text, patterns of long-context models, and masks that are known by content."""
+"""Masks by where a key stands in the text, patterns of long-context models, and masks that are
+known by content.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,10 @@ class Global(Mask, frozen=True):
     def describe(self) -> Message:
         """The sentence with the positions of the global tokens."""
         return plural(
-            "position {positions} sees every key and is seen by every query; nothing else is visible",
-            "positions {positions} see every key and are seen by every query; nothing else is visible",
+            "position {positions} sees every key and is seen by every query; nothing else is"
+            " visible",
+            "positions {positions} see every key and are seen by every query; nothing else is"
+            " visible",
             count=len(self.tokens),
             positions=listing(self.tokens),
         )
@@ -77,8 +81,10 @@ class Prefix(Mask, frozen=True):
         if self.length == 0:
             return Causal().describe()
         return plural(
-            "the first key is seen by all; the others only from their own position on (j < {count} or j ≤ i)",
-            "the first {count} keys are seen by all; the others only from their own position on (j < {count} or j ≤ i)",
+            "the first key is seen by all; the others only from their own position on (j < {count}"
+            " or j ≤ i)",
+            "the first {count} keys are seen by all; the others only from their own position on (j"
+            " < {count} or j ≤ i)",
             count=self.length,
         )
 
@@ -87,13 +93,13 @@ class Prefix(Mask, frozen=True):
         return (pairs.j < self.length) | (pairs.j <= pairs.i)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from key 0 to the query's own or the end of the prefix; all in
-        between are visible."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own or the end of the
+        prefix; all in between are visible."""
         return Reach(np.zeros_like(i), np.maximum(i + 1, self.length), True)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: all within the prefix, and those of causal rows after
-        it."""
+        """How many (query, key) pairs are visible among n tokens: all within the prefix, and those
+        of causal rows after it."""
         first = min(self.length, n)
         return first * first + triangle(n) - triangle(first)
 
@@ -120,12 +126,14 @@ class Chunk(Mask, frozen=True):
         return (pairs.j <= pairs.i) & (pairs.j // self.size == pairs.i // self.size)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from the start of the query's chunk to its own key; all in between
-        are visible."""
+        """Bounds of the keys that each query sees: from the start of the query's chunk to its own
+        key; all in between are visible."""
         return Reach(i // self.size * self.size, i + 1, True)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: the triangles of whole chunks and of the rest."""
+        """How many (query, key) pairs are visible among n tokens: the triangles of whole chunks and
+        of the rest.
+        """
         whole, rest = divmod(n, self.size)
         return whole * triangle(self.size) + triangle(rest)
 
@@ -152,12 +160,16 @@ class Blocks(Mask, frozen=True):
         return pairs.j // self.size == pairs.i // self.size
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: the query's own block; all in between are visible."""
+        """Bounds of the keys that each query sees: the query's own block; all in between are
+        visible.
+        """
         first = i // self.size * self.size
         return Reach(first, first + self.size, True)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: the squares of whole blocks and of the rest."""
+        """How many (query, key) pairs are visible among n tokens: the squares of whole blocks and
+        of the rest.
+        """
         whole, rest = divmod(n, self.size)
         return whole * self.size * self.size + rest * rest
 
@@ -193,7 +205,10 @@ class Documents(Mask, frozen=True):
         """Raise InputError unless there is one id for each key."""
         if len(self.ids) != keys:
             raise InputError(
-                "{ids} document ids for {keys} tokens", expected="one id per token", ids=len(self.ids), keys=keys
+                "{ids} document ids for {keys} tokens",
+                expected="one id per token",
+                ids=len(self.ids),
+                keys=keys,
             )
 
 
@@ -221,17 +236,23 @@ class Padding(Mask, frozen=True):
         return (pairs.j < pairs.keys - self.count) & pairs.all
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: all keys before the padding; all in between are visible."""
+        """Bounds of the keys that each query sees: all keys before the padding; all in between are
+        visible.
+        """
         return everywhere(i, keys - self.count, whole=True)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: every query with the keys before the padding."""
+        """How many (query, key) pairs are visible among n tokens: every query with the keys before
+        the padding.
+        """
         return n * max(n - self.count, 0)
 
 
 @final
 class Streaming(Mask, frozen=True):
-    """j ≤ i and (j < sinks or i − j < recent); `recent` counts the query's own token (StreamingLLM)."""
+    """j ≤ i and (j < sinks or i − j < recent); `recent` counts the query's own token
+    (StreamingLLM).
+    """
 
     sinks: int
     recent: int
@@ -244,14 +265,19 @@ class Streaming(Mask, frozen=True):
         """The mask of S first keys and R last ones. Raises UsageError for R of 0."""
         if numbers[1] == 0:
             raise UsageError(
-                "mask {spec} has a 0 where none may be", expected="sinks:S,R, with R from 1", spec=repr(spec)
+                "mask {spec} has a 0 where none may be",
+                expected="sinks:S,R, with R from 1",
+                spec=repr(spec),
             )
         return Streaming(*numbers)
 
     def describe(self) -> Message:
         """The sentence with how many first keys and how many last ones a query sees."""
         recent = self.recent
-        last = message("its own key") if recent == 1 else message("the last {recent}, its own included", recent=recent)
+        if recent == 1:
+            last = message("its own key")
+        else:
+            last = message("the last {recent}, its own included", recent=recent)
         if self.sinks == 0:
             return message("a query sees {last}; never a later one", last=last)
         return plural(
@@ -263,22 +289,28 @@ class Streaming(Mask, frozen=True):
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether the key is not after the query, and a sink or one of the `recent` last."""
-        i, j = pairs.i, pairs.j
+        i = pairs.i
+        j = pairs.j
         return (j <= i) & ((j < self.sinks) | (i - j < self.recent))
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in
+        between are visible.
+        """
         return Reach(np.zeros_like(i), i + 1, False)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: at most sinks + recent keys for each query."""
+        """How many (query, key) pairs are visible among n tokens: at most sinks + recent keys for
+        each query.
+        """
         # the first keys and the last ones overlap until there are more than both
         return band(n, self.sinks + self.recent - 1, 0)
 
 
 @final
 class BigBird(Mask, frozen=True):
-    """Blocks of `size`: each sees its neighbours, itself, the first, the last and `random` seeded others.
+    """Blocks of `size`: each sees its neighbours, itself, the first, the last and `random` seeded
+    others.
 
     Everything is visible when the text is no longer than `longest`; None for (5 + 2·random)·size.
     """
@@ -289,14 +321,19 @@ class BigBird(Mask, frozen=True):
     longest: int | None = None
 
     spelling = Spelling(
-        "bigbird", "bigbird, bigbird:BLOCK, bigbird:BLOCK,RANDOM or bigbird:BLOCK,RANDOM,SEED", (0, 1, 2, 3), 0,
+        "bigbird",
+        "bigbird, bigbird:BLOCK, bigbird:BLOCK,RANDOM or bigbird:BLOCK,RANDOM,SEED",
+        (0, 1, 2, 3),
+        0,
         "bigbird:1,1",
-    )  # fmt: skip
+    )
     depends_on = "length"
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask of this block size, number of random blocks and seed. Raises UsageError for a block size of 0."""
+        """The mask of this block size, number of random blocks and seed. Raises UsageError for a
+        block size of 0.
+        """
         if list(numbers[:1]) == [0]:
             form = BigBird.spelling.form
             what = message("mask {spec} has a 0 where none may be", spec=repr(spec))
@@ -305,24 +342,28 @@ class BigBird(Mask, frozen=True):
         return BigBird(size, random, block_seed)
 
     def spec(self) -> str:
-        """`bigbird:` with block size, random blocks and seed; with the longest dense text, to be read by people."""
+        """`bigbird:` with block size, random blocks and seed; with the longest dense text, to be
+        read by people.
+        """
         text = f"bigbird:{self.size},{self.random},{self.seed}"
-        return text if self.longest is None else f"{text} beyond {self.longest}"
+        if self.longest is None:
+            return text
+        return f"{text} beyond {self.longest}"
 
     def describe(self) -> Message:
         """The sentence with the size of a block and how many random blocks each one sees."""
         if self.random == 0:
             return message(
-                "blocks of {size}: a query's block sees itself, its neighbours, the first and the last; everything "
-                "up to {whole} tokens",
+                "blocks of {size}: a query's block sees itself, its neighbours, the first and the"
+                " last; everything up to {whole} tokens",
                 size=self.size,
                 whole=self._dense_length,
             )
         return plural(
-            "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and {count} seeded "
-            "random block; everything up to {whole} tokens",
-            "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and {count} seeded "
-            "random blocks; everything up to {whole} tokens",
+            "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and"
+            " {count} seeded random block; everything up to {whole} tokens",
+            "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and"
+            " {count} seeded random blocks; everything up to {whole} tokens",
             count=self.random,
             size=self.size,
             whole=self._dense_length,
@@ -331,7 +372,9 @@ class BigBird(Mask, frozen=True):
     @property
     def _dense_length(self) -> int:
         """The longest text of which everything is visible."""
-        return (5 + 2 * self.random) * self.size if self.longest is None else self.longest
+        if self.longest is None:
+            return (5 + 2 * self.random) * self.size
+        return self.longest
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether the query's block sees the key's; True for every pair of a short text."""
@@ -347,8 +390,12 @@ class BigBird(Mask, frozen=True):
         return everywhere(i, keys, whole=keys <= self._dense_length)
 
     def pairs(self, n: int) -> int | None:
-        """How many (query, key) pairs are visible among n tokens: all n² in a short text; None for a longer one."""
-        return n * n if n <= self._dense_length else None
+        """How many (query, key) pairs are visible among n tokens: all n² in a short text; None for
+        a longer one.
+        """
+        if n <= self._dense_length:
+            return n * n
+        return None
 
 
 # BigBird's pattern of blocks: which block of positions sees which.
@@ -359,7 +406,8 @@ MOST_BLOCKS = 4096
 
 @lru_cache(maxsize=4)
 def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]:
-    """Which blocks see which, [query block, key block] booleans, for `count` blocks; not to be written to.
+    """Which blocks see which, [query block, key block] booleans, for `count` blocks; not to be
+    written to.
 
     The first and last block see all and are seen by all; the others see their neighbours and
     `random` further blocks drawn without replacement from the seeded stream.
@@ -367,7 +415,12 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
     """
     if count > MOST_BLOCKS:
         expected = message("at most {most_blocks:,}", most_blocks=MOST_BLOCKS)
-        raise LimitError("a bigbird mask of {count:,} blocks", expected=expected, hint="--mask bigbird:64", count=count)
+        raise LimitError(
+            "a bigbird mask of {count:,} blocks",
+            expected=expected,
+            hint="--mask bigbird:64",
+            count=count,
+        )
     table = np.zeros((count, count), bool)
     table[[0, -1], :] = table[:, [0, -1]] = True
     for block in range(1, count - 1):
@@ -380,8 +433,8 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
 
 @final
 class Hashed(Mask, frozen=True):
-    """A query sees the keys in its LSH bucket in any round, as in Reformer; must be bound to queries and keys before
-    use."""
+    """A query sees the keys in its LSH bucket in any round, as in Reformer; must be bound to
+    queries and keys before use."""
 
     buckets: int
     rounds: int = 1
@@ -392,7 +445,9 @@ class Hashed(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
-        """The mask of this number of buckets, rounds and seed. Raises UsageError for an odd number of buckets."""
+        """The mask of this number of buckets, rounds and seed. Raises UsageError for an odd number
+        of buckets.
+        """
         if numbers[0] % 2:
             what = message("lsh needs an even number of buckets, not {number}", number=numbers[0])
             raise UsageError(what, expected=message("lsh:{number_2}", number_2=numbers[0] + 1))
@@ -406,7 +461,8 @@ class Hashed(Mask, frozen=True):
         """The sentence with how many buckets and rounds there are."""
         return plural(
             "a query sees the keys that hash into its own of {buckets} buckets in the one round",
-            "a query sees the keys that hash into its own of {buckets} buckets in any of {count} rounds",
+            "a query sees the keys that hash into its own of {buckets} buckets in any of {count}"
+            " rounds",
             count=self.rounds,
             buckets=self.buckets,
         )
@@ -415,18 +471,29 @@ class Hashed(Mask, frozen=True):
         """Raises TypeError: buckets are known once the mask is bound to queries and keys."""
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
 
-    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask by the hash buckets of queries [head, query, dim] and keys [kv, key, dim] of one text, without batch
-        axes."""
+    def bind(
+        self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+    ) -> Mask:
+        """The mask by the hash buckets of queries [head, query, dim] and keys [kv, key, dim] of one
+        text, without batch axes."""
         group_size = q.shape[0] // k.shape[0]
-        keys = backend.repeat(k, group_size, 0) if group_size > 1 else k
-        rotations = backend.keep(directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets))
-        return SameBucket(self, buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations))
+        if group_size > 1:
+            keys = backend.repeat(k, group_size, 0)
+        else:
+            keys = k
+        rotations = backend.keep(
+            directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets)
+        )
+        return SameBucket(
+            self, buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations)
+        )
 
 
 @final
 class SameBucket(DerivedMask, frozen=True, eq=False):
-    """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head, round, key]."""
+    """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head,
+    round, key].
+    """
 
     query: Array
     key: Array
@@ -436,7 +503,8 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
     def sees(self, pairs: Pairs) -> Array:
         """Whether query and key share a bucket in any round, booleans [head, rows, columns]."""
         # [head, round, rows, 1] against [head, round, 1, columns], any round
-        rows, columns = pairs.row.reshape((-1,)), pairs.j.reshape((-1,))
+        rows = pairs.row.reshape((-1,))
+        columns = pairs.j.reshape((-1,))
         same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
         return pairs.backend.any(same, 1)[:, 0]
 
@@ -447,7 +515,9 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
 
 @final
 class MatrixMask(Mask, frozen=True, eq=False):
-    """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head, query, key]."""
+    """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head,
+    query, key].
+    """
 
     values: np.ndarray[Any, Any]
     name: str = "given"
@@ -466,7 +536,9 @@ class MatrixMask(Mask, frozen=True, eq=False):
     def sees(self, pairs: Pairs) -> Array:
         """The entry of the matrix for query and key, or for the key alone."""
         values = pairs.backend.array(self.values)
-        return values[pairs.j] & pairs.all if values.ndim == 1 else values[..., pairs.row, pairs.j]
+        if values.ndim == 1:
+            return values[pairs.j] & pairs.all
+        return values[..., pairs.row, pairs.j]
 
     def by_head(self) -> bool:
         """Whether the matrix has an axis of heads."""
@@ -474,14 +546,21 @@ class MatrixMask(Mask, frozen=True, eq=False):
 
     def of_heads(self, heads: slice) -> Mask:
         """The mask of some of the heads' matrices; itself where heads share one."""
-        return MatrixMask(self.values[heads], self.name) if self.by_head() and len(self.values) > 1 else self
+        if self.by_head() and len(self.values) > 1:
+            return MatrixMask(self.values[heads], self.name)
+        return self
 
     def check_size(self, queries: int, keys: int) -> None:
         """Raise InputError unless the matrix is of so many queries and keys."""
         values = self.values
         if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
             expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
-            raise InputError("the mask has shape {shape}", where=self.name, expected=expected, shape=list(values.shape))
+            raise InputError(
+                "the mask has shape {shape}",
+                where=self.name,
+                expected=expected,
+                shape=list(values.shape),
+            )
 
 
 # Locality-sensitive hashing: which bucket a query or key falls into.
@@ -492,8 +571,11 @@ MOST = 2**24
 """Random numbers that hashing may draw: some seconds and 64 MB."""
 
 
-def directions(seed: int, heads: int, width: int, rounds: int, buckets: int) -> np.ndarray[Any, Any]:
-    """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed everywhere.
+def directions(
+    seed: int, heads: int, width: int, rounds: int, buckets: int
+) -> np.ndarray[Any, Any]:
+    """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed
+    everywhere.
 
     Raises LimitError for more than `MOST` numbers.
     """
@@ -517,7 +599,10 @@ def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     """
     heads, width, rounds, half = rotations.shape
     projections = backend.matmul(
-        vectors, backend.cast(rotations, backend.dtype_of(vectors)).reshape((heads, width, rounds * half))
+        vectors,
+        backend.cast(rotations, backend.dtype_of(vectors)).reshape((heads, width, rounds * half)),
     )
-    projections = backend.permute(projections.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3))
+    projections = backend.permute(
+        projections.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3)
+    )
     return backend.concat([projections, -projections], -1).argmax(-1)

@@ -1,4 +1,6 @@
-"""The families that run natively, by the `model_type` of their `config.json`, a file for each lineage."""
+"""The families that run natively, by the `model_type` of their `config.json`, a file for each
+lineage.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from attncli.models.family import Family
 LINEAGES = {
     "bamba": ("bamba", "falcon_h1", "jamba"),
     "bart": ("bart", "blenderbot", "m2m_100", "marian", "mbart", "pegasus", "whisper"),
-    "bert": ("albert", "bert", "big_bird", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta"),
+    "bert": (
+        "albert",
+        "bert",
+        "big_bird",
+        "camembert",
+        "distilbert",
+        "electra",
+        "mpnet",
+        "roberta",
+        "xlm-roberta",
+    ),
     "cohere": ("cohere", "cohere2"),
     "deberta_v2": ("deberta-v2",),
     "deepseek_v2": ("deepseek_v2", "deepseek_v3"),
@@ -28,7 +40,15 @@ LINEAGES = {
     "gte": ("gte", "jina_embeddings_v3", "nomic_bert"),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", "hunyuan_v1_moe"),
     "lfm2": ("lfm2", "lfm2_moe"),
-    "llama_relatives": ("ernie4_5", "exaone4", "nemotron", "seed_oss", "smollm3", "stablelm", "starcoder2"),
+    "llama_relatives": (
+        "ernie4_5",
+        "exaone4",
+        "nemotron",
+        "seed_oss",
+        "smollm3",
+        "stablelm",
+        "starcoder2",
+    ),
     "longformer": ("led", "longformer"),
     "mistral": ("ministral", "ministral3", "mistral"),
     "mixtral": ("minimax", "minimax_m2", "mixtral"),
@@ -117,9 +137,11 @@ RELATIVES: dict[str, tuple[tuple[str, str], ...]] = {
     "t5": (("enc.blk.1.attn_rel_b.weight", "umt5"),),
     "t5encoder": (("enc.blk.1.attn_rel_b.weight", "umt5"),),
 }
-"""The families of an architecture besides, each by a key or a tensor that only its files have, with ! that only
-its files lack."""
-GGUF_FAMILIES = tuple(sorted({*ARCHITECTURES.values(), *(kind for kinds in RELATIVES.values() for _, kind in kinds)}))
+"""The families of an architecture besides, each by a key or a tensor that only its files have, with
+! that only its files lack."""
+GGUF_FAMILIES = tuple(
+    sorted({*ARCHITECTURES.values(), *(kind for kinds in RELATIVES.values() for _, kind in kinds)})
+)
 """The families that GGUF files are read of."""
 
 BY_TRANSFORMERS = {
@@ -129,9 +151,16 @@ BY_TRANSFORMERS = {
 }
 """Families of today without a file here, which transformers runs, and what stands in the way."""
 
-TRAINED = {"table": "gpt2", "window": "gpt_neo", "rope": "gpt_neox", "alibi": "bloom", "both ways": "bert"}
-"""What a small model that is trained here is saved as, by how positions enter it and what its queries see: a table of
-positions, the same with a window, rotations, biases by distance; queries that see the tokens after them, too."""
+TRAINED = {
+    "table": "gpt2",
+    "window": "gpt_neo",
+    "rope": "gpt_neox",
+    "alibi": "bloom",
+    "both ways": "bert",
+}
+"""What a small model that is trained here is saved as, by how positions enter it and what its
+queries see: a table of positions, the same with a window, rotations, biases by distance; queries
+that see the tokens after them, too."""
 
 
 @cache
@@ -139,14 +168,19 @@ def family(model_type: str) -> Family | None:
     """The family of a `model_type`, whose Specs bear its name; None for one that has no file here."""
     if model_type not in FILES:
         return None
-    families: Mapping[str, Family] = import_module(f"attncli.models.families.{FILES[model_type]}").FAMILIES
+    families: Mapping[str, Family] = import_module(
+        f"attncli.models.families.{FILES[model_type]}"
+    ).FAMILIES
     declared = families[model_type]
 
     @wraps(declared.spec)
     def spec(config: Config) -> Spec:
         """The Spec of a config by its family's reader, with `family` set to this model type."""
         whole = declared.spec(config)
-        decoder = None if whole.decoder is None else replace(whole.decoder, family=model_type)
+        if whole.decoder is None:
+            decoder = None
+        else:
+            decoder = replace(whole.decoder, family=model_type)
         return replace(whole, family=model_type, decoder=decoder)
 
     return replace(declared, spec=spec)

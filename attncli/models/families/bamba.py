@@ -1,4 +1,5 @@
-"""Bamba: Mamba 2 in place of attention in all layers but those listed; and relatives that mix attention with Mamba.
+"""Bamba: Mamba 2 in place of attention in all layers but those listed; and relatives that mix
+attention with Mamba.
 Source: IBM, Princeton, CMU and UIUC, 2024."""
 
 from __future__ import annotations
@@ -41,17 +42,21 @@ NAMES = llama.NAMES.with_roles(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Bamba."""
-    norm, mixer = llama.rms(config, default=1e-5), state_space(config)
+    norm = llama.rms(config, default=1e-5)
+    mixer = state_space(config)
     attending = config.list_of("attn_layer_indices", kind=int) or []
     position = rope(config, llama.head_dim(config), default_partial=0.5)
     block = llama.block(config, position=position, kv_heads=8, norm=norm)
-    blocks = [block if layer in attending else block.mixing(mixer) for layer in range(llama.depth(config))]
+    blocks = [
+        block if layer in attending else block.mixing(mixer) for layer in range(llama.depth(config))
+    ]
     config.get("z_loss_coefficient", "num_logits_to_keep", "layers_block_type", "layer_types")
     return llama.decoder(config, blocks, biases=(*llama.linear_biases(config), *biases(config)))
 
 
 def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
-    """Mamba 2 from the config keys that several families share. default_eps: the norm's ε where the config does not set
+    """Mamba 2 from the config keys that several families share. default_eps: the norm's ε where the
+    config does not set
     it. inner: the width of all heads; None for the model's width times the config's expansion."""
     widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
     inner = widened if inner is None else inner
@@ -73,7 +78,9 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
 
 
 def step_limits(config: Config) -> tuple[float, float | None]:
-    """The smallest and the largest time step of Mamba, from the config's `time_step_limit`; None for no upper limit."""
+    """The smallest and the largest time step of Mamba, from the config's `time_step_limit`; None
+    for no upper limit.
+    """
     values = config.list_of("time_step_limit", kind=(int, float, dict), count=2)
     if values is None:
         return 0.0, None
@@ -85,23 +92,28 @@ def step_limits(config: Config) -> tuple[float, float | None]:
 
 def biases(config: Config) -> tuple[str, ...]:
     """The roles of the mixer that have a bias."""
-    convolution = ("mixer.conv",) if config.flag("mamba_conv_bias", default=True) else ()
-    return (*convolution, *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()))
+    convolution = (("mixer.conv",)) if (config.flag("mamba_conv_bias", default=True)) else (())
+    return (
+        *convolution,
+        *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()),
+    )
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that override those read from a GGUF file: `layer_types` is None, as the file lists
-    attending layers under another key."""
+    """Config values by key that override those read from a GGUF file: `layer_types` is None, as the
+    file lists attending layers under another key."""
     return {"layer_types": None}
 
 
 def falcon_h1(config: Config) -> Spec:
-    """Falcon-H1: attention and Mamba 2 side by side in every layer, with a multiplier for each branch, key and gate.
+    """Falcon-H1: attention and Mamba 2 side by side in every layer, with a multiplier for each
+    branch, key and gate.
     Source: Falcon LLM Team, 2025.
 
     Multipliers change weights as they are read: they stand before and after linear maps.
     """
-    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
+    norm = llama.rms(config, default=1e-5)
+    dim = llama.head_dim(config)
     mlp = llama.gated_mlp(config, default=14336)
     block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8, norm=norm, mlp=mlp)
     block = replace(block, mixer=_scaled_state_space(config), factors=_weight_factors(config))
@@ -129,7 +141,12 @@ def _weight_factors(config: Config) -> dict[str, float]:
     gate, down = _multipliers(config, "mlp_multipliers", 2)
     factors = {"attn.q.weight": attending, "attn.v.weight": attending, "mixer.input.weight": mixing}
     factors |= {"attn.k.weight": attending * key, "attn.k.bias": key}
-    for name, factor in (("attn.o", leaving), ("mixer.output", mixed), ("mlp.gate", gate), ("mlp.down", down)):
+    for name, factor in (
+        ("attn.o", leaving),
+        ("mixer.output", mixed),
+        ("mlp.gate", gate),
+        ("mlp.down", down),
+    ):
         factors |= {f"{name}.weight": factor, f"{name}.bias": factor}
     return {role: factor for role, factor in factors.items() if factor != 1.0}
 
@@ -143,13 +160,19 @@ def _scaled_state_space(config: Config) -> StateSpace:
         mixer = replace(mixer, norm=None)
     # a table of float32 in all of its implementations
     parts = [float(np.float32(number)) for number in _multipliers(config, "ssm_multipliers", 5)]
-    factors = None if set(parts) == {1.0} else (parts[0], parts[1], parts[2], parts[3], parts[4])
+    if set(parts) == {1.0}:
+        factors = None
+    else:
+        factors = (parts[0], parts[1], parts[2], parts[3], parts[4])
     return replace(mixer, gate_first=not before, factors=factors)
 
 
 def _multipliers(config: Config, key: str, count: int) -> list[float]:
     """The list of `count` multipliers under a key; 1 each where the config does not set it."""
-    return [float(number) for number in config.list_of(key, kind=(int, float), count=count) or [1.0] * count]
+    return [
+        float(number)
+        for number in config.list_of(key, kind=(int, float), count=count) or [1.0] * count
+    ]
 
 
 JAMBA_NAMES = NAMES.with_roles(
@@ -167,17 +190,24 @@ JAMBA_NAMES = NAMES.with_roles(
     without=("mixer.step", "mixer.norm"),
 )
 
-JAMBA_IDLE = ("use_mamba_kernels", "use_mambapy", "use_associative_scan", "num_logits_to_keep", "sliding_window")
+JAMBA_IDLE = (
+    "use_mamba_kernels",
+    "use_mambapy",
+    "use_associative_scan",
+    "num_logits_to_keep",
+    "sliding_window",
+)
 """Keys that say how a library computes, and one that no layer heeds."""
 
 
 def jamba(config: Config) -> Spec:
-    """Jamba: Mamba in place of attention in most layers, experts in some, and no positions. Source: AI21 Labs, 2024."""
-    mixer, mlp = _selective_scan(config), llama.gated_mlp(config, default=14336)
-    every, first = (
-        config.integer("attn_layer_period", default=8),
-        config.integer("attn_layer_offset", default=4, least=0),
-    )
+    """Jamba: Mamba in place of attention in most layers, experts in some, and no positions. Source:
+    AI21 Labs, 2024.
+    """
+    mixer = _selective_scan(config)
+    mlp = llama.gated_mlp(config, default=14336)
+    every = config.integer("attn_layer_period", default=8)
+    first = config.integer("attn_layer_offset", default=4, least=0)
     count = config.integer("num_experts", "num_local_experts", default=16, most=2**16)
     chosen = config.integer("num_experts_per_tok", default=2, most=2**16)
     experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
@@ -196,7 +226,9 @@ def _layers_with_experts(config: Config) -> list[int]:
     every = config.integer("expert_layer_period", default=2)
     first = config.integer("expert_layer_offset", default=1, least=0)
     alone = config.integer("num_experts", default=16, most=2**16) == 1
-    return [] if alone else [layer for layer in range(llama.depth(config)) if layer % every == first]
+    if alone:
+        return []
+    return [layer for layer in range(llama.depth(config)) if layer % every == first]
 
 
 def _selective_scan(config: Config) -> SelectiveScan:
@@ -214,8 +246,8 @@ def _selective_scan(config: Config) -> SelectiveScan:
 
 
 def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key for Jamba from the tensors of a GGUF file: how many experts, and the period and offset of
-    layers with attention and with experts.
+    """Config values by key for Jamba from the tensors of a GGUF file: how many experts, and the
+    period and offset of layers with attention and with experts.
 
     Raises UnsupportedError for uneven steps.
     """
@@ -225,9 +257,15 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
         layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
         steps = {after - before for before, after in pairwise(layers)} or {metadata.layers() + 1}
         if len(steps) > 1:
-            what = message("layers {layers} have {mark}", layers=", ".join(map(str, layers[:8])), mark=mark)
+            what = message(
+                "layers {layers} have {mark}", layers=", ".join(map(str, layers[:8])), mark=mark
+            )
             raise UnsupportedError(what, where=metadata.where, expected="layers in even steps")
-        keys |= {f"{kind}_layer_period": max(steps), f"{kind}_layer_offset": layers[0]} if layers else {}
+        keys |= (
+            {f"{kind}_layer_period": max(steps), f"{kind}_layer_offset": layers[0]}
+            if layers
+            else {}
+        )
     return keys
 
 

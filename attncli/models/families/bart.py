@@ -74,7 +74,9 @@ FIXED = {
 def spec(config: Config) -> Spec:
     """The Spec of a BART: the encoder, with the decoder inside."""
     norm = Norm("layer", 1e-5)
-    embedding = Embedding(scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm)
+    embedding = Embedding(
+        scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm
+    )
     return encoder_decoder(config, norm, embedding)
 
 
@@ -88,18 +90,26 @@ def encoder_decoder(
     positions: int = 1024,
     before: bool = False,
 ) -> Spec:
-    """The Spec of an encoder with its decoder and their embedding. start, activation, positions: used where the config
-    does not set them. before: norms come before each part and after the last layer (pre-norm), else after each part."""
+    """The Spec of an encoder with its decoder and their embedding. start, activation, positions:
+    used where the config
+    does not set them. before: norms come before each part and after the last layer (pre-norm), else
+    after each part.
+    """
     width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
     function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
-    sum_or_in: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
+    if before:
+        sum_or_in: tuple[Place, ...] = ("attn.in", "mlp.in")
+    else:
+        sum_or_in = ("attn.sum", "mlp.sum")
     crossing: Place = "cross.in" if before else "cross.sum"
 
     def attention(side: str) -> Attention:
         """Attention of a side, "encoder" or "decoder", with its number of heads."""
         heads = config.heads(width, f"{side}_attention_heads")
-        return Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
+        return Attention(
+            heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5
+        )
 
     def mlp(side: str) -> Mlp:
         """The feed-forward part of a side, "encoder" or "decoder"."""
@@ -124,13 +134,17 @@ def encoder_decoder(
     layers = config.integer("decoder_layers", most=MOST_LAYERS)
     first = config.integer("decoder_start_token_id", default=start, least=0)
     head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
-    return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head))
+    return replace(
+        encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head)
+    )
 
 
 def embedding_scale(config: Config, *, default: bool = False) -> float:
-    """The factor on token vectors: √d_model where `scale_embedding` is set, else 1. default: whether it counts as set
-    where the config lacks it."""
-    return config.integer("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
+    """The factor on token vectors: √d_model where `scale_embedding` is set, else 1. default:
+    whether it counts as set where the config lacks it."""
+    if config.flag("scale_embedding", default=default):
+        return config.integer("d_model") ** 0.5
+    return 1.0
 
 
 BEFORE: dict[str, Source] = {
@@ -141,10 +155,12 @@ BEFORE: dict[str, Source] = {
 
 
 def norms_first(names: Names, side: str) -> Names:
-    """BART's tensor names for a pre-norm model: norms before each part and after the last layer. side: "encoder" or
-    "decoder"."""
+    """BART's tensor names for a pre-norm model: norms before each part and after the last layer.
+    side: "encoder" or "decoder"."""
     return names.with_roles(
-        BEFORE, outside={"final": f"{side}.layer_norm"}, without=("attn.sum", "cross.sum", "mlp.sum")
+        BEFORE,
+        outside={"final": f"{side}.layer_norm"},
+        without=("attn.sum", "cross.sum", "mlp.sum"),
     )
 
 
@@ -160,11 +176,16 @@ MBART_FIXED = {
 def mbart(config: Config) -> Spec:
     """mBART: BART with norms before each part. Source: Liu et al., 2020."""
     norm = Norm("layer", 1e-5)
-    embedding = Embedding(scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm)
+    embedding = Embedding(
+        scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm
+    )
     return encoder_decoder(config, norm, embedding, before=True)
 
 
-IGNORED = ("encoder.embed_positions.weights", "decoder.embed_positions.weights")  # what the sines give anyway
+IGNORED = (
+    "encoder.embed_positions.weights",
+    "decoder.embed_positions.weights",
+)  # what the sines give anyway
 
 M2M_100_FIXED = {
     **MBART_FIXED,
@@ -174,7 +195,8 @@ M2M_100_FIXED = {
 
 
 def m2m_100(config: Config) -> Spec:
-    """M2M-100 and NLLB: mBART with sinusoidal positions that skip padding. Source: Fan et al., 2020.
+    """M2M-100 and NLLB: mBART with sinusoidal positions that skip padding. Source: Fan et al.,
+    2020.
 
     Positions go on as far as the text does.
     """
@@ -186,7 +208,10 @@ def m2m_100(config: Config) -> Spec:
         padding=padding,
     )
     both = encoder_decoder(config, Norm("layer", 1e-5), embedding, activation="relu", before=True)
-    decoder = None if both.decoder is None else replace(both.decoder, max_positions=None)
+    if both.decoder is None:
+        decoder = None
+    else:
+        decoder = replace(both.decoder, max_positions=None)
     return replace(both, max_positions=None, decoder=decoder)
 
 
@@ -198,7 +223,8 @@ MARIAN_FIXED = {
 
 
 def marian(config: Config) -> Spec:
-    """Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al.,
+    """Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source:
+    Junczys-Dowmunt et al.,
     2018."""
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
     both = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
@@ -217,7 +243,9 @@ PEGASUS_FIXED = {
 
 
 def pegasus(config: Config) -> Spec:
-    """Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source: Zhang et al., 2020."""
+    """Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source: Zhang et al.,
+    2020.
+    """
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
     return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=0, before=True)
 
@@ -231,10 +259,16 @@ BLENDERBOT_FIXED = {
 
 
 def blenderbot(config: Config) -> Spec:
-    """BlenderBot: mBART with positions from row 0 and no norm on the embedding. Source: Roller et al., 2020."""
-    config.get("do_blenderbot_90_layernorm", "unk_token_id")  # of the smaller models, which are a family of their own
+    """BlenderBot: mBART with positions from row 0 and no norm on the embedding. Source: Roller et
+    al., 2020.
+    """
+    config.get(
+        "do_blenderbot_90_layernorm", "unk_token_id"
+    )  # of the smaller models, which are a family of their own
     embedding = Embedding(scale=embedding_scale(config), positions="learned")
-    return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=1, positions=128, before=True)
+    return encoder_decoder(
+        config, Norm("layer", 1e-5), embedding, start=1, positions=128, before=True
+    )
 
 
 WHISPER_NAMES = replace(
@@ -254,11 +288,13 @@ OF_THE_ENCODER = """
     mask_feature_prob mask_feature_length mask_feature_min_masks median_filter_width alignment_heads lang_to_id
     task_to_id forced_decoder_ids no_timestamps_token_id is_multilingual return_timestamps scale_embedding
 """
-"""Keys of the encoder, of training, of the times of words; and a scale that the model never uses."""
+"""Keys of the encoder, of training, of the times of words; and a scale that the model never uses.
+"""
 
 
 def whisper(config: Config) -> Spec:
-    """Whisper: the pre-norm decoder that writes down what an encoder made of sound; the encoder, which reads no text,
+    """Whisper: the pre-norm decoder that writes down what an encoder made of sound; the encoder,
+    which reads no text,
     stays outside. Source: Radford et al., 2022."""
     config.get(*OF_THE_ENCODER.split())
     width = config.integer("d_model")
@@ -266,10 +302,14 @@ def whisper(config: Config) -> Spec:
     norm = Norm("layer", 1e-5)
     looks = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
     mlp = Mlp(
-        config.integer("decoder_ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="gelu")
+        config.integer("decoder_ffn_dim"),
+        config.choice("activation_function", among=ACTIVATIONS, default="gelu"),
     )
     block = Block(
-        replace(looks, mask=Causal()), mlp, dict.fromkeys(("attn.in", "cross.in", "mlp.in"), norm), cross=looks
+        replace(looks, mask=Causal()),
+        mlp,
+        dict.fromkeys(("attn.in", "cross.in", "mlp.in"), norm),
+        cross=looks,
     )
     return Spec(
         d_model=width,

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from attncli.mechanism.mask import BigBird, Causal
-from attncli.mechanism.spec import Attention, Block, Embedding, FirstBlockAgain, Mlp, Norm, RelativeBuckets, Spec
+from attncli.mechanism.spec import (
+    Attention,
+    Block,
+    Embedding,
+    FirstBlockAgain,
+    Mlp,
+    Norm,
+    RelativeBuckets,
+    Spec,
+)
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names, SharedTensor, TrainedSizes
 
@@ -58,7 +67,9 @@ def post_norm_encoder(
     config: Config, width: int, heads: int, mlp: Mlp, norm: Norm, layers: int, token_types: int = 0
 ) -> Spec:
     """An encoder whose norms follow each sum, with learned positions and biases everywhere."""
-    attention = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
+    attention = Attention(
+        heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5
+    )
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),
@@ -70,14 +81,21 @@ def post_norm_encoder(
 
 
 def decoding(config: Config, base: Spec) -> Spec:
-    """The Spec as it is, or, where the config makes the model a decoder, with queries that see no later token."""
+    """The Spec as it is, or, where the config makes the model a decoder, with queries that see no
+    later token.
+    """
     is_decoder = config.flag("is_decoder", default=False)
-    return with_attention(base, lambda attention: replace(attention, mask=Causal())) if is_decoder else base
+    if is_decoder:
+        return with_attention(base, lambda attention: replace(attention, mask=Causal()))
+    return base
 
 
 def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec:
     """The Spec with every layer's attention changed."""
-    return replace(base, blocks=tuple(replace(block, attention=change(block.attention)) for block in base.blocks))
+    return replace(
+        base,
+        blocks=tuple(replace(block, attention=change(block.attention)) for block in base.blocks),
+    )
 
 
 def with_narrow_tokens(config: Config, base: Spec) -> Spec:
@@ -103,8 +121,9 @@ ROBERTA_NAMES = replace(NAMES, prefixes=("roberta.",), ignored=(*TASK_HEADS, "lm
 
 
 def roberta(config: Config) -> Spec:
-    """RoBERTa: BERT with positions that start after the padding id, one token type; XLM-RoBERTa and CamemBERT are the
-    same, of a hundred languages and of French. Sources: Liu et al., 2019; Conneau et al., 2019; Martin et al., 2020.
+    """RoBERTa: BERT with positions that start after the padding id, one token type; XLM-RoBERTa and
+    CamemBERT are the same, of a hundred languages and of French. Sources: Liu et al., 2019; Conneau
+    et al., 2019; Martin et al., 2020.
 
     Rows below the padding id of its position table are never used.
     """
@@ -129,7 +148,9 @@ ELECTRA_NAMES = replace(
 def electra(config: Config) -> Spec:
     """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
     base = decoding(config, spec(config))
-    return base if config.integer("embedding_size", default=128) == base.d_model else with_narrow_tokens(config, base)
+    if config.integer("embedding_size", default=128) == base.d_model:
+        return base
+    return with_narrow_tokens(config, base)
 
 
 ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0."
@@ -166,13 +187,16 @@ ALBERT_FIXED = {
 
 
 def albert(config: Config) -> Spec:
-    """ALBERT: BERT with a token table of its own width, and the same weights in all layers. Source: Lan et al.,
+    """ALBERT: BERT with a token table of its own width, and the same weights in all layers. Source:
+    Lan et al.,
     2020."""
     return with_narrow_tokens(config, spec(config, activation="gelu_new"))
 
 
 MPNET_PADDING = 1
-"""The row of the position table at which padding is, whatever the config says; positions start after it."""
+"""The row of the position table at which padding is, whatever the config says; positions start
+after it.
+"""
 
 MPNET_NAMES = replace(
     NAMES.with_roles(
@@ -190,12 +214,16 @@ MPNET_NAMES = replace(
 )
 
 MPNET_FIXED = {
-    "relative_attention_num_buckets": FixedValue(32, "distances are shared out to 32 buckets whatever this key says")
+    "relative_attention_num_buckets": FixedValue(
+        32, "distances are shared out to 32 buckets whatever this key says"
+    )
 }
 
 
 def mpnet(config: Config) -> Spec:
-    """MPNet: BERT with RoBERTa's positions, T5's biases by distance and no token types. Source: Song et al., 2020."""
+    """MPNet: BERT with RoBERTa's positions, T5's biases by distance and no token types. Source:
+    Song et al., 2020.
+    """
     buckets = RelativeBuckets(32, 128, bidirectional=True)
     base = with_attention(spec(config), lambda attention: replace(attention, position=buckets))
     return after_padding(replace(base, embedding=replace(base.embedding, types=0)), MPNET_PADDING)
@@ -208,11 +236,12 @@ SPARSE, FULL = "block_sparse", "original_full"
 
 
 def big_bird(config: Config) -> Spec:
-    """BigBird: BERT whose queries see blocks: the first, the last, their own and its neighbours. Source: Zaheer et al.,
+    """BigBird: BERT whose queries see blocks: the first, the last, their own and its neighbours.
+    Source: Zaheer et al.,
     2020.
 
-    In training a query sees blocks drawn at random besides; outside it transformers gives it the first block in place
-    of each. Short texts are seen whole.
+    In training a query sees blocks drawn at random besides; outside it transformers gives it the
+    first block in place of each. Short texts are seen whole.
     """
     base = spec(config, activation="gelu_new")
     config.get("sep_token_id")
@@ -221,12 +250,17 @@ def big_bird(config: Config) -> Spec:
     size = config.integer("block_size", default=64)
     random_blocks = config.integer("num_random_blocks", default=3, least=0)
     longest = (5 + 2 * random_blocks) * size
-    position = FirstBlockAgain(random_blocks, size, longest) if random_blocks else None
+    if random_blocks:
+        position = FirstBlockAgain(random_blocks, size, longest)
+    else:
+        position = None
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
         base = decoding(config, base)
     else:
         mask = BigBird(size, 0, 0, longest)
-        base = with_attention(base, lambda attention: replace(attention, mask=mask, position=position))
+        base = with_attention(
+            base, lambda attention: replace(attention, mask=mask, position=position)
+        )
     return replace(
         base,
         embedding=replace(base.embedding, scale=base.d_model**0.5 if scaled else 1.0),
@@ -258,20 +292,23 @@ DISTILBERT_NAMES = Names(
 
 
 def distilbert(config: Config) -> Spec:
-    """DistilBERT: BERT without token types, half as deep. Sinusoidal positions are stored like learned ones. Source:
-    Sanh et al., 2019."""
+    """DistilBERT: BERT without token types, half as deep. Sinusoidal positions are stored like
+    learned ones. Source: Sanh et al., 2019."""
     width = config.integer("dim", "hidden_size", default=768)
     heads = config.heads(width, "n_heads", "num_attention_heads")
     config.flag("sinusoidal_pos_embds", default=False)
     mlp = Mlp(
-        config.integer("hidden_dim", default=3072), config.choice("activation", among=ACTIVATIONS, default="gelu")
+        config.integer("hidden_dim", default=3072),
+        config.choice("activation", among=ACTIVATIONS, default="gelu"),
     )
     layers = config.integer("n_layers", "num_hidden_layers", most=MOST_LAYERS)
     return post_norm_encoder(config, width, heads, mlp, Norm("layer", 1e-12), layers)
 
 
 FAMILIES = {
-    "bert": Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config),
+    "bert": Family(
+        lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config
+    ),
     "roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
     "xlm-roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
     "camembert": Family(roberta, ROBERTA_NAMES, fixed=FIXED),

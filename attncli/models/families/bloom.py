@@ -30,12 +30,16 @@ NAMES = Names(
 FIXED = {
     "offset_alibi": FixedValue(100, "positions would be counted in another way"),
     "n_inner": FixedValue(None, "the feed-forward part would have another width"),
-    "apply_residual_connection_post_layernorm": FixedValue(False, "the residual would start after the norm"),
+    "apply_residual_connection_post_layernorm": FixedValue(
+        False, "the residual would start after the norm"
+    ),
 }
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a BLOOM. Its implementation adds m·j where ALiBi says −m·(i − j): the weights are the same."""
+    """The Spec of a BLOOM. Its implementation adds m·j where ALiBi says −m·(i − j): the weights are
+    the same.
+    """
     width = config.integer("hidden_size", "n_embed")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
@@ -58,8 +62,8 @@ def spec(config: Config) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small BLOOM with an output head of its own, whose feed-forward part is always four times as
-    wide as the vectors, and the name of its class in transformers."""
+    """The config.json of a small BLOOM with an output head of its own, whose feed-forward part is
+    always four times as wide as the vectors, and the name of its class in transformers."""
     return {
         "n_layer": sizes.layers,
         "n_head": sizes.heads,

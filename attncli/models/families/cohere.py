@@ -1,4 +1,5 @@
-"""Cohere Command R: parallel parts under one layer norm without bias, adjacent entries rotated. Source: Cohere,
+"""Cohere Command R: parallel parts under one layer norm without bias, adjacent entries rotated.
+Source: Cohere,
 2024."""
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ NAMES = llama.NAMES.with_roles(
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Cohere model. Where queries and keys are normed, each head has weights of its own."""
+    """The Spec of a Cohere model. Where queries and keys are normed, each head has weights of its
+    own.
+    """
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     block = llama.block(
         config,
@@ -35,17 +38,21 @@ COHERE2_FIXED = {
     "use_embedding_sharing": FixedValue(True, "the output head would have a matrix of its own"),
     "position_embedding_type": FixedValue("rope_gptj", "positions would enter otherwise"),
     "rotary_pct": FixedValue(1.0, "a share of each head would be rotated"),
-    "order_of_interleaved_layers": FixedValue("local_attn_first", "other layers would have the window"),
+    "order_of_interleaved_layers": FixedValue(
+        "local_attn_first", "other layers would have the window"
+    ),
 }
 
 
 def cohere2(config: Config) -> Spec:
-    """Cohere Command A and R7B: Cohere with a window in three layers of four, which alone have positions. Source:
-    Cohere, 2025."""
+    """Cohere Command A and R7B: Cohere with a window in three layers of four, which alone have
+    positions. Source: Cohere, 2025."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     window = config.optional("sliding_window", default=4096)
     every = config.integer("sliding_window_pattern", default=4)
-    config.get("layer_switch", "use_parallel_embedding")  # repeats the pattern; how training was spread out
+    config.get(
+        "layer_switch", "use_parallel_embedding"
+    )  # repeats the pattern; how training was spread out
     position = rope(config, llama.head_dim(config), pairing="adjacent")
     blocks = [
         llama.block(
@@ -56,7 +63,9 @@ def cohere2(config: Config) -> Spec:
             places=("attn.in",),
             parallel=True,
         )
-        for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every))
+        for kind in layer_types(
+            config, llama.depth(config), lambda layer: bool((layer + 1) % every)
+        )
     ]
     scale = config.number("logit_scale", default=0.0625)
     return llama.decoder(config, blocks, tied=True, logit_scale=scale)

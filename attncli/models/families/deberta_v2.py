@@ -52,33 +52,45 @@ def spec(config: Config) -> Spec:
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
     dim = base.blocks[0].attention.head_dim
     if config.integer("attention_head_size", default=dim) != dim:
-        raise config.refuse("attention_head_size", message("{dim}: heads would have a width of their own", dim=dim))
+        raise config.refuse(
+            "attention_head_size", message("{dim}: heads would have a width of their own", dim=dim)
+        )
     first, *others = (
-        replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
+        replace(block, attention=replace(block.attention, position=position, scale=scale))
+        for block in base.blocks
     )
     return replace(base, blocks=(replace(first, convolution=_convolution(config, base)), *others))
 
 
 def _convolution(config: Config, base: Spec) -> Convolution | None:
-    """The convolution beside the first layer, in the largest models of version 2; None in the others."""
+    """The convolution beside the first layer, in the largest models of version 2; None in the
+    others.
+    """
     kernel = config.integer("conv_kernel_size", default=0, least=0)
     groups = config.integer("conv_groups", default=1)
     if kernel == 0:
         config.get("conv_act")
         return None
     if base.d_model % groups:
-        raise config.refuse("conv_groups", message("a number that divides {d_model}", d_model=base.d_model))
+        raise config.refuse(
+            "conv_groups", message("a number that divides {d_model}", d_model=base.d_model)
+        )
     if kernel % 2 == 0:
         raise config.refuse("conv_kernel_size", "an odd number")
     norm = base.blocks[0].norms["mlp.sum"]
-    return Convolution(kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm, groups)
+    return Convolution(
+        kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm, groups
+    )
 
 
 def _scores_with_positions(config: Config) -> list[str]:
-    """The scores added to those of content with content: "c2p", content with position, and "p2c", position with
-    content."""
+    """The scores added to those of content with content: "c2p", content with position, and "p2c",
+    position with content."""
     value = config.get("pos_att_type") or []
-    ways = [way.strip() for way in value.lower().split("|")] if isinstance(value, str) else value
+    if isinstance(value, str):
+        ways = [way.strip() for way in value.lower().split("|")]
+    else:
+        ways = value
     if not isinstance(ways, list) or any(way not in WAYS for way in ways):
         what = message("config.json sets pos_att_type to {value}", value=repr(value))
         raise InputError(what, where=config.where, expected=listing(WAYS, " and "))
@@ -86,17 +98,24 @@ def _scores_with_positions(config: Config) -> list[str]:
 
 
 def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
-    """The relative position encoding with these scores, "c2p" or "p2c"; None for a model without relative attention."""
-    buckets, furthest = config.integer("position_buckets", default=-1, least=-1), _furthest_distance(config)
+    """The relative position encoding with these scores, "c2p" or "p2c"; None for a model without
+    relative attention.
+    """
+    buckets = config.integer("position_buckets", default=-1, least=-1)
+    furthest = _furthest_distance(config)
     shares_keys = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
-    norm_names = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
+    if isinstance(norms, str):
+        norm_names = {norm.strip() for norm in norms.lower().split("|")}
+    else:
+        norm_names = set()
     if not norm_names or norm_names - {"none", "layer_norm"}:
         raise config.refuse("norm_rel_ebd", "'none' or 'layer_norm'")
     if not config.flag("relative_attention", default=False):
         if "layer_norm" in norm_names:
             raise config.refuse(
-                "norm_rel_ebd", "'none' in a model without relative_attention: there is nothing to norm"
+                "norm_rel_ebd",
+                "'none' in a model without relative_attention: there is nothing to norm",
             )
         return None
     width = buckets if buckets > 0 else furthest
@@ -106,15 +125,21 @@ def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
         asks="c2p" in ways,
         answers="p2c" in ways,
         own=not shares_keys,
-        norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if "layer_norm" in norm_names else None,
+        norm=(
+            Norm("layer", config.number("layer_norm_eps", default=1e-7))
+            if "layer_norm" in norm_names
+            else None
+        ),
     )
 
 
 def _furthest_distance(config: Config) -> int:
-    """The largest distance between tokens that has a vector of its own or shares one; larger distances count as this
-    one."""
+    """The largest distance between tokens that has a vector of its own or shares one; larger
+    distances count as this one."""
     distance = config.integer("max_relative_positions", default=-1, least=-1)
-    return distance if distance >= 1 else config.integer("max_position_embeddings", default=512)
+    if distance >= 1:
+        return distance
+    return config.integer("max_position_embeddings", default=512)
 
 
 FAMILIES = {"deberta-v2": Family(spec, NAMES, fixed=FIXED)}

@@ -37,12 +37,22 @@ NAMES = llama.NAMES.with_roles(
     without=("attn.k", "attn.v"),
 )
 
-IDLE = ("head_dim", "qk_head_dim", "aux_loss_alpha", "seq_aux", "ep_size", "num_nextn_predict_layers", "num_mtp_layers")
+IDLE = (
+    "head_dim",
+    "qk_head_dim",
+    "aux_loss_alpha",
+    "seq_aux",
+    "ep_size",
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+)
 """Keys that repeat others, or speak of training and of layers that predict further tokens."""
 
 FIXED = {
     "moe_layer_freq": FixedValue(1, "layers without experts would stand between those with"),
-    "scoring_func": FixedValue("softmax", "each expert's share would come from its own number alone"),
+    "scoring_func": FixedValue(
+        "softmax", "each expert's share would come from its own number alone"
+    ),
     "norm_topk_prob": FixedValue(False, "shares would be made to sum to 1"),
 }
 
@@ -53,18 +63,22 @@ def spec(config: Config) -> Spec:
     """The Spec of a DeepSeek-V2."""
     methods = {"greedy": "greedy", GROUPED: GROUPED}
     by_group = config.choice("topk_method", among=methods, default="greedy") == GROUPED
-    groups, groups_chosen = config.optional("n_group"), config.optional("topk_group")
+    groups = config.optional("n_group")
+    groups_chosen = config.optional("topk_group")
     routing = Routing(
         factor=config.number("routed_scaling_factor", default=1.0),
         groups=groups or 1 if by_group else 1,
         groups_chosen=groups_chosen or 1 if by_group else 1,
     )
     part = experts(config, routing, count=64, shared_count=2, width=1407, renormalise=False)
-    return latent_decoder(config, part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
+    return latent_decoder(
+        config, part, pairing="adjacent", dense=0, biases=llama.linear_biases(config)
+    )
 
 
 def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
-    """The routing of experts with sigmoid scores, each for itself, and a correction added when experts are chosen.
+    """The routing of experts with sigmoid scores, each for itself, and a correction added when
+    experts are chosen.
     factor, groups, groups_chosen: used where the config does not set them."""
     return Routing(
         "sigmoid",
@@ -86,20 +100,28 @@ def experts(
     renormalise: bool,
     per_token: int | None = None,
 ) -> Experts:
-    """The experts of the config. count, shared_count, width, per_token: used where the config does not set them.
+    """The experts of the config. count, shared_count, width, per_token: used where the config does
+    not set them.
 
     Raises InputError for more experts than the chosen groups have.
     """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     inner = config.integer("moe_intermediate_size", default=width)
-    total = config.integer("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
-    best = config.integer("num_experts_per_tok", "num_experts_per_token", default=per_token, most=total)
-    groups, within = routing.groups, routing.groups_chosen
+    total = config.integer(
+        "n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16
+    )
+    best = config.integer(
+        "num_experts_per_tok", "num_experts_per_token", default=per_token, most=total
+    )
+    groups = routing.groups
+    within = routing.groups_chosen
     if total % groups or best > total // groups * min(within, groups):
         raise InputError(
             "config.json has {best} of {total} experts chosen, from {within} of {groups} groups",
             where=config.where,
-            expected="groups of as many experts each, with as many in the chosen ones as are chosen",
+            expected=(
+                "groups of as many experts each, with as many in the chosen ones as are chosen"
+            ),
             best=best,
             total=total,
             within=within,
@@ -129,12 +151,15 @@ def latent_decoder(
     kv_heads: int | None = None,
     biases: tuple[str, ...],
 ) -> Spec:
-    """A decoder with latent attention (MLA) around these experts. dense, kv_heads: used where the config does not set
-    them: how many first layers have no experts, and how many key heads there are, None for as many as query heads; any
-    other number is refused."""
+    """A decoder with latent attention (MLA) around these experts. dense, kv_heads: used where the
+    config does not set
+    them: how many first layers have no experts, and how many key heads there are, None for as many
+    as query heads; any other number is refused."""
     heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
-        raise config.refuse("num_key_value_heads", message("{heads}, as many as heads", heads=heads))
+        raise config.refuse(
+            "num_key_value_heads", message("{heads}, as many as heads", heads=heads)
+        )
     content_dim = config.integer("qk_nope_head_dim", default=128)
     rotary_dim = config.integer("qk_rope_head_dim", default=64)
     rotary = rope(config, rotary_dim, pairing=pairing)
@@ -157,12 +182,16 @@ def latent_decoder(
     norm = llama.rms(config)
     first = config.integer("first_k_dense_replace", default=dense, least=0)
     blocks = [
-        Block(attention, llama.gated_mlp(config) if layer < first else mixture, {"attn.in": norm, "mlp.in": norm})
+        Block(
+            attention,
+            llama.gated_mlp(config) if layer < first else mixture,
+            {"attn.in": norm, "mlp.in": norm},
+        )
         for layer in range(llama.depth(config))
     ]
     config.optional("intermediate_size")  # of layers without experts
-    linears = ("attn.q_down", "attn.kv_down", "attn.o") if "attn.[qkvo]" in biases else ()
-    parts = ("mlp.[gud]*", "shared.*") if "mlp.[gud]*" in biases else ()
+    linears = (("attn.q_down", "attn.kv_down", "attn.o")) if ("attn.[qkvo]" in biases) else (())
+    parts = (("mlp.[gud]*", "shared.*")) if ("mlp.[gud]*" in biases) else (())
     return llama.decoder(config, blocks, biases=(*linears, *parts))
 
 
@@ -177,25 +206,35 @@ DEEPSEEK_V3_FIXED = {
 
 
 def deepseek_v3(config: Config) -> Spec:
-    """DeepSeek-V3 and R1: DeepSeek-V2 whose experts are scored one by one, with corrections to their choice. Source:
-    DeepSeek-AI, 2024."""
+    """DeepSeek-V3 and R1: DeepSeek-V2 whose experts are scored one by one, with corrections to
+    their choice. Source: DeepSeek-AI, 2024."""
     routing = corrected_routing(config, factor=2.5, groups=8, groups_chosen=4)
     normed = config.flag("norm_topk_prob", default=True)
-    part = experts(config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8)
+    part = experts(
+        config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8
+    )
     neighbours = config.flag("rope_interleave", default=True)
-    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
+    biases = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=False)) else (())
     return latent_decoder(
-        config, part, pairing="adjacent" if neighbours else "half", dense=3, kv_heads=128, biases=biases
+        config,
+        part,
+        pairing="adjacent" if neighbours else "half",
+        dense=3,
+        kv_heads=128,
+        biases=biases,
     )
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files name otherwise: the sizes of heads and of latent vectors, and how experts
-    are chosen."""
-    own, scores = metadata.own, {1: "softmax", 2: "sigmoid"}
-    rotated, whole = own("rope.dimension_count"), own("attention.key_length_mla") or own("attention.key_length")
+    """Config values by key that GGUF files name otherwise: the sizes of heads and of latent
+    vectors, and how experts are chosen."""
+    own = metadata.own
+    scores = {1: "softmax", 2: "sigmoid"}
+    rotated = own("rope.dimension_count")
+    whole = own("attention.key_length_mla") or own("attention.key_length")
     known = isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole
-    heads, groups = own("attention.head_count"), own("expert_group_count")
+    heads = own("attention.head_count")
+    groups = own("expert_group_count")
     by_group = isinstance(groups, int) and groups > 1
     corrected = any("exp_probs_b" in name for name in metadata.tensors)
     return {

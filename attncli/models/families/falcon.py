@@ -1,4 +1,6 @@
-"""Falcon: parallel parts, keys shared by all heads or by groups, projections fused. Source: Almazrouei et al., 2023."""
+"""Falcon: parallel parts, keys shared by all heads or by groups, projections fused. Source:
+Almazrouei et al., 2023.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ NAMES = Names(
     ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
 )
 
-FIXED = {"apply_residual_connection_post_layernorm": FixedValue(False, "the residual would start after the norm")}
+FIXED = {
+    "apply_residual_connection_post_layernorm": FixedValue(
+        False, "the residual would start after the norm"
+    )
+}
 
 
 def spec(config: Config) -> Spec:
@@ -38,11 +44,16 @@ def spec(config: Config) -> Spec:
     parallel = config.flag("parallel_attn", default=True) or new
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     two = config.integer("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
-    norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm} if two or not parallel else {"attn.in": norm}
-    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
+    if two or not parallel:
+        norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
+    else:
+        norms = {"attn.in": norm}
+    linears = (
+        (("attn.[qkvo]", "mlp.up", "mlp.down")) if (config.flag("bias", default=False)) else (())
+    )
     # scaled together with the scores, and coarse whatever the run computes in
     alibi = Alibi(factor=dim**-0.5, coarse=True)
-    position = alibi if config.flag("alibi", default=False) else rope(config, dim)
+    position = (alibi) if (config.flag("alibi", default=False)) else (rope(config, dim))
     block = Block(
         Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(

@@ -1,4 +1,6 @@
-"""Gemma: Llama with norms that multiply by 1 + w and embeddings scaled by √d_model. Source: Gemma Team, 2024."""
+"""Gemma: Llama with norms that multiply by 1 + w and embeddings scaled by √d_model. Source: Gemma
+Team, 2024.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ FIXED = {"use_bidirectional_attention": FixedValue(False, "every token would see
 
 def spec(config: Config) -> Spec:
     """The Spec of a Gemma."""
-    norm, dim = llama.rms(config, unit_offset=True), llama.head_dim(config, HEAD_DIM)
+    norm = llama.rms(config, unit_offset=True)
+    dim = llama.head_dim(config, HEAD_DIM)
     position = rope(config, dim)
     block = llama.block(config, position=position, dim=dim, norm=norm, mlp=mlp(config), kv_heads=16)
     return llama.decoder(config, block, embedding=embedding(config), tied=True)
@@ -45,7 +48,10 @@ def embedding(config: Config) -> Embedding:
 def mlp(config: Config) -> Mlp:
     """The gated feed-forward part; the first configs wrote "gelu" for the approximation by tanh."""
     activation = config.choice(
-        "hidden_activation", "hidden_act", among={**ACTIVATIONS, "gelu": "gelu_tanh"}, default="gelu_pytorch_tanh"
+        "hidden_activation",
+        "hidden_act",
+        among={**ACTIVATIONS, "gelu": "gelu_tanh"},
+        default="gelu_pytorch_tanh",
     )
     return Mlp(config.integer("intermediate_size"), activation, gated=True)
 
@@ -62,10 +68,13 @@ GEMMA2_NAMES = llama.NAMES.with_roles(
 
 
 def gemma2(config: Config) -> Spec:
-    """Gemma 2: norms on both sides of each part, soft caps, a window in every other layer. Source: Gemma Team, 2024."""
+    """Gemma 2: norms on both sides of each part, soft caps, a window in every other layer. Source:
+    Gemma Team, 2024.
+    """
     dim = llama.head_dim(config, HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
-    position, feed_forward = rope(config, dim), gemma2_mlp(config)
+    position = rope(config, dim)
+    feed_forward = gemma2_mlp(config)
     window = config.integer("sliding_window", default=4096)
     cap = config.cap("attn_logit_softcapping", 50.0)
     blocks = [
@@ -84,7 +93,9 @@ def gemma2(config: Config) -> Spec:
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     logit_cap = config.cap("final_logit_softcapping", 30.0)
-    return llama.decoder(config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap)
+    return llama.decoder(
+        config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap
+    )
 
 
 def gemma2_mlp(config: Config) -> Mlp:
@@ -100,32 +111,44 @@ def query_scale(config: Config) -> float:
 
 
 def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
-    """Config values by key that GGUF files lack: `query_pre_attn_scalar`, which is the head's width, but width / heads
-    in the 27B model, which has `largest_depth` layers; and whether the model is EmbeddingGemma, which sees both
-    ways."""
-    width, heads = metadata.own("embedding_length"), metadata.own("attention.head_count")
-    largest = metadata.own("block_count") == largest_depth and isinstance(width, int) and isinstance(heads, int)
+    """Config values by key that GGUF files lack: `query_pre_attn_scalar`, which is the head's
+    width, but width / heads in the 27B model, which has `largest_depth` layers; and whether the
+    model is EmbeddingGemma, which sees both ways."""
+    width = metadata.own("embedding_length")
+    heads = metadata.own("attention.head_count")
+    largest = (
+        metadata.own("block_count") == largest_depth
+        and isinstance(width, int)
+        and isinstance(heads, int)
+    )
     return {
-        "query_pre_attn_scalar": width // heads if largest else metadata.own("attention.key_length"),
+        "query_pre_attn_scalar": (
+            width // heads if largest else metadata.own("attention.key_length")
+        ),
         "use_bidirectional_attention": metadata.architecture == "gemma-embedding",
     }
 
 
-GEMMA3_TEXT_NAMES = GEMMA2_NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
+GEMMA3_TEXT_NAMES = GEMMA2_NAMES.with_roles(
+    {"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"}
+)
 
 GEMMA3_TEXT_FIXED = {
-    "attn_logit_softcapping": FixedValue(None, "scores would be capped, which no model of this family does")
+    "attn_logit_softcapping": FixedValue(
+        None, "scores would be capped, which no model of this family does"
+    )
 }
 
 
 def gemma3_text(config: Config) -> Spec:
-    """Gemma 3 (text) and EmbeddingGemma: normed queries and keys, five local layers to a global one. Source: Gemma
-    Team, 2025.
+    """Gemma 3 (text) and EmbeddingGemma: normed queries and keys, five local layers to a global
+    one. Source: Gemma Team, 2025.
 
     Scaling of the rotary embedding is for its global layers only.
     """
     dim = llama.head_dim(config, HEAD_DIM)
-    norm, mlp = llama.rms(config, unit_offset=True), gemma2_mlp(config)
+    norm = llama.rms(config, unit_offset=True)
+    mlp = gemma2_mlp(config)
     window = config.integer("sliding_window", default=4096)
     every = config.integer("sliding_window_pattern", default=6)
     config.get("_sliding_window_pattern")  # repeats `layer_types`
@@ -137,7 +160,9 @@ def gemma3_text(config: Config) -> Spec:
         blocks.append(
             llama.block(
                 config,
-                position=rope(config, dim, kind=kind, theta=(base,), default_theta=default, scaled=not local),
+                position=rope(
+                    config, dim, kind=kind, theta=(base,), default_theta=default, scaled=not local
+                ),
                 dim=dim,
                 mask=_window_mask(window if local else None, both_ways),
                 scale=query_scale(config),
@@ -149,15 +174,19 @@ def gemma3_text(config: Config) -> Spec:
             )
         )
     logit_cap = config.cap("final_logit_softcapping", None)
-    return llama.decoder(config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap)
+    return llama.decoder(
+        config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap
+    )
 
 
 def _window_mask(window: int | None, both_ways: bool) -> Mask:
-    """The mask of a layer: causal within `window` keys, the query's own included, or, if `both_ways`, half as many on
-    either side; None for no window."""
+    """The mask of a layer: causal within `window` keys, the query's own included, or, if
+    `both_ways`, half as many on either side; None for no window."""
     if not both_ways:
         return causal(window)
-    return Everywhere() if window is None else Window(window // 2, window // 2)
+    if window is None:
+        return Everywhere()
+    return Window(window // 2, window // 2)
 
 
 T5GEMMA_ENCODER = replace(
@@ -179,20 +208,29 @@ T5GEMMA_DECODER = replace(
             "cross.o": "cross_attn.o_proj",
             "cross.out": "post_cross_attn_layernorm",
         },
-        outside={"tokens": "decoder.embed_tokens", "final": "decoder.norm", "head": "lm_head.out_proj"},
+        outside={
+            "tokens": "decoder.embed_tokens",
+            "final": "decoder.norm",
+            "head": "lm_head.out_proj",
+        },
     ),
     layer="decoder.layers.{layer}.",
 )
 
 T5GEMMA_FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one side")}
 
-OF_ITS_PLACE = ("is_decoder", "cross_attention_hidden_size", "is_encoder_decoder", "tie_word_embeddings")
+OF_ITS_PLACE = (
+    "is_decoder",
+    "cross_attention_hidden_size",
+    "is_encoder_decoder",
+    "tie_word_embeddings",
+)
 """Keys of a side that follow from which side it is, or are the whole model's."""
 
 
 def t5gemma(config: Config) -> Spec:
-    """T5Gemma: an encoder and a decoder of Gemma 2's layers, each with a config of its own; the decoder is inside the
-    encoder's Spec. Source: Zhang et al., 2025."""
+    """T5Gemma: an encoder and a decoder of Gemma 2's layers, each with a config of its own; the
+    decoder is inside the encoder's Spec. Source: Zhang et al., 2025."""
     config.get("vocab_size")  # repeats the decoder's
     side_config = _side_config(config, "encoder")
     encoder = gemma2(side_config)
@@ -205,25 +243,33 @@ def t5gemma(config: Config) -> Spec:
     assert decoder.head is not None
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
     _settle_side(config, side_config)
-    biases = (*decoder.biases, *("cross.[qkvo]" for pattern in decoder.biases if pattern == "attn.[qkvo]"))
+    biases = (
+        *decoder.biases,
+        *("cross.[qkvo]" for pattern in decoder.biases if pattern == "attn.[qkvo]"),
+    )
     decoder = replace(decoder, blocks=blocks, start=start, head=head, biases=biases)
     return replace(encoder, decoder=decoder)
 
 
 def _side_config(config: Config, side: str) -> Config:
-    """The config of one side, "encoder" or "decoder", nested in the whole model's config. Raises InputError if there is
-    none."""
+    """The config of one side, "encoder" or "decoder", nested in the whole model's config. Raises
+    InputError if there is none."""
     side_config = config.section(side)
     if side_config is None:
         raise InputError(
-            "config.json has no {side}", where=config.where, expected="the config of each side", side=repr(side)
+            "config.json has no {side}",
+            where=config.where,
+            expected="the config of each side",
+            side=repr(side),
         )
     side_config.get(*OF_ITS_PLACE)
     return side_config
 
 
 def _settle_side(config: Config, side: Config) -> None:
-    """Check the keys of a side's config that no reader has used; its notes are added to the whole model's."""
+    """Check the keys of a side's config that no reader has used; its notes are added to the whole
+    model's.
+    """
     for note in settle(side, {}):
         config.note(note)
 
@@ -236,7 +282,9 @@ def _both_ways(block: Block) -> Block:
 
 
 def _with_cross_attention(block: Block, width: int) -> Block:
-    """A decoder layer with cross-attention to encoder vectors of this width, without mask or positions."""
+    """A decoder layer with cross-attention to encoder vectors of this width, without mask or
+    positions.
+    """
     cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
     norm = block.norms["attn.in"]
     return replace(block, cross=cross, norms={**block.norms, "cross.in": norm, "cross.out": norm})
@@ -244,9 +292,14 @@ def _with_cross_attention(block: Block, width: int) -> Block:
 
 FAMILIES = {
     "gemma": Family(spec, llama.NAMES, fixed=FIXED),
-    "gemma2": Family(gemma2, GEMMA2_NAMES, fixed=FIXED, gguf=lambda metadata: gguf_keys(metadata, 46)),
+    "gemma2": Family(
+        gemma2, GEMMA2_NAMES, fixed=FIXED, gguf=lambda metadata: gguf_keys(metadata, 46)
+    ),
     "gemma3_text": Family(
-        gemma3_text, GEMMA3_TEXT_NAMES, fixed=GEMMA3_TEXT_FIXED, gguf=lambda metadata: gguf_keys(metadata, 62)
+        gemma3_text,
+        GEMMA3_TEXT_NAMES,
+        fixed=GEMMA3_TEXT_FIXED,
+        gguf=lambda metadata: gguf_keys(metadata, 62),
     ),
     "t5gemma": Family(t5gemma, T5GEMMA_ENCODER, T5GEMMA_DECODER, T5GEMMA_FIXED),
 }

@@ -1,5 +1,5 @@
-"""GLM: Llama with biases on queries, keys and values, half of each head rotated by neighbours, a fused gate. Source:
-GLM Team, 2024."""
+"""GLM: Llama with biases on queries, keys and values, half of each head rotated by neighbours, a
+fused gate. Source: GLM Team, 2024."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from attncli.models.config import Config, rope
 from attncli.models.families import deepseek_v2, llama, qwen2
 from attncli.models.family import Concat, Family
 
-NAMES = llama.NAMES.with_roles({"mlp.gate mlp.up": Concat("mlp.gate_up_proj")}, without=("mlp.gate", "mlp.up"))
+NAMES = llama.NAMES.with_roles(
+    {"mlp.gate mlp.up": Concat("mlp.gate_up_proj")}, without=("mlp.gate", "mlp.up")
+)
 
 
 def spec(config: Config) -> Spec:
@@ -20,17 +22,19 @@ def spec(config: Config) -> Spec:
 
 
 def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
-    """A model whose heads rotate half of their entries (partial rotary factor ½), with a norm at these places of each
-    layer."""
+    """A model whose heads rotate half of their entries (partial rotary factor ½), with a norm at
+    these places of each layer."""
     norm = llama.rms(config, default=1.5625e-7)
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
     block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm, places=places)
-    biases = ("attn.[qkv]",) if config.flag("attention_bias", default=True) else ()
+    biases = (("attn.[qkv]",)) if (config.flag("attention_bias", default=True)) else (())
     return llama.decoder(config, block, biases=biases)
 
 
-GLM4_NAMES = NAMES.with_roles({"attn.out": "post_self_attn_layernorm", "mlp.out": "post_mlp_layernorm"})
+GLM4_NAMES = NAMES.with_roles(
+    {"attn.out": "post_self_attn_layernorm", "mlp.out": "post_mlp_layernorm"}
+)
 
 
 def glm4(config: Config) -> Spec:
@@ -39,37 +43,48 @@ def glm4(config: Config) -> Spec:
 
 
 GLM4_MOE_NAMES = replace(
-    qwen2.QWEN3_NAMES.with_roles(deepseek_v2.MIXTURE), ignored=(*llama.NAMES.ignored, "layers.46.*", "layers.92.*")
+    qwen2.QWEN3_NAMES.with_roles(deepseek_v2.MIXTURE),
+    ignored=(*llama.NAMES.ignored, "layers.46.*", "layers.92.*"),
 )
 """The layer after the last of the published models predicts further tokens."""
 
 
 def glm4_moe(config: Config) -> Spec:
-    """GLM-4.5 to 4.7: part of each head rotated in halves, experts scored one by one with corrections to their choice.
+    """GLM-4.5 to 4.7: part of each head rotated in halves, experts scored one by one with
+    corrections to their choice.
     Source: GLM Team, 2025."""
     routing = deepseek_v2.corrected_routing(config, factor=1.0, groups=1, groups_chosen=1)
     normed = config.flag("norm_topk_prob", default=True)
     mixture = deepseek_v2.experts(
         config, routing, count=128, shared_count=1, width=1408, renormalise=normed, per_token=8
     )
-    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
+    norm = llama.rms(config, default=1e-5)
+    dim = llama.head_dim(config)
     position = rope(config, dim, default_partial=0.5)
     dense = config.integer("first_k_dense_replace", default=1, least=0)
-    qk_norm = QkNorm(norm) if config.flag("use_qk_norm", default=False) else None
-    parts = [llama.gated_mlp(config) if layer < dense else mixture for layer in range(llama.depth(config))]
+    if config.flag("use_qk_norm", default=False):
+        qk_norm = QkNorm(norm)
+    else:
+        qk_norm = None
+    parts = [
+        llama.gated_mlp(config) if layer < dense else mixture
+        for layer in range(llama.depth(config))
+    ]
     blocks = [
-        llama.block(config, position=position, dim=dim, qk_norm=qk_norm, kv_heads=8, norm=norm, mlp=part)
+        llama.block(
+            config, position=position, dim=dim, qk_norm=qk_norm, kv_heads=8, norm=norm, mlp=part
+        )
         for part in parts
     ]
     config.get(*deepseek_v2.IDLE)
     config.optional("intermediate_size")  # of layers without experts
-    biases = ("attn.[qkv]",) if config.flag("attention_bias", default=False) else ()
+    biases = (("attn.[qkv]",)) if (config.flag("attention_bias", default=False)) else (())
     return llama.decoder(config, blocks, biases=biases)
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files lack: whether the weights of the chosen experts are made to sum to 1
-    (`norm_topk_prob`), false where the file does not say."""
+    """Config values by key that GGUF files lack: whether the weights of the chosen experts are made
+    to sum to 1 (`norm_topk_prob`), false where the file does not say."""
     return {"norm_topk_prob": bool(metadata.own("expert_weights_norm"))}
 
 

@@ -1,4 +1,6 @@
-"""GPT-2: pre-norm decoder with learned positions; its matrices are stored [in, out]. Source: Radford et al., 2019."""
+"""GPT-2: pre-norm decoder with learned positions; its matrices are stored [in, out]. Source:
+Radford et al., 2019.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ NAMES = Names(
     },
     outside={"tokens": "wte", "positions": "wpe", "final": "ln_f", "head": "lm_head"},
     prefixes=("transformer.",),
-    ignored=("h.*.attn.bias", "h.*.attn.masked_bias", "lm_head.*", "score.*", "multiple_choice_head.*", "classifier.*"),
+    ignored=(
+        "h.*.attn.bias",
+        "h.*.attn.masked_bias",
+        "lm_head.*",
+        "score.*",
+        "multiple_choice_head.*",
+        "classifier.*",
+    ),
     transposed=True,
 )
 
@@ -34,12 +43,24 @@ def spec(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     inner = config.integer("n_inner", default=4 * width)
     mlp = Mlp(inner, config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"))
-    scale = dim**-0.5 if config.flag("scale_attn_weights", default=True) else 1.0
+    if config.flag("scale_attn_weights", default=True):
+        scale = dim**-0.5
+    else:
+        scale = 1.0
     by_layer = config.flag("scale_attn_by_inverse_layer_idx", default=False)
-    config.flag("reorder_and_upcast_attn", default=False)  # the same mathematics, guarded against float16's overflow
+    config.flag(
+        "reorder_and_upcast_attn", default=False
+    )  # the same mathematics, guarded against float16's overflow
     blocks = [
         Block(
-            Attention(heads, heads, dim, dim, scale=scale / (layer + 1) if by_layer else scale, mask=Causal()),
+            Attention(
+                heads,
+                heads,
+                dim,
+                dim,
+                scale=scale / (layer + 1) if by_layer else scale,
+                mask=Causal(),
+            ),
             mlp,
             {"attn.in": norm, "mlp.in": norm},
         )
@@ -58,7 +79,9 @@ def spec(config: Config) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small GPT-2 with an output head of its own, and the name of its class in transformers."""
+    """The config.json of a small GPT-2 with an output head of its own, and the name of its class in
+    transformers.
+    """
     return {
         "n_layer": sizes.layers,
         "n_head": sizes.heads,

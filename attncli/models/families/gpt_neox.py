@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia: fused projections by head, partly rotated heads, parallel parts with two norms. Source: Black
-et al., 2022."""
+"""GPT-NeoX and Pythia: fused projections by head, partly rotated heads, parallel parts with two
+norms. Source: Black et al., 2022."""
 
 from __future__ import annotations
 
@@ -41,11 +41,16 @@ def spec(config: Config) -> Spec:
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
-    position = rope(config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25)
-    projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
+    position = rope(
+        config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25
+    )
+    projections = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=True)) else (())
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
-        Mlp(config.integer("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
+        Mlp(
+            config.integer("intermediate_size"),
+            config.choice("hidden_act", among=ACTIVATIONS, default="gelu"),
+        ),
         {"attn.in": norm, "mlp.in": norm},
         parallel=config.flag("use_parallel_residual", default=True),
     )
@@ -60,8 +65,8 @@ def spec(config: Config) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small GPT-NeoX that rotates whole heads and runs attention and feed-forward one after the
-    other, and the name of its class in transformers."""
+    """The config.json of a small GPT-NeoX that rotates whole heads and runs attention and
+    feed-forward one after the other, and the name of its class in transformers."""
     return {
         "num_hidden_layers": sizes.layers,
         "num_attention_heads": sizes.heads,
@@ -90,7 +95,13 @@ GPT_NEO_NAMES = Names(
     },
     outside={"tokens": "wte", "positions": "wpe", "final": "ln_f", "head": "lm_head"},
     prefixes=("transformer.",),
-    ignored=("h.*.attn.attention.bias", "h.*.attn.attention.masked_bias", "lm_head.*", "score.*", "qa_outputs.*"),
+    ignored=(
+        "h.*.attn.attention.bias",
+        "h.*.attn.attention.masked_bias",
+        "lm_head.*",
+        "score.*",
+        "qa_outputs.*",
+    ),
 )
 
 
@@ -108,11 +119,15 @@ def gpt_neo(config: Config) -> Spec:
     window = config.integer("window_size", default=256)
     blocks = [
         Block(
-            Attention(heads, heads, dim, dim, scale=1.0, mask=causal(window if kind == "local" else None)),
+            Attention(
+                heads, heads, dim, dim, scale=1.0, mask=causal(window if kind == "local" else None)
+            ),
             mlp,
             {"attn.in": norm, "mlp.in": norm},
         )
-        for kind in _attention_types(config, config.integer("num_layers", "num_hidden_layers", most=MOST_LAYERS))
+        for kind in _attention_types(
+            config, config.integer("num_layers", "num_hidden_layers", most=MOST_LAYERS)
+        )
     ]
     return Spec(
         d_model=width,
@@ -127,8 +142,8 @@ def gpt_neo(config: Config) -> Spec:
 
 
 def _attention_types(config: Config, count: int) -> list[str]:
-    """The type of each layer, "global" or "local", from the list `attention_layers` or from pairs of a pattern and how
-    often it repeats."""
+    """The type of each layer, "global" or "local", from the list `attention_layers` or from pairs
+    of a pattern and how often it repeats."""
     kinds = config.list_of("attention_layers", kind=str, count=count)
     pairs = config.list_of("attention_types", kind=list) or [[["global", "local"], -(-count // 2)]]
     if kinds is None:
@@ -138,17 +153,24 @@ def _attention_types(config: Config, count: int) -> list[str]:
                 case [[*pattern], int(times)] if times * len(pattern) <= MOST_LAYERS:
                     kinds += pattern * times
                 case _:
-                    raise config.refuse("attention_types", "pairs of a pattern and how often it repeats")
-        kinds = kinds[:count] if "attention_types" not in config.values else kinds
+                    raise config.refuse(
+                        "attention_types", "pairs of a pattern and how often it repeats"
+                    )
+        if "attention_types" not in config.values:
+            kinds = kinds[:count]
+        else:
+            kinds = kinds
     if len(kinds) != count or not set(kinds) <= {"global", "local"}:
         what = message("config.json describes {kinds} attention layers", kinds=len(kinds))
-        raise InputError(what, where=config.where, expected=message("{count}, global or local", count=count))
+        raise InputError(
+            what, where=config.where, expected=message("{count}, global or local", count=count)
+        )
     return kinds
 
 
 def gpt_neo_small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small GPT-Neo with windows in its layers and an output head of its own, and the name of its
-    class in transformers."""
+    """The config.json of a small GPT-Neo with windows in its layers and an output head of its own,
+    and the name of its class in transformers."""
     return {
         "num_layers": sizes.layers,
         "num_heads": sizes.heads,
@@ -192,7 +214,8 @@ GPTJ_FIXED = {
 
 
 def gptj(config: Config) -> Spec:
-    """GPT-J: attention and feed-forward in parallel, adjacent entries rotated. Source: Wang and Komatsuzaki, 2021.
+    """GPT-J: attention and feed-forward in parallel, adjacent entries rotated. Source: Wang and
+    Komatsuzaki, 2021.
 
     Raises InputError for a `rotary_dim` that is odd or wider than a head.
     """
@@ -202,7 +225,9 @@ def gptj(config: Config) -> Spec:
     rotary_dim = config.optional("rotary_dim", default=64) or dim
     if rotary_dim % 2 or rotary_dim > dim:
         what = message("config.json sets rotary_dim to {rotary_dim}", rotary_dim=rotary_dim)
-        raise InputError(what, where=config.where, expected=message("an even number up to {dim}", dim=dim))
+        raise InputError(
+            what, where=config.where, expected=message("an even number up to {dim}", dim=dim)
+        )
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     position = Rope(rotary_dim, pairing="adjacent")
     attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position)

@@ -1,4 +1,5 @@
-"""gpt-oss: a learned sink for each head, a window in every other layer, experts with bounded gates. Source: OpenAI,
+"""gpt-oss: a learned sink for each head, a window in every other layer, experts with bounded gates.
+Source: OpenAI,
 2025."""
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ NAMES = llama.NAMES.with_roles(
     {
         "attn.sinks": "self_attn.sinks",
         "experts.router": "mlp.router",
-        "experts.gate experts.up": PerExpert("mlp.experts.gate_up_proj", alternating=True, transposed=True),
+        "experts.gate experts.up": PerExpert(
+            "mlp.experts.gate_up_proj", alternating=True, transposed=True
+        ),
         "experts.down": PerExpert("mlp.experts.down_proj", transposed=True),
     },
     without=("mlp.gate", "mlp.up", "mlp.down"),
@@ -39,11 +42,14 @@ def spec(config: Config) -> Spec:
         config.integer("intermediate_size", default=2880),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=True,
-        bounded=Bounded(config.number("swiglu_limit", default=7.0), config.number("swiglu_alpha", default=1.702)),
+        bounded=Bounded(
+            config.number("swiglu_limit", default=7.0), config.number("swiglu_alpha", default=1.702)
+        ),
     )
     config.optional("initial_context_length")  # repeats what is said of the scaling
     window = config.optional("sliding_window", default=128)
-    norm, position = llama.rms(config, default=1e-5), _rotary(config)
+    norm = llama.rms(config, default=1e-5)
+    position = _rotary(config)
     blocks = [
         llama.block(
             config,
@@ -57,7 +63,7 @@ def spec(config: Config) -> Spec:
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     blocks = [replace(block, attention=replace(block.attention, sinks=True)) for block in blocks]
-    linears = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
+    linears = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=True)) else (())
     return llama.decoder(config, blocks, biases=("experts.*", *linears))
 
 
@@ -74,22 +80,35 @@ def _rotary(config: Config) -> Rope:
 def _refuse_quantized(config: Config) -> None:
     """Raise UnsupportedError for weights of fewer than sixteen bits."""
     quantization = config.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    if isinstance(quantization, dict):
+        method = quantization.get("quant_method")
+    else:
+        method = None
     if method == "mxfp4":
-        what = message("config.json sets quantization_config to 'mxfp4': the experts' weights have four bits each")
+        what = message(
+            "config.json sets quantization_config to 'mxfp4': the experts' weights have four bits"
+            " each"
+        )
         expected = message("the same model in bfloat16, float16 or float32")
-        raise UnsupportedError(what, where=config.where, expected=expected, hint="--model unsloth/gpt-oss-20b-BF16")
+        raise UnsupportedError(
+            what, where=config.where, expected=expected, hint="--model unsloth/gpt-oss-20b-BF16"
+        )
     if quantization is not None:
         raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's `rope_scaling` from GGUF metadata: YaRN, with the bounds 32 and 1 that the files lack, not rounded
-    to whole numbers."""
-    factor, original = metadata.own("rope.scaling.factor"), metadata.own("rope.scaling.original_context_length")
+    """The config's `rope_scaling` from GGUF metadata: YaRN, with the bounds 32 and 1 that the files
+    lack, not rounded to whole numbers."""
+    factor = metadata.own("rope.scaling.factor")
+    original = metadata.own("rope.scaling.original_context_length")
     if metadata.own("rope.scaling.type") != "yarn":
         return {"rope_scaling": {"rope_type": "default"}}
-    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original or ORIGINAL}
+    scaling = {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": original or ORIGINAL,
+    }
     return {"rope_scaling": {**scaling, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}
 
 

@@ -1,5 +1,5 @@
-"""Granite: Llama with multipliers on embeddings, scores, branches and logits; with experts; and, from Granite 4 on,
-with Mamba 2 in place of attention in most layers. Source: Granite Team, 2024."""
+"""Granite: Llama with multipliers on embeddings, scores, branches and logits; with experts; and,
+from Granite 4 on, with Mamba 2 in place of attention in most layers. Source: Granite Team, 2024."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = T
     return replace(layer, branch_scale=config.number("residual_multiplier", default=1.0))
 
 
-def whole_model(config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None) -> Spec:
-    """The model around its layers; multipliers that the config does not set are 1. biases: patterns of the roles that
-    have a bias; None for what the config says."""
+def whole_model(
+    config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None
+) -> Spec:
+    """The model around its layers; multipliers that the config does not set are 1. biases: patterns
+    of the roles that have a bias; None for what the config says."""
     embedding = Embedding(scale=config.number("embedding_multiplier", default=1.0))
     logit_scale = 1.0 / config.number("logits_scaling", default=1.0)
-    return llama.decoder(config, blocks, embedding=embedding, logit_scale=logit_scale, biases=biases)
+    return llama.decoder(
+        config, blocks, embedding=embedding, logit_scale=logit_scale, biases=biases
+    )
 
 
 GRANITEMOE_NAMES = llama.NAMES.with_roles(
@@ -46,7 +50,8 @@ GRANITEMOE_NAMES = llama.NAMES.with_roles(
 
 
 def granitemoe(config: Config) -> Spec:
-    """Granite MoE: Granite with experts, whose gates and inner layers are one tensor. Source: Granite Team, 2024.
+    """Granite MoE: Granite with experts, whose gates and inner layers are one tensor. Source:
+    Granite Team, 2024.
 
     The shares of the chosen experts sum to 1.
     """
@@ -68,20 +73,28 @@ KINDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: T
 
 
 def granitemoehybrid(config: Config) -> Spec:
-    """Granite 4: Granite with Mamba 2 in place of attention in most layers, and experts beside a part that serves every
+    """Granite 4: Granite with Mamba 2 in place of attention in most layers, and experts beside a
+    part that serves every
     token, or that part alone. Source: Granite Team, 2025."""
-    count, mixer = llama.depth(config), bamba.state_space(config, 1e-6)
+    count = llama.depth(config)
+    mixer = bamba.state_space(config, 1e-6)
     listed = config.list_of("layer_types", kind=str, count=count)
-    kinds = listed or config.list_of("layers_block_type", kind=str, count=count) or ["mamba"] * count
+    kinds = (
+        listed or config.list_of("layers_block_type", kind=str, count=count) or ["mamba"] * count
+    )
     if not set(kinds) <= set(KINDS):
         raise config.refuse("layer_types", ", ".join(KINDS))
-    attending = block(config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope")
+    attending = block(
+        config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope"
+    )
     blocks = [attending if KINDS[kind] else attending.mixing(mixer) for kind in kinds]
     return whole_model(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
 
 
 def _shared_experts(config: Config) -> Mlp | Experts:
-    """The feed-forward part: a gated one for every token, and experts added to it where the config has any."""
+    """The feed-forward part: a gated one for every token, and experts added to it where the config
+    has any.
+    """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     shared = Mlp(config.integer("shared_intermediate_size", default=1024), activation, gated=True)
     count = config.optional("num_local_experts", default=8, least=0)
@@ -93,12 +106,16 @@ def _shared_experts(config: Config) -> Mlp | Experts:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files lack: the number of experts, 0 where the file does not say."""
+    """Config values by key that GGUF files lack: the number of experts, 0 where the file does not
+    say.
+    """
     return {"num_local_experts": metadata.own("expert_count") or 0}
 
 
 FAMILIES = {
     "granite": Family(spec, llama.NAMES, permuted=True),
     "granitemoe": Family(granitemoe, GRANITEMOE_NAMES, permuted=True),
-    "granitemoehybrid": Family(granitemoehybrid, GRANITEMOEHYBRID_NAMES, permuted=True, gguf=gguf_keys),
+    "granitemoehybrid": Family(
+        granitemoehybrid, GRANITEMOEHYBRID_NAMES, permuted=True, gguf=gguf_keys
+    ),
 }

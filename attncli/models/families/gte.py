@@ -33,7 +33,7 @@ def spec(config: Config) -> Spec:
     """The Spec of a GTE."""
     base = with_rotary(bert.spec(config, types=1), config, 160000.0)
     part = base.blocks[0].mlp
-    feed_forward = replace(part, gated=True) if isinstance(part, Mlp) else part
+    feed_forward = (replace(part, gated=True)) if (isinstance(part, Mlp)) else (part)
     return replace(
         base,
         blocks=tuple(replace(block, mlp=feed_forward) for block in base.blocks),
@@ -42,8 +42,8 @@ def spec(config: Config) -> Spec:
 
 
 def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
-    """A BERT with rotary positions in place of learned ones. theta: the rotary base where the config does not set
-    it."""
+    """A BERT with rotary positions in place of learned ones. theta: the rotary base where the
+    config does not set it."""
     position = rope(config, base.blocks[0].attention.head_dim, default_theta=theta)
     base = bert.with_attention(base, lambda attention: replace(attention, position=position))
     return replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
@@ -110,20 +110,33 @@ NOMIC_BERT_FIXED = {
     "rotary_emb_scale_base": FixedValue(None, "queries and keys would be scaled by position"),
     "rotary_scaling_factor": FixedValue(None, "positions would be stretched"),
     "scale_attn_weights": FixedValue(True, "scores would not be scaled"),
-    "scale_attn_by_inverse_layer_idx": FixedValue(False, "scores would be divided by the layer's number"),
+    "scale_attn_by_inverse_layer_idx": FixedValue(
+        False, "scores would be divided by the layer's number"
+    ),
     "num_experts": FixedValue(0, "some layers would have experts"),
 }
 
 NOMIC_BERT_IDLE = (
-    *("dense_seq_output", "fused_bias_fc", "fused_dropout_add_ln", "use_flash_attn", "use_xentropy"),
-    *("max_trained_positions", "pad_vocab_size_multiple", "parallel_block_tied_norm", "reorder_and_upcast_attn"),
+    *(
+        "dense_seq_output",
+        "fused_bias_fc",
+        "fused_dropout_add_ln",
+        "use_flash_attn",
+        "use_xentropy",
+    ),
+    *(
+        "max_trained_positions",
+        "pad_vocab_size_multiple",
+        "parallel_block_tied_norm",
+        "reorder_and_upcast_attn",
+    ),
 )
 """Keys of how training computed, and of what the fixed ones rule out."""
 
 
 def nomic_bert(config: Config) -> Spec:
-    """Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases but those of norms, in the names
-    of its own configs or in BERT's. Source: Nussbaum et al., 2024."""
+    """Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases but those of
+    norms, in the names of its own configs or in BERT's. Source: Nussbaum et al., 2024."""
     width = config.integer("hidden_size", "n_embd", default=768)
     heads = config.integer("num_attention_heads", "n_head", default=12, most=2**16)
     dim = config.optional("head_dim") or width // heads
@@ -143,7 +156,8 @@ def nomic_bert(config: Config) -> Spec:
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size", default=30528),
-        blocks=(block,) * config.integer("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
+        blocks=(block,)
+        * config.integer("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
         embedding=Embedding(types=config.integer("type_vocab_size", default=2), norm=norm),
         biases=("*.sum", "embed.norm"),
     )

@@ -7,7 +7,9 @@ from attncli.models.config import ACTIVATIONS, Config, rope
 from attncli.models.families import llama, qwen2
 from attncli.models.family import Family
 
-NAMES = llama.NAMES.with_roles({"attn.q_norm": "self_attn.query_layernorm", "attn.k_norm": "self_attn.key_layernorm"})
+NAMES = llama.NAMES.with_roles(
+    {"attn.q_norm": "self_attn.query_layernorm", "attn.k_norm": "self_attn.key_layernorm"}
+)
 
 
 def spec(config: Config) -> Spec:
@@ -19,12 +21,16 @@ def block(config: Config, mlp: Experts | None = None) -> Block:
     """One layer. mlp: None for the gated feed-forward part of the config."""
     norm = llama.rms(config, default=1e-5)
     position = rope(config, llama.head_dim(config), by_alpha=True)
-    return llama.block(config, position=position, qk_norm=QkNorm(norm, after=True), norm=norm, mlp=mlp)
+    return llama.block(
+        config, position=position, qk_norm=QkNorm(norm, after=True), norm=norm, mlp=mlp
+    )
 
 
 def whole_model(config: Config, blocks: Block | list[Block]) -> Spec:
-    """The Spec of a decoder with these layers, its embedding, final norm and output head as the config says."""
-    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
+    """The Spec of a decoder with these layers, its embedding, final norm and output head as the
+    config says.
+    """
+    biases = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=False)) else (())
     config.get("eod_token_id")
     return llama.decoder(config, blocks, biases=biases)
 
@@ -42,13 +48,15 @@ HUNYUAN_V1_MOE_NAMES = NAMES.with_roles(
 
 
 def hunyuan_v1_moe(config: Config) -> Spec:
-    """Hunyuan MoE: Hunyuan with experts in every layer, besides one that serves every token. Source: Tencent, 2025.
+    """Hunyuan MoE: Hunyuan with experts in every layer, besides one that serves every token.
+    Source: Tencent, 2025.
 
     The shares of the chosen experts sum to 1; numbers may differ by layer.
     """
     layers = llama.depth(config)
     counts, chosen = (
-        _by_layer(config, layers, *keys) for keys in (("num_experts",), ("moe_topk", "num_experts_per_tok"))
+        _by_layer(config, layers, *keys)
+        for keys in (("num_experts",), ("moe_topk", "num_experts_per_tok"))
     )
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     width = config.integer("intermediate_size")

@@ -1,5 +1,5 @@
-"""Kimi Linear: the delta rule with states that fade entry by entry in most layers, latent attention without positions
-in the others, and DeepSeek's experts. Source: Kimi Team, 2025."""
+"""Kimi Linear: the delta rule with states that fade entry by entry in most layers, latent attention
+without positions in the others, and DeepSeek's experts. Source: Kimi Team, 2025."""
 
 from __future__ import annotations
 
@@ -29,16 +29,25 @@ MIXER: dict[str, Source] = {
 
 
 def _names() -> Names:
-    """The names of DeepSeek's attention, Mixtral's experts and the mixer; feed-forward parts have one prefix, or, as
-    first published, another."""
+    """The names of DeepSeek's attention, Mixtral's experts and the mixer; feed-forward parts have
+    one prefix, or, as first published, another."""
     parts = {name: f"{name}_proj" for name in ("gate", "up", "down")}
     return deepseek_v2.NAMES.with_roles(
         {
             **mixtral.NAMES.inside,
-            **{key: source for key, source in deepseek_v2.NAMES.inside.items() if key.startswith("attn.")},
+            **{
+                key: source
+                for key, source in deepseek_v2.NAMES.inside.items()
+                if key.startswith("attn.")
+            },
             **MIXER,
-            **{f"mlp.{name}": f"mlp.{part}|block_sparse_moe.{part}" for name, part in parts.items()},
-            **{f"shared.{name}": f"block_sparse_moe.shared_experts.{part}" for name, part in parts.items()},
+            **{
+                f"mlp.{name}": f"mlp.{part}|block_sparse_moe.{part}" for name, part in parts.items()
+            },
+            **{
+                f"shared.{name}": f"block_sparse_moe.shared_experts.{part}"
+                for name, part in parts.items()
+            },
             "experts.correction": "block_sparse_moe.gate.e_score_correction_bias",
         },
         without=(*mixtral.NAMES.inside, *deepseek_v2.NAMES.inside),
@@ -50,8 +59,10 @@ NAMES = _names()
 
 def spec(config: Config) -> Spec:
     """The Spec of a Kimi Linear."""
-    layers, nested = llama.depth(config), config.section("linear_attn_config") or Config({}, config.where)
-    content, straight = config.integer("qk_nope_head_dim", default=128), config.integer("qk_rope_head_dim", default=64)
+    layers = llama.depth(config)
+    nested = config.section("linear_attn_config") or Config({}, config.where)
+    content = config.integer("qk_nope_head_dim", default=128)
+    straight = config.integer("qk_rope_head_dim", default=64)
     heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=32) or heads) != heads:
         raise config.refuse("num_key_value_heads", f"{heads}")
@@ -63,13 +74,24 @@ def spec(config: Config) -> Spec:
         scale=(content + straight) ** -0.5,
         mask=Causal(),
         latent=Latent(
-            config.optional("q_lora_rank"), config.integer("kv_lora_rank", default=512), Norm("rms", 1e-6), straight
+            config.optional("q_lora_rank"),
+            config.integer("kv_lora_rank", default=512),
+            Norm("rms", 1e-6),
+            straight,
         ),
     )
     norm = llama.rms(config, default=1e-5)
     mixer = KimiDelta(
-        nested.integer("num_heads", default=config.integer("linear_num_heads", default=32, most=2**16), most=2**16),
-        nested.integer("head_dim", default=config.integer("linear_head_dim", default=128, most=2**16), most=2**16),
+        nested.integer(
+            "num_heads",
+            default=config.integer("linear_num_heads", default=32, most=2**16),
+            most=2**16,
+        ),
+        nested.integer(
+            "head_dim",
+            default=config.integer("linear_head_dim", default=128, most=2**16),
+            most=2**16,
+        ),
         nested.integer(
             "short_conv_kernel_size",
             default=config.integer("linear_conv_kernel_dim", default=4, most=2**10),
@@ -98,22 +120,34 @@ def spec(config: Config) -> Spec:
     )
     dense = llama.gated_mlp(config, default=9216)
     blocks: list[Block] = []
-    for kind, has_experts in zip(_layer_types(config, nested, layers), _has_experts(config, layers), strict=True):
-        block = Block(attention, mixture if has_experts else dense, {"attn.in": norm, "mlp.in": norm})
+    for kind, has_experts in zip(
+        _layer_types(config, nested, layers), _has_experts(config, layers), strict=True
+    ):
+        block = Block(
+            attention, mixture if has_experts else dense, {"attn.in": norm, "mlp.in": norm}
+        )
         blocks.append(block if kind == GLOBAL else block.mixing(mixer))
     config.get(*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope")
-    biases = ("attn.q_down", "attn.kv_down", "attn.o") if config.flag("attention_bias", default=False) else ()
+    biases = (
+        (("attn.q_down", "attn.kv_down", "attn.o"))
+        if (config.flag("attention_bias", default=False))
+        else (())
+    )
     return llama.decoder(config, blocks, biases=biases)
 
 
 def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
-    """ "full_attention" or "linear_attention" for each layer: the config's `layer_types`, else full for the numbers
-    (from 1) in `full_attn_layers`, else full for layers 4, 8, …."""
+    """ "full_attention" or "linear_attention" for each layer: the config's `layer_types`, else full
+    for the numbers (from 1) in `full_attn_layers`, else full for layers 4, 8, …."""
     kinds = config.list_of("layer_types", kind=str, count=count)
-    attending, others = nested.list_of("full_attn_layers", kind=int), nested.list_of("kda_layers", kind=int)
+    attending = nested.list_of("full_attn_layers", kind=int)
+    others = nested.list_of("kda_layers", kind=int)
     if kinds is None and attending is not None and others is not None:
         kinds = [GLOBAL if layer + 1 in attending else LINEAR for layer in range(count)]
-    kinds = [LINEAR if not layer or layer % 4 else GLOBAL for layer in range(count)] if kinds is None else kinds
+    if kinds is None:
+        kinds = [LINEAR if not layer or layer % 4 else GLOBAL for layer in range(count)]
+    else:
+        kinds = kinds
     if not set(kinds) <= {LINEAR, GLOBAL}:
         raise config.refuse("layer_types", f"{GLOBAL}, {LINEAR}")
     return kinds

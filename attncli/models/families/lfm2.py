@@ -1,4 +1,6 @@
-"""LFM2: gated convolutions over a few tokens, and attention in some layers. Source: Liquid AI, 2025."""
+"""LFM2: gated convolutions over a few tokens, and attention in some layers. Source: Liquid AI,
+2025.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,22 @@ from attncli.models.family import Family, Names, StackedTensor
 CONVOLUTION = "conv"
 
 IDLE = (
-    *("block_dim", "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale", "block_use_swiglu", "conv_dim"),
-    *("block_use_xavier_init", "conv_dim_out", "conv_use_xavier_init", "num_heads", "use_pos_enc", "theta"),
+    *(
+        "block_dim",
+        "block_mlp_init_scale",
+        "block_norm_eps",
+        "block_out_init_scale",
+        "block_use_swiglu",
+        "conv_dim",
+    ),
+    *(
+        "block_use_xavier_init",
+        "conv_dim_out",
+        "conv_use_xavier_init",
+        "num_heads",
+        "use_pos_enc",
+        "theta",
+    ),
 )
 """Keys that repeat others, or speak of training."""
 
@@ -47,12 +63,14 @@ def spec(config: Config) -> Spec:
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
-    """The model with these feed-forward parts, one for each layer; only its convolutions may have biases."""
+    """The model with these feed-forward parts, one for each layer; only its convolutions may have
+    biases.
+    """
     count = len(parts)
     attending = config.list_of("full_attn_idxs", kind=int)
     kinds = config.list_of("layer_types", kind=str, count=count)
     if kinds is None:
-        chosen = range(count) if attending is None else attending
+        chosen = (range(count)) if (attending is None) else (attending)
         kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
         raise config.refuse("layer_types", f"{GLOBAL}, {CONVOLUTION}")
@@ -61,21 +79,29 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     position = rope(config, llama.head_dim(config), default_theta=1e6)
     blocks = []
     for kind, part in zip(kinds, parts, strict=True):
-        block = llama.block(config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part)
+        block = llama.block(
+            config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part
+        )
         blocks.append(block if kind == GLOBAL else block.mixing(mixer))
     config.get(*IDLE)
-    biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
-    return llama.decoder(config, blocks, tied=config.flag("tie_embedding", default=True), biases=biases)
+    biases = (("mixer.*",)) if (config.flag("conv_bias", default=False)) else (())
+    return llama.decoder(
+        config, blocks, tied=config.flag("tie_embedding", default=True), biases=biases
+    )
 
 
 def _mlp(config: Config) -> Mlp:
-    """The feed-forward part; its width is two thirds of the config's, rounded up to a multiple, unless the config
-    switches that off."""
+    """The feed-forward part; its width is two thirds of the config's, rounded up to a multiple,
+    unless the config switches that off."""
     width = config.integer("block_ff_dim", "intermediate_size", default=12288)
-    times, unit = config.cap("block_ffn_dim_multiplier", 1.0), config.integer("block_multiple_of", default=256)
+    times = config.cap("block_ffn_dim_multiplier", 1.0)
+    unit = config.integer("block_multiple_of", default=256)
     if config.flag("block_auto_adjust_ff_dim", default=True):
         width = int(2 * width / 3)
-        width = width if times is None else unit * ((int(times * width) + unit - 1) // unit)
+        if times is None:
+            width = width
+        else:
+            width = unit * ((int(times * width) + unit - 1) // unit)
     return Mlp(width, "silu", gated=True)
 
 
@@ -108,7 +134,9 @@ def lfm2_moe(config: Config) -> Spec:
         ),
     )
     first = config.integer("num_dense_layers", default=2, least=0)
-    return whole_model(config, [dense if layer < first else experts for layer in range(llama.depth(config))])
+    return whole_model(
+        config, [dense if layer < first else experts for layer in range(llama.depth(config))]
+    )
 
 
 FAMILIES = {

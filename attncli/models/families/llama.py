@@ -1,4 +1,5 @@
-"""Llama: pre-norm decoder, root-mean-square norms, rotary positions, gated feed-forward. Source: Touvron et al.,
+"""Llama: pre-norm decoder, root-mean-square norms, rotary positions, gated feed-forward. Source:
+Touvron et al.,
 2023."""
 
 from __future__ import annotations
@@ -6,7 +7,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attncli.mechanism.mask import Causal, Mask
-from attncli.mechanism.spec import Attention, Block, Embedding, Experts, Head, Mlp, Norm, Place, Position, QkNorm, Spec
+from attncli.mechanism.spec import (
+    Attention,
+    Block,
+    Embedding,
+    Experts,
+    Head,
+    Mlp,
+    Norm,
+    Place,
+    Position,
+    QkNorm,
+    Spec,
+)
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, rope
 from attncli.models.family import Family, Names
 
@@ -29,7 +42,9 @@ NAMES = Names(
 )
 
 BIASES = {"attention_bias": "attn.[qkvo]", "mlp_bias": "mlp.[gud]*"}
-"""Which biases there are where a key is true; `mlp.[gud]*` leaves out the norms beside the feed-forward part."""
+"""Which biases there are where a key is true; `mlp.[gud]*` leaves out the norms beside the
+feed-forward part.
+"""
 
 
 def spec(config: Config) -> Spec:
@@ -43,8 +58,8 @@ def depth(config: Config) -> int:
 
 
 def head_dim(config: Config, default: int | None = None) -> int:
-    """The width of a head: the config's `head_dim`, else `default`; where that is None, the model's width / number of
-    heads."""
+    """The width of a head: the config's `head_dim`, else `default`; where that is None, the model's
+    width / number of heads."""
     dim = config.optional("head_dim", default=default)
     if dim is not None:
         return dim
@@ -74,12 +89,17 @@ def block(
 ) -> Block:
     """One layer as Llama's; each argument replaces what a related model has otherwise.
 
-    dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim. kv_heads: how many the config
-    means by silence, None for as many as heads; null means that many in any case. norm: at all of its `places`; None
-    for the config's root-mean-square norm. mlp: None for the config's gated one.
+    dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim. kv_heads:
+    how many the config means by silence, None for as many as heads; null means that many in any
+    case. norm: at all of its `places`; None for the config's root-mean-square norm. mlp: None for
+    the config's gated one.
     """
-    rms_norm, heads = rms(config), config.integer("num_attention_heads", most=2**16)
-    dim = head_dim(config) if dim is None else dim
+    rms_norm = rms(config)
+    heads = config.integer("num_attention_heads", most=2**16)
+    if dim is None:
+        dim = head_dim(config)
+    else:
+        dim = dim
     attention = Attention(
         heads,
         config.optional("num_key_value_heads", default=kv_heads) or heads,
@@ -101,7 +121,9 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
 
 
 def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
-    """The gated feed-forward part of the config. default: its width where the config does not set it."""
+    """The gated feed-forward part of the config. default: its width where the config does not set
+    it.
+    """
     return Mlp(
         config.integer("intermediate_size", default=default),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
@@ -119,9 +141,9 @@ def experts(
     width_key: str = "intermediate_size",
     renormalise: bool = True,
 ) -> Experts:
-    """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width: used where the
-    config does not set them; width None: the config must. renormalise: whether the weights of a token's chosen experts
-    are made to sum to 1."""
+    """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width:
+    used where the config does not set them; width None: the config must. renormalise: whether the
+    weights of a token's chosen experts are made to sum to 1."""
     total = config.integer(*count_keys, default=count, most=2**16)
     return Experts(
         total,
@@ -142,10 +164,14 @@ def decoder(
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks, with Llama's norm after the last. blocks: one for all layers, or a list. tied:
-    whether the head shares the token table where the config does not say. biases: patterns of the roles with a bias;
-    None for those that `attention_bias` and `mlp_bias` switch on."""
-    blocks = [blocks] * depth(config) if isinstance(blocks, Block) else blocks
+    """The whole model around its blocks, with Llama's norm after the last. blocks: one for all
+    layers, or a list. tied: whether the head shares the token table where the config does not say.
+    biases: patterns of the roles with a bias; None for those that `attention_bias` and `mlp_bias`
+        switch on."""
+    if isinstance(blocks, Block):
+        blocks = [blocks] * depth(config)
+    else:
+        blocks = blocks
     config.integer("max_position_embeddings", default=2048)
     return Spec(
         d_model=config.integer("hidden_size"),

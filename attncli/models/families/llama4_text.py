@@ -1,4 +1,5 @@
-"""Llama 4 (text): chunks in three layers of four, the fourth without positions and with queries that grow, experts.
+"""Llama 4 (text): chunks in three layers of four, the fourth without positions and with queries
+that grow, experts.
 Source: Meta, 2025."""
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ NAMES = replace(
             "mlp.up": "feed_forward.up_proj",
             "mlp.down": "feed_forward.down_proj",
             "experts.router": "feed_forward.router",
-            "experts.gate experts.up": PerExpert("feed_forward.experts.gate_up_proj", transposed=True),
+            "experts.gate experts.up": PerExpert(
+                "feed_forward.experts.gate_up_proj", transposed=True
+            ),
             "experts.down": PerExpert("feed_forward.experts.down_proj", transposed=True),
             "shared.gate": "feed_forward.shared_expert.gate_proj",
             "shared.up": "feed_forward.shared_expert.up_proj",
@@ -46,30 +49,36 @@ def spec(config: Config) -> Spec:
     ]
     step = config.integer("interleave_moe_layer_step", default=1)
     moe_layers = config.list_of("moe_layers", kind=int)
-    expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
+    expert_layers = (range(step - 1, count, step)) if (moe_layers is None) else (moe_layers)
     kinds = config.list_of("layer_types", kind=str, count=count) or [
         CHUNKED if rotary else WHOLE for rotary in rotary_layers
     ]
     size = config.optional("attention_chunk_size", default=8192)
     if any(kind not in (CHUNKED, WHOLE) for kind in kinds) or (CHUNKED in kinds and size is None):
         raise config.refuse(
-            "layer_types", message("{chunked} with an attention_chunk_size, and {whole}", chunked=CHUNKED, whole=WHOLE)
+            "layer_types",
+            message(
+                "{chunked} with an attention_chunk_size, and {whole}", chunked=CHUNKED, whole=WHOLE
+            ),
         )
     masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
     blocks = [
         _layer_block(config, mask, bool(rotary), layer in expert_layers)
         for layer, (mask, rotary) in enumerate(zip(masks, rotary_layers, strict=True))
     ]
-    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
+    biases = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=False)) else (())
     return llama.decoder(config, blocks, biases=biases)
 
 
 def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
-    """One layer. rotary: whether queries and keys are rotated; where not, queries may be multiplied by a number that
-    grows with their position."""
-    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config, 128)
+    """One layer. rotary: whether queries and keys are rotated; where not, queries may be multiplied
+    by a number that grows with their position."""
+    norm = llama.rms(config, default=1e-5)
+    dim = llama.head_dim(config, 128)
     normed = config.flag("use_qk_norm", default=True) and rotary
-    temperature = Temperature(config.integer("floor_scale", default=8192), config.number("attn_scale", default=0.1))
+    temperature = Temperature(
+        config.integer("floor_scale", default=8192), config.number("attn_scale", default=0.1)
+    )
     grows = config.flag("attn_temperature_tuning", default=True) and not rotary
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
@@ -84,22 +93,33 @@ def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts
         norm=norm,
         mlp=_experts(config) if has_experts else mlp,
     )
-    return replace(layer_block, attention=replace(layer_block.attention, temperature=temperature if grows else None))
+    return replace(
+        layer_block,
+        attention=replace(layer_block.attention, temperature=temperature if grows else None),
+    )
 
 
 def _experts(config: Config) -> Experts:
-    """The experts, whose input is multiplied by the router's weight before (not after) they run, and one more for every
-    token."""
+    """The experts, whose input is multiplied by the router's weight before (not after) they run,
+    and one more for every token."""
     part = llama.gated_mlp(config, default=8192)
     count = config.integer("num_local_experts", default=16, most=2**16)
     per_token = config.integer("num_experts_per_tok", default=1, most=count)
     routing = Routing("sigmoid", of_input=True)
-    return Experts(count, per_token, part.width, part.activation, renormalise=False, shared=part, routing=routing)
+    return Experts(
+        count,
+        per_token,
+        part.width,
+        part.activation,
+        renormalise=False,
+        shared=part,
+        routing=routing,
+    )
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files lack: whether queries and keys are normed, and, for models without windows,
-    that all layers rotate."""
+    """Config values by key that GGUF files lack: whether queries and keys are normed, and, for
+    models without windows, that all layers rotate."""
     own = metadata.own
     keys: dict[str, object] = {
         "intermediate_size": own("expert_feed_forward_length"),
@@ -110,7 +130,11 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     }
     layers = metadata.layers()
     if own("attention.sliding_window") == 0:
-        keys |= {"no_rope_layers": [1] * layers, "layer_types": [WHOLE] * layers, "attn_temperature_tuning": False}
+        keys |= {
+            "no_rope_layers": [1] * layers,
+            "layer_types": [WHOLE] * layers,
+            "attn_temperature_tuning": False,
+        }
     return keys
 
 

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.spec import Mlp, Norm, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, GLOBAL, LOCAL, Config, causal, layer_mask, layer_types, rope
+from attncli.models.config import (
+    ACTIVATIONS,
+    GLOBAL,
+    LOCAL,
+    Config,
+    causal,
+    layer_mask,
+    layer_types,
+    rope,
+)
 from attncli.models.families import llama, olmo
 from attncli.models.family import Family, StackedTensor
 
 
 def ernie4_5(config: Config) -> Spec:
-    """ERNIE 4.5: Llama with neighbouring entries rotated together, and biases everywhere or nowhere. Source: Baidu
-    ERNIE Team, 2025."""
+    """ERNIE 4.5: Llama with neighbouring entries rotated together, and biases everywhere or
+    nowhere. Source: Baidu ERNIE Team, 2025."""
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
     block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm)
-    biases = ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down") if config.flag("use_bias", default=False) else ()
+    biases = (
+        (("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down"))
+        if (config.flag("use_bias", default=False))
+        else (())
+    )
     return llama.decoder(config, block, tied=True, biases=biases)
 
 
 def exaone4(config: Config) -> Spec:
-    """EXAONE 4: Llama with norms after each part, normed queries and keys, and positions in the layers with a window
-    alone; without a window all layers have them. Source: LG AI Research, 2025."""
+    """EXAONE 4: Llama with norms after each part, normed queries and keys, and positions in the
+    layers with a window alone; without a window all layers have them. Source: LG AI Research,
+    2025."""
     norm = llama.rms(config, default=1e-5)
     window = config.optional("sliding_window", default=4096)
     every = 1
@@ -41,14 +55,16 @@ def exaone4(config: Config) -> Spec:
             norm=norm,
             places=llama.AFTER,
         )
-        for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every))
+        for kind in layer_types(
+            config, llama.depth(config), lambda layer: bool((layer + 1) % every)
+        )
     ]
     return llama.decoder(config, blocks, biases=())
 
 
 def exaone4_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files lack: for a model without a window, that all its layers attend to
-    everything."""
+    """Config values by key that GGUF files lack: for a model without a window, that all its layers
+    attend to everything."""
     if metadata.own("attention.sliding_window"):
         return {}
     return {"sliding_window": None, "layer_types": [GLOBAL] * metadata.layers()}
@@ -58,12 +74,17 @@ NEMOTRON_NAMES = llama.NAMES.with_roles({}, without=("mlp.gate",))
 
 
 def nemotron(config: Config) -> Spec:
-    """Nemotron: partly rotated heads, layer norms that multiply by 1 + w, a squared feed-forward part. Source: Parmar
-    et al., 2024."""
+    """Nemotron: partly rotated heads, layer norms that multiply by 1 + w, a squared feed-forward
+    part. Source: Parmar et al., 2024."""
     norm = Norm("layer", config.number("norm_eps", default=1e-5), unit_offset=True)
     position = rope(config, llama.head_dim(config), default_partial=0.5)
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="relu2")
-    block = llama.block(config, position=position, norm=norm, mlp=Mlp(config.integer("intermediate_size"), activation))
+    block = llama.block(
+        config,
+        position=position,
+        norm=norm,
+        mlp=Mlp(config.integer("intermediate_size"), activation),
+    )
     biases = ("attn.in", "mlp.in", "final", *llama.linear_biases(config))
     return llama.decoder(config, block, biases=biases)
 
@@ -79,7 +100,9 @@ def seed_oss(config: Config) -> Spec:
     """Seed-OSS: Llama with biases on queries, keys and values. Source: ByteDance Seed Team, 2025."""
     dim = llama.head_dim(config, 128)
     block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8)
-    biases = tuple(pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual))
+    biases = tuple(
+        pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual)
+    )
     return llama.decoder(config, block, biases=biases)
 
 
@@ -96,7 +119,12 @@ def smollm3(config: Config) -> Spec:
     position = rope(config, llama.head_dim(config), default_theta=2e6)
     kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])
     blocks = [
-        llama.block(config, position=position if rotary else None, mask=layer_mask(config, kind, window), kv_heads=4)
+        llama.block(
+            config,
+            position=position if rotary else None,
+            mask=layer_mask(config, kind, window),
+            kv_heads=4,
+        )
         for kind, rotary in zip(kinds, rotary_layers, strict=True)
     ]
     return llama.decoder(config, blocks, tied=True)
@@ -113,7 +141,12 @@ STABLELM_NAMES = llama.NAMES.with_roles(
 def stablelm(config: Config) -> Spec:
     """StableLM: Llama with layer norms and partly rotated heads. Source: Bellagente et al., 2024."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
-    biases = ("attn.in", "mlp.in", "final", *(("attn.[qkv]",) if config.flag("use_qkv_bias", default=False) else ()))
+    biases = (
+        "attn.in",
+        "mlp.in",
+        "final",
+        *(("attn.[qkv]",) if config.flag("use_qkv_bias", default=False) else ()),
+    )
     parallel = config.flag("use_parallel_residual", default=False)
     block = llama.block(
         config,
@@ -127,11 +160,15 @@ def stablelm(config: Config) -> Spec:
     return llama.decoder(config, block, biases=biases)
 
 
-STARCODER2_NAMES = llama.NAMES.with_roles({"mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}, without=("mlp.gate",))
+STARCODER2_NAMES = llama.NAMES.with_roles(
+    {"mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}, without=("mlp.gate",)
+)
 
 
 def starcoder2(config: Config) -> Spec:
-    """StarCoder2: Llama with layer norms, biases and a plain feed-forward part. Source: Lozhkov et al., 2024."""
+    """StarCoder2: Llama with layer norms, biases and a plain feed-forward part. Source: Lozhkov et
+    al., 2024.
+    """
     norm = Norm("layer", config.number("norm_epsilon", default=1e-5))
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="gelu_pytorch_tanh")
     block = llama.block(
@@ -142,7 +179,9 @@ def starcoder2(config: Config) -> Spec:
         norm=norm,
         mlp=Mlp(config.integer("intermediate_size"), activation),
     )
-    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
+    linears = (
+        (("attn.[qkvo]", "mlp.up", "mlp.down")) if (config.flag("use_bias", default=True)) else (())
+    )
     biases = ("attn.in", "mlp.in", "final", *linears)
     return llama.decoder(config, block, tied=True, biases=biases)
 

@@ -1,4 +1,5 @@
-"""Longformer: RoBERTa within windows, with global tokens that have projections of their own. Source: Beltagy et al.,
+"""Longformer: RoBERTa within windows, with global tokens that have projections of their own.
+Source: Beltagy et al.,
 2020."""
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from attncli.models.config import Config, FixedValue, attention_with_globals
 from attncli.models.families import bart, bert
 from attncli.models.family import Family
 
-OWN = {f"attn.global_{role[0]}": f"attention.self.{role}_global" for role in ("query", "key", "value")}
+OWN = {
+    f"attn.global_{role[0]}": f"attention.self.{role}_global" for role in ("query", "key", "value")
+}
 
-NAMES = replace(bert.NAMES.with_roles(OWN), prefixes=("longformer.",), ignored=(*bert.TASK_HEADS, "lm_head.*"))
+NAMES = replace(
+    bert.NAMES.with_roles(OWN), prefixes=("longformer.",), ignored=(*bert.TASK_HEADS, "lm_head.*")
+)
 
 FIRST_IS_GLOBAL = "LongformerForSequenceClassification"
 """The class whose first token is global; the others have none unless a user names it."""
@@ -28,16 +33,27 @@ def spec(config: Config) -> Spec:
     return replace(
         base,
         blocks=tuple(
-            replace(block, attention=attention_with_globals(with_window(block.attention, reach), first_tokens(config)))
-            for block, reach in zip(base.blocks, window_reaches(config, len(base.blocks)), strict=True)
+            replace(
+                block,
+                attention=attention_with_globals(
+                    with_window(block.attention, reach), first_tokens(config)
+                ),
+            )
+            for block, reach in zip(
+                base.blocks, window_reaches(config, len(base.blocks)), strict=True
+            )
         ),
     )
 
 
 def first_tokens(config: Config) -> tuple[int, ...]:
-    """The positions of the global tokens: 0 where a class whose first token is global wrote the file, else none."""
+    """The positions of the global tokens: 0 where a class whose first token is global wrote the
+    file, else none.
+    """
     architectures = config.get("architectures")
-    return (0,) if isinstance(architectures, list) and FIRST_IS_GLOBAL in architectures else ()
+    if isinstance(architectures, list) and FIRST_IS_GLOBAL in architectures:
+        return (0,)
+    return ()
 
 
 def with_window(attention: Attention, reach: int) -> Attention:
@@ -51,8 +67,13 @@ def window_reaches(config: Config, layers: int) -> list[int]:
     Raises InputError for windows that are odd or not one a layer.
     """
     value = config.get("attention_window")
-    windows = value if isinstance(value, list) else [config.integer("attention_window", default=512, least=2)] * layers
-    if len(windows) != layers or any(not isinstance(window, int) or window < 2 or window % 2 for window in windows):
+    if isinstance(value, list):
+        windows = value
+    else:
+        windows = [config.integer("attention_window", default=512, least=2)] * layers
+    if len(windows) != layers or any(
+        not isinstance(window, int) or window < 2 or window % 2 for window in windows
+    ):
         what = message("config.json sets attention_window to {value}", value=repr(value))
         expected = message("an even number from 2, or {layers} of them", layers=layers)
         raise InputError(what, where=config.where, expected=expected)
@@ -65,7 +86,10 @@ LED_ENCODER = replace(
     bart.ENCODER.with_roles(
         {
             **{f"attn.{role[0]}": f"{NEAR}.{role}" for role in ("query", "key", "value")},
-            **{f"attn.global_{role[0]}": f"{NEAR}.{role}_global" for role in ("query", "key", "value")},
+            **{
+                f"attn.global_{role[0]}": f"{NEAR}.{role}_global"
+                for role in ("query", "key", "value")
+            },
             "attn.o": "self_attn.output",
         }
     ),
@@ -78,7 +102,8 @@ LED_FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one sid
 
 
 def led(config: Config) -> Spec:
-    """LED: an encoder with Longformer's windows and global tokens, BART's decoder inside; no token is global unless a
+    """LED: an encoder with Longformer's windows and global tokens, BART's decoder inside; no token
+    is global unless a
     user names it. Source: Beltagy et al., 2020."""
     norm = Norm("layer", 1e-5)
     both = bart.encoder_decoder(config, norm, Embedding(positions="learned", norm=norm))
@@ -87,7 +112,9 @@ def led(config: Config) -> Spec:
         for block, reach in zip(both.blocks, window_reaches(config, len(both.blocks)), strict=True)
     )
     assert both.decoder is not None
-    decoder = replace(both.decoder, max_positions=config.integer("max_decoder_position_embeddings", default=1024))
+    decoder = replace(
+        both.decoder, max_positions=config.integer("max_decoder_position_embeddings", default=1024)
+    )
     furthest = config.integer("max_encoder_position_embeddings", default=16384)
     return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=decoder)
 

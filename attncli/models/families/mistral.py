@@ -12,9 +12,13 @@ from attncli.models.family import Family
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Mistral. A config without the key `sliding_window` means 4096, null means no window."""
+    """The Spec of a Mistral. A config without the key `sliding_window` means 4096, null means no
+    window.
+    """
     mask = causal(config.optional("sliding_window", default=4096))
-    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, kv_heads=8)
+    block = llama.block(
+        config, position=rope(config, llama.head_dim(config)), mask=mask, kv_heads=8
+    )
     return llama.decoder(config, block)
 
 
@@ -34,9 +38,10 @@ GROWTH = "llama_4_scaling_beta"
 
 
 def ministral3(config: Config) -> Spec:
-    """Ministral 3: Mistral whose queries grow with their position, and whose positions are stretched. Source: Mistral
-    AI, 2025."""
-    dim, norm = llama.head_dim(config, 128), llama.rms(config, default=1e-5)
+    """Ministral 3: Mistral whose queries grow with their position, and whose positions are
+    stretched. Source: Mistral AI, 2025."""
+    dim = llama.head_dim(config, 128)
+    norm = llama.rms(config, default=1e-5)
     block = llama.block(
         config,
         position=rope(config, dim, beside=(GROWTH, "max_position_embeddings")),
@@ -45,20 +50,28 @@ def ministral3(config: Config) -> Spec:
         kv_heads=8,
         norm=norm,
     )
-    parameters = config.section("rope_scaling") or config.section("rope_parameters") or Config({}, config.where)
-    grows = Temperature(parameters.integer("original_max_position_embeddings"), parameters.number(GROWTH), first=0)
+    parameters = (
+        config.section("rope_scaling")
+        or config.section("rope_parameters")
+        or Config({}, config.where)
+    )
+    grows = Temperature(
+        parameters.integer("original_max_position_embeddings"), parameters.number(GROWTH), first=0
+    )
     block = replace(block, attention=replace(block.attention, temperature=grows))
     return llama.decoder(config, block, biases=())
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's `sliding_window` from GGUF metadata; None, no window, where they do not state one."""
+    """The config's `sliding_window` from GGUF metadata; None, no window, where they do not state
+    one.
+    """
     return {"sliding_window": metadata.own("attention.sliding_window")}
 
 
 def ministral3_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files name otherwise: the scaling of rotary positions, and in it how much queries
-    grow with their position."""
+    """Config values by key that GGUF files name otherwise: the scaling of rotary positions, and in
+    it how much queries grow with their position."""
     own = metadata.own
     stretched = {
         "rope_type": own("rope.scaling.type"),

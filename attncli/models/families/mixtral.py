@@ -23,7 +23,8 @@ NAMES = llama.NAMES.with_roles(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Mixtral."""
-    experts, norm = llama.experts(config, count=8, per_token=2), llama.rms(config, default=1e-5)
+    experts = llama.experts(config, count=8, per_token=2)
+    norm = llama.rms(config, default=1e-5)
     mask = causal(config.optional("sliding_window"))
     position = rope(config, llama.head_dim(config), default_theta=1e6)
     block = llama.block(config, position=position, mask=mask, norm=norm, mlp=experts, kv_heads=8)
@@ -49,12 +50,14 @@ MINIMAX_NAMES = replace(
 
 
 def minimax(config: Config) -> Spec:
-    """MiniMax-01: in most layers lightning attention (linear attention with a fixed decay for each head) in place of
-    softmax attention; experts; residuals that carry on the norm's result. Source: MiniMax, 2025.
+    """MiniMax-01: in most layers lightning attention (linear attention with a fixed decay for each
+    head) in place of softmax attention; experts; residuals that carry on the norm's result. Source:
+    MiniMax, 2025.
 
     How much of the stream stays and how much a branch adds changes weights as they are read.
     """
-    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
+    norm = llama.rms(config, default=1e-5)
+    dim = llama.head_dim(config)
     experts = llama.experts(config, count=8, per_token=2, width=14336, count_keys=COUNT_KEYS)
     block = llama.block(
         config,
@@ -68,23 +71,34 @@ def minimax(config: Config) -> Spec:
     )
     kinds = qwen3_next.layer_types(config, lambda layer: bool(layer % 2))
     config.get("block_size")  # how a library cuts its text
-    attention_roles, mixer_roles = [f"attn.{name}" for name in "qkv"], [f"mixer.{name}" for name in (*"qkv", "gate")]
-    attending = replace(block, normed=True, factors=_branch_factors(config, "full_attn", attention_roles, "attn.o"))
-    mixing = replace(block, normed=True, factors=_branch_factors(config, "linear_attn", mixer_roles, "mixer.output"))
+    attention_roles = [f"attn.{name}" for name in "qkv"]
+    mixer_roles = [f"mixer.{name}" for name in (*"qkv", "gate")]
+    attending = replace(
+        block, normed=True, factors=_branch_factors(config, "full_attn", attention_roles, "attn.o")
+    )
+    mixing = replace(
+        block,
+        normed=True,
+        factors=_branch_factors(config, "linear_attn", mixer_roles, "mixer.output"),
+    )
     blocks: list[Block] = []
     for layer, kind in enumerate(kinds):
         share = 1 - layer / (len(kinds) - 1 + 1e-5) + 1e-5
-        mixer = LinearAttention(block.attention.heads, dim, share, experts.activation, Norm("rms", 1e-6))
+        mixer = LinearAttention(
+            block.attention.heads, dim, share, experts.activation, Norm("rms", 1e-6)
+        )
         blocks.append(attending if kind == GLOBAL else mixing.mixing(mixer))
     return llama.decoder(config, blocks, biases=())
 
 
-def _branch_factors(config: Config, kind: str, entering: Sequence[str], leaving: str) -> dict[str, float]:
-    """The factor that each weight is multiplied with, by role, only those other than 1. entering: the roles that read
-    the mixer's input; leaving: the role of its output projection.
+def _branch_factors(
+    config: Config, kind: str, entering: Sequence[str], leaving: str
+) -> dict[str, float]:
+    """The factor that each weight is multiplied with, by role, only those other than 1. entering:
+    the roles that read the mixer's input; leaving: the role of its output projection.
 
-    α·x + β·f(x), with x the norm's result, is x' + f'(x'), where x' = α·x: α multiplies the norm's weights and divides
-    those of what reads it; β multiplies those of what writes.
+    α·x + β·f(x), with x the norm's result, is x' + f'(x'), where x' = α·x: α multiplies the norm's
+    weights and divides those of what reads it; β multiplies those of what writes.
     """
     factors: dict[str, float] = {}
     parts = (
@@ -108,8 +122,8 @@ MINIMAX_M2_NAMES = NAMES.with_roles(
 
 
 def minimax_m2(config: Config) -> Spec:
-    """MiniMax-M2: Mixtral whose experts are scored one by one, with queries and keys normed over all heads. Source:
-    MiniMax, 2025.
+    """MiniMax-M2: Mixtral whose experts are scored one by one, with queries and keys normed over
+    all heads. Source: MiniMax, 2025.
 
     The shares of the chosen experts sum to 1.
     """
@@ -117,7 +131,8 @@ def minimax_m2(config: Config) -> Spec:
     experts = replace(experts, routing=Routing("sigmoid", corrected=True))
     dim = llama.head_dim(config, 128)
     share = config.integer("rotary_dim", default=dim) / dim
-    position, normed = rope(config, dim, default_theta=5e6, default_partial=share), QkNorm(llama.rms(config), "width")
+    position = rope(config, dim, default_theta=5e6, default_partial=share)
+    normed = QkNorm(llama.rms(config), "width")
     block = llama.block(config, position=position, dim=dim, qk_norm=normed, kv_heads=8, mlp=experts)
     return llama.decoder(config, block, biases=())
 

@@ -1,4 +1,5 @@
-"""ModernBERT: pre-norm encoder, rotary positions, mostly local layers, gated feed-forward. Source: Warner et al.,
+"""ModernBERT: pre-norm encoder, rotary positions, mostly local layers, gated feed-forward. Source:
+Warner et al.,
 2024."""
 
 from __future__ import annotations
@@ -6,7 +7,15 @@ from __future__ import annotations
 from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.mask import Everywhere, Window
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
-from attncli.models.config import ACTIVATIONS, LOCAL, MOST_LAYERS, Config, FixedValue, layer_types, rope
+from attncli.models.config import (
+    ACTIVATIONS,
+    LOCAL,
+    MOST_LAYERS,
+    Config,
+    FixedValue,
+    layer_types,
+    rope,
+)
 from attncli.models.family import Concat, Family, Names
 
 NAMES = Names(
@@ -19,7 +28,11 @@ NAMES = Names(
         "mlp.gate mlp.up": Concat("mlp.Wi"),
         "mlp.down": "mlp.Wo",
     },
-    outside={"tokens": "embeddings.tok_embeddings", "embed.norm": "embeddings.norm", "final": "final_norm"},
+    outside={
+        "tokens": "embeddings.tok_embeddings",
+        "embed.norm": "embeddings.norm",
+        "final": "final_norm",
+    },
     prefixes=("model.",),
     ignored=("head.*", "decoder.*", "classifier.*"),
 )
@@ -30,7 +43,9 @@ BIASES = {
     "mlp_bias": ("mlp.gate", "mlp.up", "mlp.down"),
 }
 
-FIXED = {"position_embedding_type": FixedValue("absolute", "positions are rotary whatever this key says")}
+FIXED = {
+    "position_embedding_type": FixedValue("absolute", "positions are rotary whatever this key says")
+}
 
 
 def spec(config: Config) -> Spec:
@@ -50,11 +65,16 @@ def spec(config: Config) -> Spec:
     )
     blocks = []
     for index, kind in enumerate(layer_types(config, count, lambda layer: bool(layer % every))):
-        base, default = ("local_rope_theta", 10000.0) if kind == LOCAL else ("global_rope_theta", 160000.0)
+        base, default = (
+            ("local_rope_theta", 10000.0) if kind == LOCAL else ("global_rope_theta", 160000.0)
+        )
         position = rope(config, dim, kind=kind, theta=(base,), default_theta=default)
-        mask = Window(reach, reach) if kind == LOCAL else Everywhere()
+        mask = (Window(reach, reach)) if (kind == LOCAL) else (Everywhere())
         attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=mask, position=position)
-        norms: dict[Place, Norm] = {"mlp.in": norm} if index == 0 else {"attn.in": norm, "mlp.in": norm}
+        if index == 0:
+            norms: dict[Place, Norm] = {"mlp.in": norm}
+        else:
+            norms = {"attn.in": norm, "mlp.in": norm}
         blocks.append(Block(attention, mlp, norms))
     config.integer("max_position_embeddings", default=8192)
     return Spec(
@@ -64,14 +84,20 @@ def spec(config: Config) -> Spec:
         embedding=Embedding(norm=norm),
         final_norm=norm,
         biases=tuple(
-            pattern for key, patterns in BIASES.items() if config.flag(key, default=False) for pattern in patterns
+            pattern
+            for key, patterns in BIASES.items()
+            if config.flag(key, default=False)
+            for pattern in patterns
         ),
     )
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files name otherwise: windows, activations, and the two rotary bases."""
-    own, pattern = metadata.own, metadata.own("attention.sliding_window_pattern")
+    """Config values by key that GGUF files name otherwise: windows, activations, and the two rotary
+    bases.
+    """
+    own = metadata.own
+    pattern = metadata.own("attention.sliding_window_pattern")
     stated = {
         "local_attention": own("attention.sliding_window"),
         "global_attn_every_n_layers": pattern if isinstance(pattern, int) else None,

@@ -1,4 +1,5 @@
-"""Nemotron-H: layers that are one part each, Mamba 2, attention without positions, a feed-forward part or experts.
+"""Nemotron-H: layers that are one part each, Mamba 2, attention without positions, a feed-forward
+part or experts.
 Source: NVIDIA, 2025."""
 
 from __future__ import annotations
@@ -6,7 +7,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.spec import Activation, Attention, Block, Experts, Mlp, Norm, Routing, Spec, StateSpace
+from attncli.mechanism.spec import (
+    Activation,
+    Attention,
+    Block,
+    Experts,
+    Mlp,
+    Norm,
+    Routing,
+    Spec,
+    StateSpace,
+)
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config
 from attncli.models.families import llama
 from attncli.models.family import Family, Names, StackedTensor
@@ -17,14 +28,46 @@ OLD = {"mamba": "linear_attention", "attention": GLOBAL}
 """What types of layers were called before."""
 
 IDLE = (
-    *("mamba_hidden_act", "expand", "mamba_expand", "chunk_size", "mamba_chunk_size", "time_step_limit"),
-    *("time_step_max", "time_step_floor", "mamba_dt_limit", "mamba_dt_max", "mamba_dt_init_floor", "mamba_proj_bias"),
-    *("mamba_ssm_cache_dtype", "use_mamba_kernels", "moe_shared_expert_overlap", "attention_bias", "sliding_window"),
-    *("mtp_layers_block_type", "mtp_hybrid_override_pattern", "num_nextn_predict_layers", "residual_in_fp32"),
-    *("rescale_prenorm_residual", "num_logits_to_keep", "n_shared_experts", "max_position_embeddings"),
+    *(
+        "mamba_hidden_act",
+        "expand",
+        "mamba_expand",
+        "chunk_size",
+        "mamba_chunk_size",
+        "time_step_limit",
+    ),
+    *(
+        "time_step_max",
+        "time_step_floor",
+        "mamba_dt_limit",
+        "mamba_dt_max",
+        "mamba_dt_init_floor",
+        "mamba_proj_bias",
+    ),
+    *(
+        "mamba_ssm_cache_dtype",
+        "use_mamba_kernels",
+        "moe_shared_expert_overlap",
+        "attention_bias",
+        "sliding_window",
+    ),
+    *(
+        "mtp_layers_block_type",
+        "mtp_hybrid_override_pattern",
+        "num_nextn_predict_layers",
+        "residual_in_fp32",
+    ),
+    *(
+        "rescale_prenorm_residual",
+        "num_logits_to_keep",
+        "n_shared_experts",
+        "max_position_embeddings",
+    ),
     *("num_hidden_layers", "use_bias", "mlp_bias", "rope_theta", "partial_rotary_factor"),
 )
-"""Keys that no layer heeds, that speak of training or of further tokens, or that are read where they matter."""
+"""Keys that no layer heeds, that speak of training or of further tokens, or that are read where
+they matter.
+"""
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -64,10 +107,15 @@ def spec(config: Config) -> Spec:
     kinds = _layer_types(config)
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-5))
     activation = config.choice("mlp_hidden_act", among=ACTIVATIONS, default="relu2")
-    part, experts = Mlp(config.integer("intermediate_size", default=21504), activation), _experts(config, activation)
-    heads, dim = config.integer("num_attention_heads", most=2**16), llama.head_dim(config, 128)
+    part = Mlp(config.integer("intermediate_size", default=21504), activation)
+    experts = _experts(config, activation)
+    heads = config.integer("num_attention_heads", most=2**16)
+    dim = llama.head_dim(config, 128)
     kv_heads = config.optional("num_key_value_heads", default=8) or heads
-    attending = Block(Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal()), norms={"attn.in": norm})
+    attending = Block(
+        Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal()),
+        norms={"attn.in": norm},
+    )
     feeding = replace(attending, norms={"mlp.in": norm})
     blocks = {
         GLOBAL: attending,
@@ -81,7 +129,11 @@ def spec(config: Config) -> Spec:
     biases = (
         *(("mixer.input", "mixer.output") if config.flag("use_bias", default=False) else ()),
         *(("mixer.conv",) if config.flag("use_conv_bias", "mamba_conv_bias", default=True) else ()),
-        *(("mlp.[ud]*", "shared.*", "experts.into", "experts.out") if config.flag("mlp_bias", default=False) else ()),
+        *(
+            ("mlp.[ud]*", "shared.*", "experts.into", "experts.out")
+            if config.flag("mlp_bias", default=False)
+            else ()
+        ),
     )
     config.get(*IDLE)
     return llama.decoder(config, [blocks[kind] for kind in kinds], biases=biases)
@@ -95,7 +147,10 @@ def _layer_types(config: Config) -> list[str]:
         if not isinstance(pattern, str) or not set(pattern) <= set(LETTERS):
             raise config.refuse("hybrid_override_pattern", "".join(LETTERS))
         kinds = [LETTERS[letter] for letter in pattern]
-    kinds = ["linear_attention", "moe", GLOBAL, "mlp"] if kinds is None else kinds
+    if kinds is None:
+        kinds = ["linear_attention", "moe", GLOBAL, "mlp"]
+    else:
+        kinds = kinds
     return [OLD.get(kind, kind) for kind in kinds]
 
 

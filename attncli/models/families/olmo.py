@@ -1,4 +1,5 @@
-"""OLMo: Llama with layer norms that have no weights, and projections that may be cut off. Source: Groeneveld et al.,
+"""OLMo: Llama with layer norms that have no weights, and projections that may be cut off. Source:
+Groeneveld et al.,
 2024."""
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ OLMO2_NAMES = llama.NAMES.with_roles(
 
 
 def olmo2(config: Config) -> Spec:
-    """OLMo 2: Llama with norms after each part, and queries and keys normed over their whole width. Source: OLMo Team,
+    """OLMo 2: Llama with norms after each part, and queries and keys normed over their whole width.
+    Source: OLMo Team,
     2025."""
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
@@ -49,7 +51,8 @@ THETA = 500000.0
 
 
 def olmo3(config: Config) -> Spec:
-    """OLMo 3: OLMo 2 with a window in three layers of four, and rotary scaling in the fourth alone. Source: OLMo Team,
+    """OLMo 3: OLMo 2 with a window in three layers of four, and rotary scaling in the fourth alone.
+    Source: OLMo Team,
     2025.
 
     Outside of `rope_parameters`, base and scaling are meant for the global layers.
@@ -76,7 +79,9 @@ def olmo3(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's `rope_parameters` from GGUF metadata: scaled in global layers alone, which the files do not say."""
+    """The config's `rope_parameters` from GGUF metadata: scaled in global layers alone, which the
+    files do not say.
+    """
     own = metadata.own
     base = own("rope.freq_base") or THETA
     scaled = {"rope_type": "default", "rope_theta": base}

@@ -1,5 +1,5 @@
-"""OPT: learned positions that start at row 2; the 350m model is post-norm with a narrower token table. Source: Zhang
-et al., 2022."""
+"""OPT: learned positions that start at row 2; the 350m model is post-norm with a narrower token
+table. Source: Zhang et al., 2022."""
 
 from __future__ import annotations
 
@@ -43,10 +43,16 @@ def spec(config: Config) -> Spec:
     dim = width // heads
     norm = Norm("layer", 1e-5, affine=config.flag("layer_norm_elementwise_affine", default=True))
     before = config.flag("do_layer_norm_before", default=True)
-    places: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
+    if before:
+        places: tuple[Place, ...] = ("attn.in", "mlp.in")
+    else:
+        places = ("attn.sum", "mlp.sum")
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal()),
-        Mlp(config.integer("ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="relu")),
+        Mlp(
+            config.integer("ffn_dim"),
+            config.choice("activation_function", among=ACTIVATIONS, default="relu"),
+        ),
         dict.fromkeys(places, norm),
     )
     narrow = config.integer("word_embed_proj_dim", default=width)
@@ -55,13 +61,21 @@ def spec(config: Config) -> Spec:
         d_model=width,
         vocabulary=config.integer("vocab_size"),
         blocks=(block,) * config.integer("num_hidden_layers", most=MOST_LAYERS),
-        embedding=Embedding(narrow, "tokens", positions="learned", position_offset=2)
-        if narrow != width
-        else Embedding(positions="learned", position_offset=2),
+        embedding=(
+            Embedding(narrow, "tokens", positions="learned", position_offset=2)
+            if narrow != width
+            else Embedding(positions="learned", position_offset=2)
+        ),
         final_norm=norm if before and not no_final_norm else None,
         max_positions=config.integer("max_position_embeddings", default=2048),
-        head=Head(tied=config.flag("tie_word_embeddings", default=True), projection=narrow != width),
-        biases=("attn.*", "mlp.*", "final") if config.flag("enable_bias", default=True) else ("*.in", "*.sum", "final"),
+        head=Head(
+            tied=config.flag("tie_word_embeddings", default=True), projection=narrow != width
+        ),
+        biases=(
+            ("attn.*", "mlp.*", "final")
+            if config.flag("enable_bias", default=True)
+            else ("*.in", "*.sum", "final")
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""Phi 1 to 2: attention and feed-forward in parallel under one norm, partly rotated heads. Source: Gunasekar et al.,
+"""Phi 1 to 2: attention and feed-forward in parallel under one norm, partly rotated heads. Source:
+Gunasekar et al.,
 2023."""
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def spec(config: Config) -> Spec:
         norm=norm,
         places=("attn.in",),
         mlp=Mlp(
-            config.integer("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new")
+            config.integer("intermediate_size"),
+            config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new"),
         ),
         parallel=True,
     )
@@ -39,7 +41,10 @@ def spec(config: Config) -> Spec:
 
 
 PHI3_NAMES = llama.NAMES.with_roles(
-    {"attn.q attn.k attn.v": Concat("self_attn.qkv_proj"), "mlp.gate mlp.up": Concat("mlp.gate_up_proj")},
+    {
+        "attn.q attn.k attn.v": Concat("self_attn.qkv_proj"),
+        "mlp.gate mlp.up": Concat("mlp.gate_up_proj"),
+    },
     without=("attn.q", "attn.k", "attn.v", "mlp.gate", "mlp.up"),
 )
 

@@ -1,4 +1,5 @@
-"""Qwen2: Llama with biases on queries, keys and values, and optional windows in its upper layers. Source: Qwen Team,
+"""Qwen2: Llama with biases on queries, keys and values, and optional windows in its upper layers.
+Source: Qwen Team,
 2024."""
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from attncli.models.family import Family, Source, StackedTensor
 def spec(config: Config) -> Spec:
     """The Spec of a Qwen2."""
     position = rope(config, llama.head_dim(config))
-    blocks = [llama.block(config, position=position, mask=mask, kv_heads=32) for mask in masks(config)]
+    blocks = [
+        llama.block(config, position=position, mask=mask, kv_heads=32) for mask in masks(config)
+    ]
     return llama.decoder(config, blocks, biases=("attn.[qkv]",))
 
 
@@ -27,17 +30,22 @@ def masks(config: Config) -> list[Mask]:
     first = config.integer("max_window_layers", default=28, least=0)
     if not config.flag("use_sliding_window", default=False):
         window = None
-    kinds = layer_types(config, llama.depth(config), lambda layer: window is not None and layer >= first)
+    kinds = layer_types(
+        config, llama.depth(config), lambda layer: window is not None and layer >= first
+    )
     return [layer_mask(config, kind, window) for kind in kinds]
 
 
-QWEN3_NAMES = llama.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
+QWEN3_NAMES = llama.NAMES.with_roles(
+    {"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"}
+)
 
 
 def qwen3(config: Config) -> Spec:
     """Qwen3: Qwen2 with queries and keys normed by head. Source: Qwen Team, 2025."""
     dim = llama.head_dim(config, 128)
-    position, normed = rope(config, dim), QkNorm(llama.rms(config))
+    position = rope(config, dim)
+    normed = QkNorm(llama.rms(config))
     blocks = [
         llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed, kv_heads=32)
         for mask in masks(config)
@@ -63,14 +71,20 @@ QWEN2_MOE_NAMES = llama.NAMES.with_roles({**EXPERTS, **SHARED})
 
 
 def qwen2_moe(config: Config) -> Spec:
-    """Qwen2-MoE: Qwen2 with experts in some layers, besides one that serves every token. Source: Qwen Team, 2024."""
+    """Qwen2-MoE: Qwen2 with experts in some layers, besides one that serves every token. Source:
+    Qwen Team, 2024.
+    """
     normed = config.flag("norm_topk_prob", default=False)
-    experts = shared_experts(config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed)
+    experts = shared_experts(
+        config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed
+    )
     mixed = has_experts(config)
     window = config.optional("sliding_window", default=4096, least=0)
     first = config.integer("max_window_layers", default=28, least=0)
     windows = config.flag("use_sliding_window", default=False) and bool(window)
-    kinds = layer_types(config, llama.depth(config), lambda layer: windows and layer < first and layer % 2 == 0)
+    kinds = layer_types(
+        config, llama.depth(config), lambda layer: windows and layer < first and layer % 2 == 0
+    )
     position = rope(config, llama.head_dim(config))
     blocks = [
         llama.block(
@@ -82,25 +96,32 @@ def qwen2_moe(config: Config) -> Spec:
         )
         for kind, mixture in zip(kinds, mixed, strict=True)
     ]
-    biases = ("attn.[qkv]",) if config.flag("qkv_bias", default=True) else ()
+    biases = (("attn.[qkv]",)) if (config.flag("qkv_bias", default=True)) else (())
     return llama.decoder(config, blocks, biases=biases)
 
 
 def shared_experts(
     config: Config, *, count: int, per_token: int, width: int, shared_width: int, renormalise: bool
 ) -> Experts:
-    """The experts of the config, beside one for every token that a gate weighs. count, per_token, width, shared_width:
-    used where the config does not set them."""
+    """The experts of the config, beside one for every token that a gate weighs. count, per_token,
+    width, shared_width: used where the config does not set them."""
     experts = llama.experts(
-        config, count=count, per_token=per_token, width=width, count_keys=("num_experts",),
-        width_key="moe_intermediate_size", renormalise=renormalise,
-    )  # fmt: skip
+        config,
+        count=count,
+        per_token=per_token,
+        width=width,
+        count_keys=("num_experts",),
+        width_key="moe_intermediate_size",
+        renormalise=renormalise,
+    )
     shared = config.integer("shared_expert_intermediate_size", default=shared_width)
     return replace(experts, shared=Mlp(shared, experts.activation, gated=True), shared_share=True)
 
 
 def has_experts(config: Config) -> list[bool]:
-    """Whether each layer has experts: every `decoder_sparse_step`th has, except those in `mlp_only_layers`."""
+    """Whether each layer has experts: every `decoder_sparse_step`th has, except those in
+    `mlp_only_layers`.
+    """
     config.optional("intermediate_size")  # of layers without experts
     every = config.integer("decoder_sparse_step", default=1)
     dense = config.list_of("mlp_only_layers", kind=int) or []
@@ -111,19 +132,30 @@ QWEN3_MOE_NAMES = QWEN3_NAMES.with_roles(EXPERTS)
 
 
 def qwen3_moe(config: Config) -> Spec:
-    """Qwen3-MoE: Qwen3 with experts in all layers but those the config leaves out. Source: Qwen Team, 2025."""
+    """Qwen3-MoE: Qwen3 with experts in all layers but those the config leaves out. Source: Qwen
+    Team, 2025.
+    """
     normed_shares = config.flag("norm_topk_prob", default=False)
     experts = llama.experts(
-        config, count=128, per_token=8, width=768, count_keys=("num_experts", "num_local_experts"),
-        width_key="moe_intermediate_size", renormalise=normed_shares,
-    )  # fmt: skip
+        config,
+        count=128,
+        per_token=8,
+        width=768,
+        count_keys=("num_experts", "num_local_experts"),
+        width_key="moe_intermediate_size",
+        renormalise=normed_shares,
+    )
     config.optional("max_window_layers", least=0)
     window = config.optional("sliding_window", default=4096)
     mask = causal(window if config.flag("use_sliding_window", default=False) else None)
-    position, normed = rope(config, llama.head_dim(config)), QkNorm(llama.rms(config))
+    position = rope(config, llama.head_dim(config))
+    normed = QkNorm(llama.rms(config))
     blocks = [
         llama.block(config, position=position, mask=mask, qk_norm=normed, kv_heads=4, mlp=part)
-        for part in (experts if mixture else llama.gated_mlp(config, default=6144) for mixture in has_experts(config))
+        for part in (
+            experts if mixture else llama.gated_mlp(config, default=6144)
+            for mixture in has_experts(config)
+        )
     ]
     return llama.decoder(config, blocks)
 

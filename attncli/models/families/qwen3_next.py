@@ -1,4 +1,5 @@
-"""Qwen3-Next: the gated delta rule in three layers of four, and attention whose heads are gated in the fourth; experts.
+"""Qwen3-Next: the gated delta rule in three layers of four, and attention whose heads are gated in
+the fourth; experts.
 Source: Qwen Team, 2025."""
 
 from __future__ import annotations
@@ -42,14 +43,18 @@ NAMES = replace(
 def spec(config: Config) -> Spec:
     """The Spec of a Qwen3-Next."""
     normed = config.flag("norm_topk_prob", default=True)
-    experts = qwen2.shared_experts(config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed)
+    experts = qwen2.shared_experts(
+        config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed
+    )
     mixed = qwen2.has_experts(config)
-    return whole_model(config, [experts if mixture else llama.gated_mlp(config, default=5632) for mixture in mixed])
+    return whole_model(
+        config, [experts if mixture else llama.gated_mlp(config, default=5632) for mixture in mixed]
+    )
 
 
 def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
-    """ "linear_attention" or "full_attention" for each layer. usual: called with a layer's index where the config lists
-    no types; true for linear."""
+    """ "linear_attention" or "full_attention" for each layer. usual: called with a layer's index
+    where the config lists no types; true for linear."""
     count = llama.depth(config)
     kinds = config.list_of("layer_types", kind=str, count=count)
     kinds = kinds or [LINEAR if usual(layer) else GLOBAL for layer in range(count)]
@@ -59,20 +64,32 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
-    """The model with these feed-forward parts, one for each layer. kv_heads: number of key heads where the config does
-    not set it."""
+    """The model with these feed-forward parts, one for each layer. kv_heads: number of key heads
+    where the config does not set it."""
     every = config.integer("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
-    norm, mixer, dim = llama.rms(config, unit_offset=True), _delta_rule(config), llama.head_dim(config, 256)
-    position = rope(config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved"))
+    norm = llama.rms(config, unit_offset=True)
+    mixer = _delta_rule(config)
+    dim = llama.head_dim(config, 256)
+    position = rope(
+        config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved")
+    )
     blocks: list[Block] = []
     for kind, part in zip(kinds, parts, strict=True):
         block = llama.block(
-            config, position=position, dim=dim, qk_norm=QkNorm(norm), kv_heads=kv_heads, norm=norm, mlp=part
+            config,
+            position=position,
+            dim=dim,
+            qk_norm=QkNorm(norm),
+            kv_heads=kv_heads,
+            norm=norm,
+            mlp=part,
         )
         gated = replace(block, attention=replace(block.attention, gated=True))
         blocks.append(gated if kind == GLOBAL else block.mixing(mixer))
-    biases = ("attn.[qkvo]", "attn.gate") if config.flag("attention_bias", default=False) else ()
+    biases = (
+        (("attn.[qkvo]", "attn.gate")) if (config.flag("attention_bias", default=False)) else (())
+    )
     return llama.decoder(config, blocks, biases=biases)
 
 
@@ -106,9 +123,12 @@ QWEN3_5_TEXT_NAMES = replace(
 
 
 def qwen3_5_text(config: Config) -> Spec:
-    """Qwen3.5 (text): Qwen3-Next whose projections are tensors of their own, without experts. Source: Qwen Team,
+    """Qwen3.5 (text): Qwen3-Next whose projections are tensors of their own, without experts.
+    Source: Qwen Team,
     2026."""
-    return whole_model(config, [llama.gated_mlp(config, default=12288)] * llama.depth(config), kv_heads=4)
+    return whole_model(
+        config, [llama.gated_mlp(config, default=12288)] * llama.depth(config), kv_heads=4
+    )
 
 
 QWEN3_5_MOE_TEXT_NAMES = replace(
@@ -123,7 +143,9 @@ QWEN3_5_MOE_TEXT_NAMES = replace(
 
 def qwen3_5_moe_text(config: Config) -> Spec:
     """Qwen3.5 with experts (text), in every layer. Source: Qwen Team, 2026."""
-    experts = qwen2.shared_experts(config, count=256, per_token=8, width=512, shared_width=512, renormalise=True)
+    experts = qwen2.shared_experts(
+        config, count=256, per_token=8, width=512, shared_width=512, renormalise=True
+    )
     config.get("intermediate_size")  # of layers without experts, which it has none of
     return whole_model(config, [experts] * llama.depth(config))
 

@@ -1,4 +1,5 @@
-"""T5: encoder-decoder with learned biases by distance, unscaled scores, root-mean-square norms. Source: Raffel et al.,
+"""T5: encoder-decoder with learned biases by distance, unscaled scores, root-mean-square norms.
+Source: Raffel et al.,
 2020."""
 
 from __future__ import annotations
@@ -27,10 +28,18 @@ ENCODER = Names(
         "mlp.up": "layer.1.DenseReluDense.wi_1|layer.1.DenseReluDense.wi",
         "mlp.down": "layer.1.DenseReluDense.wo",
     },
-    outside={"tokens": "encoder.embed_tokens|shared|decoder.embed_tokens", "final": "encoder.final_layer_norm"},
+    outside={
+        "tokens": "encoder.embed_tokens|shared|decoder.embed_tokens",
+        "final": "encoder.final_layer_norm",
+    },
     prefixes=("transformer.",),
     ignored=(
-        *("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
+        *(
+            "shared.weight",
+            "encoder.embed_tokens.weight",
+            "decoder.embed_tokens.weight",
+            "lm_head.weight",
+        ),
         *("classification_head.*", "classifier.*", "qa_outputs.*"),
     ),
 )
@@ -52,26 +61,37 @@ DECODER = replace(
         outside={
             "tokens": "decoder.embed_tokens|shared|encoder.embed_tokens",
             "final": "decoder.final_layer_norm",
-            "head": "lm_head|shared|decoder.embed_tokens|encoder.embed_tokens",  # tied where it is not stored
+            "head": (
+                "lm_head|shared|decoder.embed_tokens|encoder.embed_tokens"
+            ),  # tied where it is not stored
         },
     ),
     layer="decoder.block.{layer}.",
     # early files hold a bias here that the model never used
-    ignored=(*ENCODER.ignored, "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"),
+    ignored=(
+        *ENCODER.ignored,
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+    ),
 )
 
 FIXED = {"is_decoder": FixedValue(False, "the file would hold a decoder alone")}
 
 
 def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = None) -> Spec:
-    """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder alone.
+    """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder
+    alone.
 
-    feed_forward: what the config means by saying nothing of `feed_forward_proj`. scaled: whether the last vectors are
-    scaled before the head; None for what the first T5 did, unless the config says that the tables are not tied.
+    feed_forward: what the config means by saying nothing of `feed_forward_proj`. scaled: whether
+    the last vectors are scaled before the head; None for what the first T5 did, unless the config
+    says that the tables are not tied.
     """
     config.get("n_positions")  # plays no part
-    scales_output = config.flag("scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True))
-    width, heads, dim = config.integer("d_model"), config.integer("num_heads", most=2**16), config.integer("d_kv")
+    scales_output = config.flag(
+        "scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True)
+    )
+    width = config.integer("d_model")
+    heads = config.integer("num_heads", most=2**16)
+    dim = config.integer("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
     mlp = _mlp(config, feed_forward)
     layers = config.integer("num_layers", most=MOST_LAYERS)
@@ -79,15 +99,22 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     start = config.integer("decoder_start_token_id", "pad_token_id", default=0, least=0)
 
     count = config.integer("relative_attention_num_buckets", default=32, least=4)
-    # a decoder has half of its buckets for one distance each; the others are for distances from there on
+    # a decoder has half of its buckets for one distance each; the others are for distances from
+    # there on
     furthest = config.integer("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
     def attention(*, looks_back: bool) -> Attention:
-        """Self-attention with T5's relative position buckets. looks_back: causal, as in the decoder; else both ways, as
-        in the encoder."""
+        """Self-attention with T5's relative position buckets. looks_back: causal, as in the
+        decoder; else both ways, as in the encoder."""
         buckets = RelativeBuckets(count, furthest, bidirectional=not looks_back)
         return Attention(
-            heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets
+            heads,
+            heads,
+            dim,
+            dim,
+            scale=1.0,
+            mask=Causal() if looks_back else Everywhere(),
+            position=buckets,
         )
 
     cross = Attention(heads, heads, dim, dim, scale=1.0)
@@ -109,18 +136,25 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
         encoder,
         blocks=(block,) * config.integer("num_decoder_layers", default=layers, most=MOST_LAYERS),
         start=start,
-        head=Head(tied=False, scale=width**-0.5 if (scales_output if scaled is None else scaled) else 1.0),
+        head=Head(
+            tied=False, scale=width**-0.5 if (scales_output if scaled is None else scaled) else 1.0
+        ),
     )
     return replace(encoder, decoder=decoder)
 
 
 def _mlp(config: Config, default: str) -> Mlp:
-    """The feed-forward part: `feed_forward_proj` is an activation or gated-activation; gated-gelu means the
-    approximation by tanh.
+    """The feed-forward part: `feed_forward_proj` is an activation or gated-activation; gated-gelu
+    means the approximation by tanh.
 
-    What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in transformers.
+    What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in
+    transformers.
     """
-    words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
+    words = {
+        **ACTIVATIONS,
+        **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()},
+        "gated-gelu": "gelu_tanh",
+    }
     spelling = config.get("feed_forward_proj") or default
     activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default=default)
     return Mlp(
@@ -144,9 +178,10 @@ def umt5(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """Config values by key that GGUF files name otherwise or lack: sizes, the largest distance that position buckets
-    tell apart (128), and the activation."""
-    own, tensors = metadata.own, metadata.tensors
+    """Config values by key that GGUF files name otherwise or lack: sizes, the largest distance that
+    position buckets tell apart (128), and the activation."""
+    own = metadata.own
+    tensors = metadata.tensors
     gated = "enc.blk.0.ffn_gate.weight" in tensors
     decoding = "dec.output_norm.weight" in tensors
     return {
@@ -168,5 +203,11 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
 FAMILIES = {
     "t5": Family(spec, ENCODER, DECODER, FIXED, gguf=gguf_keys),
     "mt5": Family(mt5, ENCODER, DECODER, FIXED, gguf=gguf_keys),
-    "umt5": Family(umt5, ENCODER.with_roles(UMT5_BUCKETS), DECODER.with_roles(UMT5_BUCKETS), FIXED, gguf=gguf_keys),
+    "umt5": Family(
+        umt5,
+        ENCODER.with_roles(UMT5_BUCKETS),
+        DECODER.with_roles(UMT5_BUCKETS),
+        FIXED,
+        gguf=gguf_keys,
+    ),
 }

@@ -1,7 +1,8 @@
-"""XLNet: post-norm encoder whose queries meet the sinusoid of each key's distance. Source: Yang et al., XLNet, 2019.
+"""XLNet: post-norm encoder whose queries meet the sinusoid of each key's distance. Source: Yang et
+al., XLNet, 2019.
 
-Of the two streams of its training one is left where nothing is predicted. Scores by segment are the same for all keys
-of a text of one part, which changes no weight: they are left out.
+Of the two streams of its training one is left where nothing is predicted. Scores by segment are the
+same for all keys of a text of one part, which changes no weight: they are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ FIXED = {
 
 MASKS: dict[str, Literal["bi", "uni"]] = {"bi": "bi", "uni": "uni"}
 
-OF_TRAINING = "mem_len reuse_len use_mems_eval use_mems_train untie_r start_n_top end_n_top init init_range init_std"
+OF_TRAINING = (
+    "mem_len reuse_len use_mems_eval use_mems_train untie_r start_n_top end_n_top init init_range"
+    " init_std"
+)
 """Keys of what is kept between texts, of training, and of heads for tasks."""
 
 
@@ -63,10 +67,16 @@ def spec(config: Config) -> Spec:
         dim,
         dim,
         scale=dim**-0.5,
-        mask=Causal() if config.choice("attn_type", among=MASKS, default="bi") == "uni" else Everywhere(),
+        mask=(
+            Causal()
+            if config.choice("attn_type", among=MASKS, default="bi") == "uni"
+            else Everywhere()
+        ),
         position=RelativeSines(clamp if clamp > 0 else None),
     )
-    mlp = Mlp(config.integer("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu"))
+    mlp = Mlp(
+        config.integer("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu")
+    )
     return Spec(
         d_model=width,
         vocabulary=config.integer("vocab_size"),

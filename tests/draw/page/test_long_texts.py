@@ -1,5 +1,5 @@
-"""Where one is in a long text: positions at the axes, words beyond the edge of the links, regions as bands, and a
-rollout that is made in the background."""
+"""Where one is in a long text: positions at the axes, words beyond the edge of the links, regions
+as bands, and a rollout that is made in the background."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ WORDS = 160
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("long") / "page.html"
     text = " ".join(f"w{at % 53}" for at in range(WORDS))
-    options = ("--region", "beginning=tokens:0-40", "--region", "middle=tokens:60-90", "--num-heads", "2")
+    options = (
+        "--region",
+        "beginning=tokens:0-40",
+        "--region",
+        "middle=tokens:60-90",
+        "--num-heads",
+        "2",
+    )
     answer = ask("run", text, *options, "--html", str(made))
     assert answer.code == 0, answer.err
     return made
@@ -50,7 +57,11 @@ def test_axes_without_room_for_words_have_positions_and_regions(window: Opened) 
     assert {"0", "60", "140"} <= written
     assert {"beginning", "middle"} <= written
     assert "w7" not in written
-    assert [band[1:] for band in window.value("attn.meta.bands")][:3] == [[0, 41], [41, 60], [60, 91]]
+    assert [band[1:] for band in window.value("attn.meta.bands")][:3] == [
+        [0, 41],
+        [41, 60],
+        [60, 91],
+    ]
     window.clean()
 
 
@@ -81,9 +92,15 @@ def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> Non
             f" return [...(await attn.weights(0, attn.state.head)).row({query})]; }}"
         )
         members = {"beginning": range(41), "middle": range(60, 91)}
-        members["rest"] = [place for place in range(WORDS) if not any(place in part for part in members.values())]  # type: ignore[assignment]
-        sums = {name: sum(max(row[place], 0) for place in places) for name, places in members.items()}
-        said = [f"{name} {100 * sums[name]:.1f}%" for name in sorted(sums, key=lambda name: -sums[name])]
+        members["rest"] = [
+            place for place in range(WORDS) if not any(place in part for part in members.values())
+        ]  # type: ignore[assignment]
+        sums = {
+            name: sum(max(row[place], 0) for place in places) for name, places in members.items()
+        }
+        said = [
+            f"{name} {100 * sums[name]:.1f}%" for name in sorted(sums, key=lambda name: -sums[name])
+        ]
         window.until(
             "() => JSON.stringify([...document.querySelectorAll('#regions span')].map((one) => one.innerText))"
             f" === '{json.dumps(said, separators=(',', ':'))}'"
@@ -95,19 +112,44 @@ def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> Non
 
 
 @pytest.mark.thorough
-def test_a_chat_of_4096_tokens_is_small_and_follows_the_pointer(chromium: Any, tmp_path: Path) -> None:
-    """Processor time of the page's tasks, the median of many moves: other work on the machine only adds to it."""
+def test_a_chat_of_4096_tokens_is_small_and_follows_the_pointer(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """Processor time of the page's tasks, the median of many moves: other work on the machine only
+    adds to it.
+    """
     words = ["the", "cat", "sat", "on", "a", "mat", "while", "rain", "fell", "over", "hills"]
     documents = [
-        f"[[doc{k}]] {' '.join(words[(at * at + k) % 11] for at in range(330))} [[/doc{k}]]" for k in (1, 2, 3)
+        f"[[doc{k}]] {' '.join(words[(at * at + k) % 11] for at in range(330))} [[/doc{k}]]"
+        for k in (1, 2, 3)
     ]
-    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "\n".join(documents)}]
+    chat = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "\n".join(documents)},
+    ]
     (tmp_path / "chat.json").write_text(json.dumps([*chat, {"role": "user", "content": "what?"}]))
     (tmp_path / "template").write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}")
     rules = [part for k in (1, 2, 3) for part in ("--region", f"doc{k}=[[doc{k}]]…[[/doc{k}]]")]
-    line = ("run", "--chat", str(tmp_path / "chat.json"), "--chat-template", str(tmp_path / "template"), *rules)
+    line = (
+        "run",
+        "--chat",
+        str(tmp_path / "chat.json"),
+        "--chat-template",
+        str(tmp_path / "template"),
+        *rules,
+    )
     file = tmp_path / "page.html"
-    options = ("--tokenizer", "char", "--num-heads", "8", "--mask", "causal", "--html", str(file), "--json")
+    options = (
+        "--tokenizer",
+        "char",
+        "--num-heads",
+        "8",
+        "--mask",
+        "causal",
+        "--html",
+        str(file),
+        "--json",
+    )
     made = ask(*line, *options)
     assert made.code == 0, made.err
     assert len(made.json["tokens"]) >= 4096

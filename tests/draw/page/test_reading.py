@@ -1,4 +1,6 @@
-"""How a page is read: from the right where its text is, on a phone, on paper, in scripts without blanks."""
+"""How a page is read: from the right where its text is, on a phone, on paper, in scripts without
+blanks.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ HEBREW = "החיה לא חצתה את הרחוב כי היא הייתה עייפ
 
 
 @pytest.mark.parametrize("text", [ARABIC, HEBREW])
-def test_what_is_written_from_the_right_is_read_from_the_right(chromium: Any, tmp_path: Path, text: str) -> None:
+def test_what_is_written_from_the_right_is_read_from_the_right(
+    chromium: Any, tmp_path: Path, text: str
+) -> None:
     model = attncli.load("minilm")
     file = written(tmp_path, Page(text, [run_record(model, text, model.encode(text))]))
     window = opened(chromium, file)
@@ -94,7 +98,9 @@ def test_what_is_written_from_the_right_is_read_from_the_right(chromium: Any, tm
 
 def test_a_word_from_the_right_leaves_the_number_behind_it_in_its_place() -> None:
     document = document_of(ask("run", "א ב ג א ב א", "--mask", "causal", "--json").json, "run")
-    answer = "".join(piece for text in answer_of(document)["en"] for piece in text if isinstance(piece, str))
+    answer = "".join(
+        piece for text in answer_of(document)["en"] for piece in text if isinstance(piece, str)
+    )
     assert re.search('"\u2068[אבג]\u2069"', answer)
 
 
@@ -107,7 +113,9 @@ BOTH = {
 
 
 @pytest.mark.thorough
-def test_both_texts_of_a_comparison_fit_phone_screen_and_paper(chromium: Any, tmp_path: Path) -> None:
+def test_both_texts_of_a_comparison_fit_phone_screen_and_paper(
+    chromium: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "page.html"
     for name, texts in BOTH.items():
         answer = ask("compare", *texts, "--tokenizer", "whitespace", "--html", str(file))
@@ -115,7 +123,9 @@ def test_both_texts_of_a_comparison_fit_phone_screen_and_paper(chromium: Any, tm
         window = opened(chromium, file)
         columns = window.until("() => document.querySelectorAll('#sentence .column').length")
         assert columns == 1 + max(len(text.split()) for text in texts), name
-        assert window.value("() => document.querySelectorAll('.w.alone').length") == (1 if name == "chinese" else 2)
+        assert window.value("() => document.querySelectorAll('.w.alone').length") == (
+            1 if name == "chinese" else 2
+        )
         way = "rtl" if name in ("arabic", "hebrew") else "ltr"
         assert window.value("() => document.querySelector('#sentence').dir") == way
         for wide in (390, 1920):
@@ -125,7 +135,10 @@ def test_both_texts_of_a_comparison_fit_phone_screen_and_paper(chromium: Any, tm
         above, below = window.value(rows)
         assert above < below
         window.page.emulate_media(media="print")
-        assert window.value("() => getComputedStyle(document.querySelector('#share')).display") == "none"
+        assert (
+            window.value("() => getComputedStyle(document.querySelector('#share')).display")
+            == "none"
+        )
         window.clean()
         window.page.context.close()
 
@@ -144,7 +157,9 @@ def test_a_page_without_blanks_begins_at_a_link_of_two_words(chromium: Any, tmp_
     model = attncli.load("minilm")
     for at, text in enumerate(("中国人的大学", "她吃苹果，他吃香蕉", "吃吃吃")):
         (tmp_path / str(at)).mkdir()
-        file = written(tmp_path / str(at), Page(text, [run_record(model, text, model.encode(text))]))
+        file = written(
+            tmp_path / str(at), Page(text, [run_record(model, text, model.encode(text))])
+        )
         window = opened(chromium, file)
         words = [word[0] for word in window.value("attn.meta.runs[0].q")]
         query, key = window.value("[attn.state.query, attn.state.key]")
@@ -177,7 +192,9 @@ def answered_pages() -> dict[str, Document]:
     }
 
 
-def test_the_answer_stands_below_the_sentence_and_leads_to_what_it_names(chromium: Any, tmp_path: Path) -> None:
+def test_the_answer_stands_below_the_sentence_and_leads_to_what_it_names(
+    chromium: Any, tmp_path: Path
+) -> None:
     for name, document in answered_pages().items():
         page = page_of(document)
         assert page is not None
@@ -187,9 +204,16 @@ def test_the_answer_stands_below_the_sentence_and_leads_to_what_it_names(chromiu
         assert sentences is not None
         for lang in ("en", "zh"):
             window.value("(lang) => attn.choose({lang})", lang)
-            shown = window.value("() => [...document.querySelectorAll('#answer p')].map((one) => one.textContent)")
+            shown = window.value(
+                "() => [...document.querySelectorAll('#answer p')].map((one) => one.textContent)"
+            )
             assert shown == [text for text in sentences(document, View(lang=lang)) if text]
-        claims = [piece for sentence in page.answer["en"] for piece in sentence if not isinstance(piece, str)]
+        claims = [
+            piece
+            for sentence in page.answer["en"]
+            for piece in sentence
+            if not isinstance(piece, str)
+        ]
         assert claims
         # it opens where the first claim leads, and each claim is a way to its head and words
         window.value("() => attn.choose({lang: 'en'})")
@@ -209,7 +233,9 @@ def leads_to(window: Opened, target: str) -> bool:
         "() => (({l, h}, {query, key}) => [l, h, query, key])(attn.meta.runs[0].heads[attn.state.head], attn.state)"
     )
     shown = {"h": f"{layer}.{head}", "q": str(ends[0]), "k": str(ends[1])}
-    return all(shown[name] == place for name, place in (part.split("=") for part in target.split("&")))
+    return all(
+        shown[name] == place for name, place in (part.split("=") for part in target.split("&"))
+    )
 
 
 def test_labels_heads_and_tiles_say_what_they_are(chromium: Any, tmp_path: Path) -> None:
@@ -217,7 +243,9 @@ def test_labels_heads_and_tiles_say_what_they_are(chromium: Any, tmp_path: Path)
     assert page is not None
     window = opened(chromium, written(tmp_path, page), has_touch=True)
     window.value("() => attn.choose({lang: 'en', head: 1})")
-    said = "() => [...document.querySelectorAll('.meaning')].map((one) => one.textContent).join('|')"
+    said = (
+        "() => [...document.querySelectorAll('.meaning')].map((one) => one.textContent).join('|')"
+    )
     for way, begins in (
         (".label", "On average at least 0.3 of a word's weight rests on the first token."),
         ("#chosen", "A head is one of the model's ways to look"),
@@ -243,7 +271,12 @@ def test_labels_heads_and_tiles_say_what_they_are(chromium: Any, tmp_path: Path)
 def test_every_label_has_a_meaning(chromium: Any, tmp_path: Path) -> None:
     window = opened(chromium, seeded_page(tmp_path, "a b c"))
     for lang in ("en", "zh"):
-        meanings = [window.value(f"() => attn.meta.words.{lang}[{f'means.{name}'!r}]") for name in LABELS]
+        meanings = [
+            window.value(f"() => attn.meta.words.{lang}[{f'means.{name}'!r}]") for name in LABELS
+        ]
         assert len(set(meanings)) == len(LABELS)
-        assert all(str(label.threshold) in text for label, text in zip(LABELS.values(), meanings, strict=True))
+        assert all(
+            str(label.threshold) in text
+            for label, text in zip(LABELS.values(), meanings, strict=True)
+        )
     window.page.context.close()

@@ -1,5 +1,5 @@
-"""Pages of saved documents: what a document holds is shown, what it does not hold is not spoken of, and a page of what
-was saved opens where the page of the run itself does."""
+"""Pages of saved documents: what a document holds is shown, what it does not hold is not spoken of,
+and a page of what was saved opens where the page of the run itself does."""
 
 from __future__ import annotations
 
@@ -57,24 +57,48 @@ EFFECTS = {
     "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
     "ablate": ("ablate", TEXT, "--query", "it", "--layer", "3-5", "--baseline", "none", *FULL),
     "ablate mean": ("ablate", TEXT, "--layer", "3-5", "--baseline", "none", *FULL),
-    "cut": ("ablate", TEXT, "--from", "it", "--to", "animal", "--layer", "3-5", "--baseline", "none", *FULL),
+    "cut": (
+        "ablate",
+        TEXT,
+        "--from",
+        "it",
+        "--to",
+        "animal",
+        "--layer",
+        "3-5",
+        "--baseline",
+        "none",
+        *FULL,
+    ),
     "patch": ("patch", TEXT, OTHER, "--layer", "3-5", *FULL),
 }
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", EFFECTS)
-def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened, tmp_path: Path, name: str) -> None:
+def test_heads_without_weights_are_shown_by_what_is_known_of_them(
+    window: Opened, tmp_path: Path, name: str
+) -> None:
     window.go(saved_page(tmp_path, *EFFECTS[name]))
     view = "tab-search" if name == "find" else "tab-effects"
-    window.until("(view) => document.querySelector(`#${view}`).getAttribute('aria-selected') === 'true'", view)
-    window.until("() => [...document.querySelectorAll('#grid .over')].every((one) => one.textContent)")
+    window.until(
+        "(view) => document.querySelector(`#${view}`).getAttribute('aria-selected') === 'true'",
+        view,
+    )
+    window.until(
+        "() => [...document.querySelectorAll('#grid .over')].every((one) => one.textContent)"
+    )
     tiles = window.value(TILES)
     layers = range(6) if name == "find" else range(3, 6)
-    assert [tile[0] for tile in tiles] == [f"layer {layer} head {head}" for layer in layers for head in range(12)]
+    assert [tile[0] for tile in tiles] == [
+        f"layer {layer} head {head}" for layer in layers for head in range(12)
+    ]
     numbers = [abs(float(tile[1])) for tile in tiles]
     strongest = numbers.index(max(numbers))
-    assert min(range(len(tiles)), key=lambda at: tiles[at][2]) in (strongest, numbers.index(sorted(numbers)[-2]))
+    assert min(range(len(tiles)), key=lambda at: tiles[at][2]) in (
+        strongest,
+        numbers.index(sorted(numbers)[-2]),
+    )
     assert len({tile[2] for tile in tiles}) > 4
     shown = window.value(VIEWS)
     assert set(shown) <= {"tab-search", "tab-effects"}
@@ -82,7 +106,11 @@ def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened
     assert window.value("() => document.querySelectorAll('#view .found li').length") > 5
     told = window.value(SENTENCE)
     assert "[CLS]" not in told
-    expected = {"find": '"it" looks at "animal" with 0.647', "cut": '"it" looks at "animal" with 0.6', "patch": ""}
+    expected = {
+        "find": '"it" looks at "animal" with 0.647',
+        "cut": '"it" looks at "animal" with 0.6',
+        "patch": "",
+    }
     assert told.startswith(expected.get(name, ""))
     assert bool(told) == (name not in ("ablate mean", "patch"))
     page = window.value("() => document.body.innerText")
@@ -95,7 +123,9 @@ def test_why_is_told_of_the_link_that_the_document_is_about(window: Opened, tmp_
     asked = ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL)
     document, direct = ask(*asked, "--json").json, tmp_path / "direct.html"
     assert ask(*asked, "--html", str(direct)).code == 0
-    added = {(part["layer"], part["head"]): 0.0 for part in document["parts"] if part["kind"] == "head"}
+    added = {
+        (part["layer"], part["head"]): 0.0 for part in document["parts"] if part["kind"] == "head"
+    }
     for part in document["parts"]:
         if part["kind"] == "head":
             added[part["layer"], part["head"]] += part["query_side"] + part["key_side"]
@@ -104,11 +134,15 @@ def test_why_is_told_of_the_link_that_the_document_is_about(window: Opened, tmp_
         sides = window.until("() => { const all = [...document.querySelectorAll('#view .asked .side')]; "
             "return all.length && all.map((one) => one.querySelector('.where').textContent) }")  # fmt: skip
         assert sides == ["L4 feed-forward", "token"]
-        window.until("() => [...document.querySelectorAll('#grid .over')].some((one) => one.textContent)")
+        window.until(
+            "() => [...document.querySelectorAll('#grid .over')].some((one) => one.textContent)"
+        )
         told = {name: number for name, number, _ in window.value(TILES) if number}
         assert len(told) == 60
         assert float(told["layer 4 head 0"]) == pytest.approx(added[4, 0], abs=5.1e-3)
-        assert "85 parts add up to the score 4.1412" in window.value("() => document.querySelector('#view').innerText")
+        assert "85 parts add up to the score 4.1412" in window.value(
+            "() => document.querySelector('#view').innerText"
+        )
         window.page.locator("#view .asked button", has_text="L4 H0").first.click()
         window.until("() => attn.state.head === 48")
         held = "() => [...document.querySelectorAll('#view .found .where')].map((one) => one.textContent)"
@@ -116,7 +150,9 @@ def test_why_is_told_of_the_link_that_the_document_is_about(window: Opened, tmp_
         window.page.locator("#view .found button").first.click()
         assert window.until("() => document.querySelectorAll('#view .asked .side').length") == 2
         window.value("() => attn.choose({lang: 'zh'})")
-        assert window.until("() => document.querySelector('#view .lead').textContent.includes('该行的期望')")
+        assert window.until(
+            "() => document.querySelector('#view .lead').textContent.includes('该行的期望')"
+        )
         window.clean()
 
 
@@ -133,14 +169,30 @@ def test_the_lens_is_told_layer_by_layer(window: Opened, tmp_path: Path) -> None
         for row, entry in zip(rows, lens, strict=True):
             assert f"rank {entry['rank']} · " in row
         # the tiles are not empty beside it: they have what each head adds to the logit
-        assert window.until("() => [...document.querySelectorAll('#grid .over')].every((one) => one.textContent)")
+        assert window.until(
+            "() => [...document.querySelectorAll('#grid .over')].every((one) => one.textContent)"
+        )
         window.clean()
 
 
 def test_a_link_that_the_mask_hides_is_said_to_be_hidden(window: Opened, tmp_path: Path) -> None:
-    hidden = ("find", "the cat sat on the mat", "--num-heads", "4", "--mask", "causal", "--from", "cat", "--to", "mat")
+    hidden = (
+        "find",
+        "the cat sat on the mat",
+        "--num-heads",
+        "4",
+        "--mask",
+        "causal",
+        "--from",
+        "cat",
+        "--to",
+        "mat",
+    )
     window.go(saved_page(tmp_path, *hidden))
-    assert window.until("() => document.querySelector('#view .note')?.textContent") == "No head sees this pair."
+    assert (
+        window.until("() => document.querySelector('#view .note')?.textContent")
+        == "No head sees this pair."
+    )
     assert [tile[1] for tile in window.value(TILES)] == ["hidden"] * 4
     assert window.value(SENTENCE) == '"cat" does not see "mat"'
     assert "0.00" not in window.value("() => document.body.innerText")
@@ -148,7 +200,9 @@ def test_a_link_that_the_mask_hides_is_said_to_be_hidden(window: Opened, tmp_pat
 
 
 def test_a_search_for_what_a_document_does_not_hold_says_so(window: Opened, tmp_path: Path) -> None:
-    window.go(saved_page(tmp_path, "find", TEXT, "--from", "it", "--to", "animal", *FULL, "--layer", "5"))
+    window.go(
+        saved_page(tmp_path, "find", TEXT, "--from", "it", "--to", "animal", *FULL, "--layer", "5")
+    )
     window.until("() => document.querySelectorAll('#view .found li').length")
     window.page.fill("#to", "street")
     said = window.until(
@@ -194,9 +248,14 @@ SOONEST = ("run", "find", "compare shifted", "why", "tensors")
 @pytest.mark.many
 @pytest.mark.parametrize(
     "name",
-    [name if name in SOONEST else pytest.param(name, marks=pytest.mark.thorough) for name in COMMANDS],
+    [
+        name if name in SOONEST else pytest.param(name, marks=pytest.mark.thorough)
+        for name in COMMANDS
+    ],
 )
-def test_saved_and_direct_pages_open_at_the_same_place(window: Opened, tmp_path: Path, name: str) -> None:
+def test_saved_and_direct_pages_open_at_the_same_place(
+    window: Opened, tmp_path: Path, name: str
+) -> None:
     direct = tmp_path / "direct.html"
     if name == "logits":
         small_gpt2(tmp_path / "gpt2")
@@ -234,7 +293,9 @@ def test_a_page_lists_the_links_that_the_terminal_lists(
 ) -> None:
     asked = ("compare", TEXT, OTHER, *FULL, "--layer", "3", "--head", "1", "--top", "12", *options)
     document = ask(*asked, "--json").json
-    assert document.get("links_leave_out", []) == ([] if options else ["special", "self", "neighbours", "first"])
+    assert document.get("links_leave_out", []) == (
+        [] if options else ["special", "self", "neighbours", "first"]
+    )
     moved = [round(link["difference"], 3) for link in document["moved"]]
     direct = tmp_path / "direct.html"
     assert ask(*asked, "--html", str(direct)).code == 0
@@ -256,7 +317,9 @@ def test_a_page_lists_the_links_that_the_terminal_lists(
          "the mean of all vectors, measured by the cosine with the clean text's vector"),
     ],
 )  # fmt: skip
-def test_a_page_says_in_words_what_is_measured(window: Opened, tmp_path: Path, name: str, lang: str, lead: str) -> None:
+def test_a_page_says_in_words_what_is_measured(
+    window: Opened, tmp_path: Path, name: str, lang: str, lead: str
+) -> None:
     window.go(saved_page(tmp_path, *EFFECTS[name]))
     window.value("(lang) => attn.choose({lang})", lang)
     said = window.until("() => document.querySelector('#view .lead')?.textContent")
@@ -275,7 +338,9 @@ def test_a_trace_in_a_notebook_has_its_text(window: Opened, tmp_path: Path) -> N
         if inner.evaluate("() => document.querySelectorAll('#grid .tile').length"):
             break
         window.page.wait_for_timeout(50)
-    text = inner.evaluate("() => document.querySelector('#sentence').innerText.replace(/\\s+/g, ' ')")
+    text = inner.evaluate(
+        "() => document.querySelector('#sentence').innerText.replace(/\\s+/g, ' ')"
+    )
     assert text == f"[CLS] {TEXT} [SEP]"
     assert inner.evaluate("() => document.querySelector('.w.chosen').textContent") != "[CLS]"
 
@@ -294,6 +359,9 @@ def test_documents_in_a_notebook_are_the_pages_of_view(tmp_path: Path) -> None:
     for name in ("find", "ablate", "patch"):
         document = document_of(ask(*EFFECTS[name], "--json").json, name)
         page = bundle(document)["text/html"]
-        assert f"&quot;start&quot;:{{&quot;view&quot;:&quot;{'search' if name == 'find' else 'effects'}" in page
+        assert (
+            f"&quot;start&quot;:{{&quot;view&quot;:&quot;{'search' if name == 'find' else 'effects'}"
+            in page
+        )
     document = document_of(ask("compare", "a b", "a c", "--json").json, "compare")
     assert "&quot;view&quot;:&quot;difference&quot;" in bundle(document)["text/html"]

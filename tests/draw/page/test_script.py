@@ -1,4 +1,6 @@
-"""The page's script: typed, small, joined without a change of meaning; the page: closed, and read by Firefox too."""
+"""The page's script: typed, small, joined without a change of meaning; the page: closed, and read
+by Firefox too.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ FOLDER = Path(attncli.draw.page.__file__).parent
 
 
 def page() -> str:
-    model = seeded_model(Settings(d_model=16, heads=2), 0, "seeded", tokenizer("word"), NumpyBackend("float32"))
+    model = seeded_model(
+        Settings(d_model=16, heads=2), 0, "seeded", tokenizer("word"), NumpyBackend("float32")
+    )
     record = run_record(model, "humpty dumpty sat on", model.encode("humpty dumpty sat on"))
     return b"".join(page_bytes(Page("humpty </title><script>", [record]))).decode()
 
@@ -52,15 +56,36 @@ def test_the_types_hold() -> None:
     checker = which("tsc")
     if checker is None:
         pytest.skip("no tsc here (the npm package typescript)")
-    told = ["--allowJs", "--checkJs", "--noEmit", "--strict", "--target", "es2022", "--module", "es2022"]
-    told += ["--lib", "es2022,dom,dom.iterable", "--moduleResolution", "bundler", "--noUnusedLocals"]
+    told = [
+        "--allowJs",
+        "--checkJs",
+        "--noEmit",
+        "--strict",
+        "--target",
+        "es2022",
+        "--module",
+        "es2022",
+    ]
+    told += [
+        "--lib",
+        "es2022,dom,dom.iterable",
+        "--moduleResolution",
+        "bundler",
+        "--noUnusedLocals",
+    ]
     files = [str(FOLDER / f"{name}.js") for name in (*MODULES, "types", "table", "document")]
     done = finish([checker, *told, *files])
     assert done.returncode == 0, done.stdout
 
 
 def test_every_module_is_in_the_script() -> None:
-    assert {path.stem for path in FOLDER.glob("*.js")} - {"corpus", "scatter", "steps", "document", "table"} == {
+    assert {path.stem for path in FOLDER.glob("*.js")} - {
+        "corpus",
+        "scatter",
+        "steps",
+        "document",
+        "table",
+    } == {
         *MODULES,
         "types",
     }
@@ -68,7 +93,11 @@ def test_every_module_is_in_the_script() -> None:
 
 @pytest.mark.parametrize(
     ("unused", "limit"),
-    [((*COMPARING, *EFFECTS, *REGIONS), 100_000), ((*COMPARING, *WHY), 100_000), ((*EFFECTS, *WHY, *REGIONS), 100_000)],
+    [
+        ((*COMPARING, *EFFECTS, *REGIONS), 100_000),
+        ((*COMPARING, *WHY), 100_000),
+        ((*EFFECTS, *WHY, *REGIONS), 100_000),
+    ],
     ids=["why", "effects", "compare"],
 )
 def test_script_and_style_are_small(unused: tuple[str, ...], limit: int) -> None:
@@ -101,17 +130,28 @@ def test_modules_are_joined_and_nothing_else(chromium: Any) -> None:
     window.evaluate(join_modules({"one": SOURCE, "two": USER}))
     found = window.evaluate("told")
     assert window.evaluate("typeof pattern") == "undefined"
-    window.evaluate("(() => {" + SOURCE.replace("export ", "") + USER.partition("\n")[2].partition("\n")[2] + "})()")
+    window.evaluate(
+        "(() => {"
+        + SOURCE.replace("export ", "")
+        + USER.partition("\n")[2].partition("\n")[2]
+        + "})()"
+    )
     assert found == window.evaluate("window.told")
     assert '"line":"a 1 }v,2 }v // b"' in found
     window.close()
 
 
-DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+|[\[{][^\]}]*[\]}])", re.MULTILINE)
+DECLARED = re.compile(
+    r"^(?:async )?(?:function\*?|const|let|class) (\w+|[\[{][^\]}]*[\]}])", re.MULTILINE
+)
 
 
 @pytest.mark.parametrize(
-    "code", [page_script(*MODULES), *(page_script(*page.SCRIPTS) for page in (corpus_page, document_page, steps_page))]
+    "code",
+    [
+        page_script(*MODULES),
+        *(page_script(*page.SCRIPTS) for page in (corpus_page, document_page, steps_page)),
+    ],
 )
 def test_no_name_is_declared_twice(code: str) -> None:
     """The modules of a page share one scope."""
@@ -135,7 +175,11 @@ class Closed(HTMLParser):
             self.policy = given["content"] or ""
         self.open = tag if tag in ("script", "style") and "type" not in given else ""
         self.inline += [""] if self.open else []
-        self.out += [name for name in given if name in ("src", "href", "style", "action") or name.startswith("on")]
+        self.out += [
+            name
+            for name in given
+            if name in ("src", "href", "style", "action") or name.startswith("on")
+        ]
 
     def handle_endtag(self, tag: str) -> None:
         self.open = ""
@@ -149,27 +193,36 @@ def test_the_page_is_closed() -> None:
     found = Closed()
     found.feed(page())
     assert found.out == []
-    hashes = ["'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'" for text in found.inline]
+    hashes = [
+        "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"
+        for text in found.inline
+    ]
     assert len(hashes) == 2
     assert found.policy == (
         f"default-src 'none'; script-src {hashes[1]}; style-src {hashes[0]}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|https?://", page_script(*MODULES)
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|https?://",
+        page_script(*MODULES),
     )
 
 
 def test_the_overview_comes_before_the_data() -> None:
     text = page()
-    order = [text.index(mark) for mark in ("<main>", 'id="meta"', 'id="t0"', "<script>(", 'id="q0-0-0"')]
+    order = [
+        text.index(mark) for mark in ("<main>", 'id="meta"', 'id="t0"', "<script>(", 'id="q0-0-0"')
+    ]
     assert order == sorted(order)
     assert text == page()
 
 
 def test_the_script_asks_for_words_that_there_are() -> None:
     asked = set(
-        re.findall(r'say\("([a-z.]+)"', "".join((FOLDER / f"{name}.js").read_text("utf-8") for name in MODULES))
+        re.findall(
+            r'say\("([a-z.]+)"',
+            "".join((FOLDER / f"{name}.js").read_text("utf-8") for name in MODULES),
+        )
     )
     assert asked <= PAGE_WORDS.keys()
     words = words_by_language(PAGE_WORDS)
@@ -189,7 +242,11 @@ class Late(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         late = '<img src="/late" alt=""></body>'
-        body = page().replace("default-src 'none'", "default-src 'none'; img-src *").replace("</body>", late)
+        body = (
+            page()
+            .replace("default-src 'none'", "default-src 'none'; img-src *")
+            .replace("</body>", late)
+        )
         self.wfile.write(b"" if self.path == "/late" else body.encode())
 
     def log_message(self, format: str, *arguments: object) -> None:

@@ -1,5 +1,5 @@
-"""What a reader takes along of a page: a link, a drawing, a picture, a table, a small frame; and nothing of a page
-keeps anyone out."""
+"""What a reader takes along of a page: a link, a drawing, a picture, a table, a small frame; and
+nothing of a page keeps anyone out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def taken(window: Opened, way: str, folder: Path) -> Path:
 def test_a_drawing_of_the_view_is_its_words_and_maps(window: Opened, tmp_path: Path) -> None:
     for view, maps in (("matrix", 2), ("links", 1), ("derivation", 0), ("search", 0)):
         window.value("(view) => attn.choose({view})", view)
-        window.until("() => document.querySelector('#view').textContent || document.querySelector('#view canvas')")
+        window.until(
+            "() => document.querySelector('#view').textContent || document.querySelector('#view canvas')"
+        )
         window.until("() => document.querySelector('#view canvas.waiting') === null")
         svg = taken(window, "svg", tmp_path)
         assert svg.name == f"attn-{view}.svg"
@@ -80,7 +82,9 @@ def test_a_table_of_the_view_holds_its_numbers(window: Opened, tmp_path: Path) -
     window.value("() => attn.choose({view: 'matrix'})")
     window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
     names, *rows = csv.reader(StringIO(taken(window, "csv", tmp_path).read_text("utf-8")))
-    weights = ask("run", TEXT, *FULL, "--layer", "5", "--head", "11", "--json").json["layers"][0]["heads"][0]["weights"]
+    weights = ask("run", TEXT, *FULL, "--layer", "5", "--head", "11", "--json").json["layers"][0][
+        "heads"
+    ][0]["weights"]
     assert names[3] == rows[2][0] == "animal"
     assert np.array([row[1:] for row in rows], float) == pytest.approx(np.array(weights), abs=2e-6)
     window.value("() => attn.choose({view: 'search'})")
@@ -92,10 +96,16 @@ def test_a_table_of_the_view_holds_its_numbers(window: Opened, tmp_path: Path) -
 
 
 def test_the_address_holds_the_view(window: Opened, chromium: Any) -> None:
-    window.value("() => attn.choose({view: 'links', lang: 'zh', out: true, scale: 'row', sort: 'sink'})")
+    window.value(
+        "() => attn.choose({view: 'links', lang: 'zh', out: true, scale: 'row', sort: 'sink'})"
+    )
     window.page.click("#share-link")
-    address = window.until("() => document.querySelector('#shared input')?.value")  # the clipboard is shut here
-    other = opened(chromium, Path(window.page.url[len("file://") :].split("#")[0]), "#" + address.split("#")[1])
+    address = window.until(
+        "() => document.querySelector('#shared input')?.value"
+    )  # the clipboard is shut here
+    other = opened(
+        chromium, Path(window.page.url[len("file://") :].split("#")[0]), "#" + address.split("#")[1]
+    )
     state = "() => JSON.stringify(attn.state)"
     assert other.value(state) == window.value(state)
     other.page.context.close()
@@ -196,7 +206,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for name, command in PAGES.items():
         saved, made[name] = folder / f"{name}.json", folder / f"{name}.html"
-        answer = ask(*(part.replace("{t}", str(folder)) for part in command), "--json", "-o", str(saved))
+        answer = ask(
+            *(part.replace("{t}", str(folder)) for part in command), "--json", "-o", str(saved)
+        )
         assert answer.code == 0, answer.err
         assert ask("view", str(saved), "--html", str(made[name])).code == 0
     return made
@@ -212,13 +224,17 @@ AXE = """async () => {
 def test_nothing_keeps_anyone_out(chromium: Any, pages: dict[str, Path]) -> None:
     source = axe_core()
     for scheme in ("light", "dark"):
-        window = chromium.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 860})
+        window = chromium.new_context(
+            color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 860}
+        )
         shown = window.new_page()
         for name, page in pages.items():
             shown.goto(page.as_uri() + "#p=5.11,5.1")
             shown.wait_for_timeout(300)
             shown.evaluate(source)
-            tabs = shown.evaluate("() => [...document.querySelectorAll('#tabs button')].map(({ id }) => `#${id}`)")
+            tabs = shown.evaluate(
+                "() => [...document.querySelectorAll('#tabs button')].map(({ id }) => `#${id}`)"
+            )
             has_tour = shown.evaluate("() => document.querySelector('#tour-open') !== null")
             for press in [*tabs, *(["#tour-open", "#tour-on"] if has_tour else [])] or [""]:
                 if press:
@@ -238,7 +254,9 @@ def test_nothing_keeps_anyone_out_of_firefox(pages: dict[str, Path], tmp_path: P
         for name, page in pages.items():
             browser.go(page.as_uri() + "#t=6")
             patience = time.monotonic() + 60
-            while browser.value("return document.readyState + location.pathname") != f"complete{page}":
+            while (
+                browser.value("return document.readyState + location.pathname") != f"complete{page}"
+            ):
                 assert time.monotonic() < patience, name
                 time.sleep(0.1)
             time.sleep(0.4)
@@ -248,7 +266,10 @@ def test_nothing_keeps_anyone_out_of_firefox(pages: dict[str, Path], tmp_path: P
             assert violations == [], name
         browser.go(pages["run"].as_uri() + "#h=5.11&q=10&k=2&v=matrix&embed=1")
         browser.later(f"setTimeout({end}, 500)")
-        assert browser.value("return getComputedStyle(document.querySelector('.detail')).display") == "none"
+        assert (
+            browser.value("return getComputedStyle(document.querySelector('.detail')).display")
+            == "none"
+        )
         reads_comparisons(browser, pages["compare"], end)
 
 
@@ -302,14 +323,18 @@ MEASURED = """() => {
 """From now on, the contrast of what is written on canvases is measured against what is there."""
 
 
-def test_what_is_written_on_canvases_and_tinted_words_can_be_read(chromium: Any, tmp_path: Path) -> None:
+def test_what_is_written_on_canvases_and_tinted_words_can_be_read(
+    chromium: Any, tmp_path: Path
+) -> None:
     page = tmp_path / "page.html"
     assert ask("compare", TEXT, OTHER, "--layer", "3,5", *FULL, "--html", str(page)).code == 0
     for scheme in ("light", "dark"):
         window = opened(chromium, page, "#p=5.11,3.1,3.2,5.5&v=search", color_scheme=scheme)
         window.value(MEASURED)
         for view in ("matrix", "links", "difference"):
-            window.value("(view) => { measured.length = 0; attn.choose({view, query: 10, key: 2}) }", view)
+            window.value(
+                "(view) => { measured.length = 0; attn.choose({view, query: 10, key: 2}) }", view
+            )
             least, text = min(window.until("() => measured.length > 25 && measured"))
             assert least >= 4.5, (scheme, view, text)
         paper = window.value("() => getComputedStyle(document.body).backgroundColor")
@@ -323,7 +348,10 @@ def test_what_is_written_on_canvases_and_tinted_words_can_be_read(chromium: Any,
             }""", out)  # fmt: skip
             *colour, alpha = map(float, re.findall(r"[\d.]+", tint))
             below, above = (list(map(float, re.findall(r"\d+", text))) for text in (paper, ink))
-            ground = [alpha * over + (1 - alpha) * under for over, under in zip(colour, below, strict=True)]
+            ground = [
+                alpha * over + (1 - alpha) * under
+                for over, under in zip(colour, below, strict=True)
+            ]
             low, high = sorted(map(luminance, (ground, above)))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (scheme, tint, ink)
         window.clean()
@@ -332,5 +360,7 @@ def test_what_is_written_on_canvases_and_tinted_words_can_be_read(chromium: Any,
 
 def luminance(rgb: list[float]) -> float:
     """The relative luminance of a colour, each part from 0 to 255. Source: WCAG 2.2."""
-    levels = [part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in rgb]
+    levels = [
+        part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in rgb
+    ]
     return float(np.dot(levels, [0.2126, 0.7152, 0.0722]))

@@ -1,4 +1,6 @@
-"""The tour on a page: the steps of the explorer, with the numbers that the derivation has; each in the address."""
+"""The tour on a page: the steps of the explorer, with the numbers that the derivation has; each in
+the address.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_arrows_and_play_go_through_the_steps(window: Opened, chromium: Any, fil
     window.page.click("#tour-play")
     again = opened(chromium, file, "#t=5&v=derivation")
     assert "softmax" in again.value("() => document.querySelector('#tour').innerText")
-    assert again.until("() => document.querySelector('#view .now code')?.textContent").startswith("exp(s")
+    assert again.until("() => document.querySelector('#view .now code')?.textContent").startswith(
+        "exp(s"
+    )
     again.page.context.close()
     window.page.click("#tour-close")
     window.clean()

@@ -43,9 +43,16 @@ def written(folder: Path, page: Page) -> Path:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = attncli.load("minilm")
-    runs = [run_record(model, text, model.encode(text), name=name) for name, text in (("A", TEXT), ("B", OTHER))]
+    runs = [
+        run_record(model, text, model.encode(text), name=name)
+        for name, text in (("A", TEXT), ("B", OTHER))
+    ]
     same = [at for at in range(15) if at != 13]
-    heads = [(layer, head, layer / 10 + head / 100, 0.01, None) for layer in range(6) for head in range(12)]
+    heads = [
+        (layer, head, layer / 10 + head / 100, 0.01, None)
+        for layer in range(6)
+        for head in range(12)
+    ]
     effects = [PageEffects("cosine", "zero", "it", heads), PageEffects("kl", "zero", "it", heads)]
     texts = [model.encode(text) for text in (TEXT, OTHER)]
     left_out = aligned_exclusion(("special",), texts, [(at, at) for at in same])
@@ -63,9 +70,16 @@ def shown(chromium: Any, file: Path) -> Iterator[Opened]:
 @pytest.fixture
 def window(shown: Opened) -> Iterator[Opened]:
     """One window for all tests of one page, each from the same start."""
-    shown.value("() => document.querySelector('#help').open && document.querySelector('#help').close()")
-    shown.value("(start) => { document.activeElement.blur(); location.hash = '#'; location.hash = start; }", START)
-    shown.until("() => attn.state.view === 'matrix' && attn.state.head === 71 && attn.state.query === 10")
+    shown.value(
+        "() => document.querySelector('#help').open && document.querySelector('#help').close()"
+    )
+    shown.value(
+        "(start) => { document.activeElement.blur(); location.hash = '#'; location.hash = start; }",
+        START,
+    )
+    shown.until(
+        "() => attn.state.view === 'matrix' && attn.state.head === 71 && attn.state.query === 10"
+    )
     shown.until("() => document.querySelector('#view canvas.matrix:not(.waiting)')?.width > 300")
     yield shown
     shown.clean()
@@ -77,9 +91,16 @@ def test_the_overview(window: Opened) -> None:
     )
     assert len(tiles) == 72
     assert tiles[71].startswith("layer 5 head 11")
-    assert window.until(COLOURS.replace("return found.size", "return found.size > 20"), "#h71 canvas")
-    words = window.value("() => [...document.querySelectorAll('#sentence [id^=w]')].map((one) => one.textContent)")
-    assert " ".join(words) == "[CLS] The animal didn ' t cross the street because it was too tired [SEP]"
+    assert window.until(
+        COLOURS.replace("return found.size", "return found.size > 20"), "#h71 canvas"
+    )
+    words = window.value(
+        "() => [...document.querySelectorAll('#sentence [id^=w]')].map((one) => one.textContent)"
+    )
+    assert (
+        " ".join(words)
+        == "[CLS] The animal didn ' t cross the street because it was too tired [SEP]"
+    )
 
 
 def test_the_sentence_is_shaded_both_ways(window: Opened) -> None:
@@ -98,7 +119,9 @@ def test_the_sentence_is_shaded_both_ways(window: Opened) -> None:
 def test_drawn_views(window: Opened, view: str) -> None:
     window.value("(view) => attn.choose({view})", view)
     window.until(f"() => document.querySelector('#view canvas.{view}')?.width > 300")
-    assert window.until(COLOURS.replace("return found.size", "return found.size > 40"), f"#view canvas.{view}")
+    assert window.until(
+        COLOURS.replace("return found.size", "return found.size > 40"), f"#view canvas.{view}"
+    )
 
 
 def test_the_matrix_zooms_and_scales(window: Opened) -> None:
@@ -108,7 +131,10 @@ def test_the_matrix_zooms_and_scales(window: Opened) -> None:
     for key in ("+", "s", "s", "s", "0"):
         window.page.keyboard.press(key)
     window.until("() => attn.state.scale === 'rest'")
-    window.until("(before) => document.querySelector('#view canvas.matrix').toDataURL().length !== before", before)
+    window.until(
+        "(before) => document.querySelector('#view canvas.matrix').toDataURL().length !== before",
+        before,
+    )
 
 
 def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Opened) -> None:
@@ -123,14 +149,20 @@ def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Ope
     )
     window.page.mouse.move(box[0] + 5 + 35, box[1] + 5 - 35)
     window.until("() => attn.state.query === 9 && attn.state.key === 3")
-    after = window.until(f"() => {{ const now = ({places})(); return now[1][0] === 'because' && now }}")
+    after = window.until(
+        f"() => {{ const now = ({places})(); return now[1][0] === 'because' && now }}"
+    )
     assert [after[1][0], after[2][0]] == ["because", "didn"]
     assert after[0][1] > cell[1]
     assert after[0][2] < cell[2]
     assert window.value(picture) == before
-    assert '"because" looks at "didn"' in window.value("() => document.querySelector('#said').textContent")
+    assert '"because" looks at "didn"' in window.value(
+        "() => document.querySelector('#said').textContent"
+    )
     window.page.mouse.move(0, 0)
-    window.until("() => attn.state.query === 10 && attn.state.key === 2")  # what was chosen is there again
+    window.until(
+        "() => attn.state.query === 10 && attn.state.key === 2"
+    )  # what was chosen is there again
     window.page.mouse.click(box[0] + 5 + 35, box[1] + 5 - 35)
     window.until("() => location.hash.includes('q=9&k=3')")
     window.page.keyboard.press("Escape")
@@ -172,11 +204,17 @@ def test_the_difference_is_signed(window: Opened) -> None:
     window.page.keyboard.press("Escape")
     window.page.keyboard.press("d")
     window.until("() => document.querySelectorAll('#view figure canvas').length === 2")
-    assert window.until(COLOURS.replace("return found.size", "return found.size > 20"), "#view canvas.matrix")
-    numbers = window.until("() => [...document.querySelectorAll('#view .found .number')].map((one) => one.textContent)")
+    assert window.until(
+        COLOURS.replace("return found.size", "return found.size > 20"), "#view canvas.matrix"
+    )
+    numbers = window.until(
+        "() => [...document.querySelectorAll('#view .found .number')].map((one) => one.textContent)"
+    )
     assert any(one.startswith("+") for one in numbers)
     assert any(one.startswith("−") for one in numbers)
-    links = window.value("() => [...document.querySelectorAll('#view .found .where')].map((one) => one.textContent)")
+    links = window.value(
+        "() => [...document.querySelectorAll('#view .found .where')].map((one) => one.textContent)"
+    )
     assert len(links) == 12
     assert not any("[CLS]" in link or "[SEP]" in link for link in links), links
 
@@ -186,15 +224,25 @@ def test_the_difference_has_numbers_and_keys(window: Opened) -> None:
     said = "() => document.querySelector('#view .pair')?.textContent"
     window.until(f"() => ({said})()?.includes('it → animal')")
     one, two, apart = (
-        float(part.strip(" ()+").replace("−", "-")) for part in re.findall(r"[(+−]*\d\.\d+", window.value(said))
+        float(part.strip(" ()+").replace("−", "-"))
+        for part in re.findall(r"[(+−]*\d\.\d+", window.value(said))
     )
-    weights = [window.value(f"async () => (await attn.weights({run}, 71)).row(10)[2]") for run in (0, 1)]
+    weights = [
+        window.value(f"async () => (await attn.weights({run}, 71)).row(10)[2]") for run in (0, 1)
+    ]
     assert [one, two] == pytest.approx(weights, abs=6e-4)
     assert apart == pytest.approx(weights[1] - weights[0], abs=1e-3)
     window.page.focus("#view canvas.matrix")
-    for key, place in (("ArrowDown", [11, 2]), ("End", [11, 14]), ("ArrowLeft", [11, 12]), ("Home", [11, 0])):
+    for key, place in (
+        ("ArrowDown", [11, 2]),
+        ("End", [11, 14]),
+        ("ArrowLeft", [11, 12]),
+        ("Home", [11, 0]),
+    ):
         window.page.keyboard.press(key)
-        assert window.value("[attn.state.query, attn.state.key]") == place  # 13 is a word of one text alone
+        assert (
+            window.value("[attn.state.query, attn.state.key]") == place
+        )  # 13 is a word of one text alone
     window.until(f"() => ({said})().includes('was → [CLS]')")
     marks = "() => [...document.querySelectorAll('#view .cell')].map((one) => one.getBoundingClientRect().height > 2)"
     assert window.value(marks) == [True] * 3
@@ -218,16 +266,22 @@ def test_both_texts_stand_above_each_other(window: Opened) -> None:
         "() => { const {x, y} = document.querySelector('#v13').getBoundingClientRect(); return [x + 4, y + 4] }"
     )
     window.page.mouse.move(x, y)
-    window.until("() => ['w13', 'v13'].every((id) => document.getElementById(id).classList.contains('chosen'))")
+    window.until(
+        "() => ['w13', 'v13'].every((id) => document.getElementById(id).classList.contains('chosen'))"
+    )
     assert window.value("attn.state.query") == 13
     assert window.value("() => document.querySelectorAll('#arcs path').length") > 1
     window.page.mouse.move(0, 0)
     window.until("() => attn.state.query === 10")
     window.value("() => { window.before = [...document.querySelectorAll('#sentence .w')]; }")
     window.page.keyboard.press("a")
-    window.until("() => attn.state.run === 1 && document.querySelector('#w13').textContent === 'wide'")
+    window.until(
+        "() => attn.state.run === 1 && document.querySelector('#w13').textContent === 'wide'"
+    )
     assert window.value("() => document.querySelector('#v13').textContent") == "tired"
-    assert window.value("() => before.length === 30 && before.every((word) => word.isConnected)")  # none written again
+    assert window.value(
+        "() => before.length === 30 && before.every((word) => word.isConnected)"
+    )  # none written again
 
 
 def test_heads_are_pinned_beside_each_other(window: Opened) -> None:
@@ -237,7 +291,9 @@ def test_heads_are_pinned_beside_each_other(window: Opened) -> None:
         window.value("(head) => attn.choose({head})", head)
         window.page.keyboard.press("p")
     names = "() => [...document.querySelectorAll('.pins button')].slice(1).map((one) => one.textContent)"
-    window.until(f"() => ({names})().length === 4 && ({names})()[3] === '0.3 ✕'")  # the first of five went
+    window.until(
+        f"() => ({names})().length === 4 && ({names})()[3] === '0.3 ✕'"
+    )  # the first of five went
     assert window.value(names) == ["3.1 ✕", "4.0 ✕", "2.2 ✕", "0.3 ✕"]
     window.until("() => location.hash.includes('p=3.1,4.0,2.2,0.3')")
     colours = window.value(
@@ -254,7 +310,9 @@ def test_tiles_are_maps_or_lines(window: Opened) -> None:
     assert window.until(wide) == 15
     window.value("() => attn.choose({tiles: 'lines'})")
     window.until(f"() => ({wide})() === 96")
-    assert window.until(COLOURS.replace("return found.size", "return found.size > 5"), "#h71 canvas")
+    assert window.until(
+        COLOURS.replace("return found.size", "return found.size > 5"), "#h71 canvas"
+    )
     window.until("() => location.hash.includes('i=lines')")
     window.value("() => attn.choose({tiles: 'maps'})")
     window.until(f"() => ({wide})() === 15")
@@ -282,13 +340,20 @@ def test_effects_are_ranked(window: Opened) -> None:
         ({"view": "effects", "head": "3.1", "query": "10", "key": "2"}, [3, 1]),
     ],
 )
-def test_a_page_begins_at_the_answer(chromium: Any, tmp_path: Path, start: dict[str, str], head: list[int]) -> None:
+def test_a_page_begins_at_the_answer(
+    chromium: Any, tmp_path: Path, start: dict[str, str], head: list[int]
+) -> None:
     model = attncli.load("minilm")
     effects = [PageEffects("cosine", "zero", "it", [(layer, head, float((layer, head) == (3, 1)), None, None)
                for layer in range(6) for head in range(12)])]  # fmt: skip
-    page = Page(TEXT, [run_record(model, TEXT, model.encode(TEXT), name="A")], effects=effects, start=start)
+    page = Page(
+        TEXT, [run_record(model, TEXT, model.encode(TEXT), name="A")], effects=effects, start=start
+    )
     window = opened(chromium, written(tmp_path, page))
-    assert window.value("[attn.meta.runs[0].heads[attn.state.head]].flatMap(({ l, h }) => [l, h])") == head
+    assert (
+        window.value("[attn.meta.runs[0].heads[attn.state.head]].flatMap(({ l, h }) => [l, h])")
+        == head
+    )
     assert window.value("attn.state.query") == 10
     window.clean()
     window.page.context.close()
@@ -296,14 +361,26 @@ def test_a_page_begins_at_the_answer(chromium: Any, tmp_path: Path, start: dict[
 
 def test_the_keyboard_reaches_everything(window: Opened) -> None:
     window.page.focus("#h71")
-    for key, head in (("ArrowLeft", "5.10"), ("ArrowUp", "4.10"), ("]", "5.10"), (".", "5.11"), ("[", "4.11")):
+    for key, head in (
+        ("ArrowLeft", "5.10"),
+        ("ArrowUp", "4.10"),
+        ("]", "5.10"),
+        (".", "5.11"),
+        ("[", "4.11"),
+    ):
         window.page.keyboard.press(key)
-        assert window.value("() => attn.meta.runs[0].heads[attn.state.head]")["h"] == int(head.split(".")[1]), key
-        assert window.value("() => attn.meta.runs[0].heads[attn.state.head]")["l"] == int(head.split(".")[0]), key
+        assert window.value("() => attn.meta.runs[0].heads[attn.state.head]")["h"] == int(
+            head.split(".")[1]
+        ), key
+        assert window.value("() => attn.meta.runs[0].heads[attn.state.head]")["l"] == int(
+            head.split(".")[0]
+        ), key
     window.page.focus("#sentence")
     window.page.keyboard.press("ArrowRight")
     assert window.value("attn.state.query") == 11
-    for number, view in enumerate(("matrix", "links", "derivation", "search", "difference", "rollout", "effects")):
+    for number, view in enumerate(
+        ("matrix", "links", "derivation", "search", "difference", "rollout", "effects")
+    ):
         window.page.focus("#sentence")
         window.page.keyboard.press(str(number + 1))
         assert window.value("attn.state.view") == view
@@ -315,8 +392,11 @@ def test_addresses(chromium: Any, file: Path) -> None:
     window = opened(chromium, file, "#h=99.1&q=x&k=999999&v=nothing&s=log&z=<b>")
     assert window.value("attn.state.scale") == "log"
     assert window.value("attn.state.view") == "matrix"
-    # an address counts as it was entered, even where what was chosen before is kept before the page is told of it
-    window.value("() => { location.hash = '#h=3.1&v=links'; history.replaceState(null, '', '#h=0.0&v=matrix') }")
+    # an address counts as it was entered, even where what was chosen before is kept before the page
+    # is told of it
+    window.value(
+        "() => { location.hash = '#h=3.1&v=links'; history.replaceState(null, '', '#h=0.0&v=matrix') }"
+    )
     window.until("() => attn.state.view === 'links' && location.hash.includes('h=3.1')")
     assert window.value("() => location.hash").startswith("#h=3.1")
     window.clean()
@@ -335,13 +415,18 @@ def test_languages_dark_narrow_and_print(chromium: Any, file: Path) -> None:
     window.page.set_viewport_size({"width": 320, "height": 640})  # 1280 at 400%
     assert window.value("() => document.documentElement.scrollWidth") <= 320
     window.page.emulate_media(media="print")
-    assert window.value("() => getComputedStyle(document.querySelector('#help-open')).display") == "none"
+    assert (
+        window.value("() => getComputedStyle(document.querySelector('#help-open')).display")
+        == "none"
+    )
     window.clean()
     window.page.context.close()
 
 
 def test_a_dark_page_is_drawn_light_before_it_is_printed(chromium: Any, file: Path) -> None:
-    """A browser prints as soon as scripts are through: whatever waits for a moment of its own would come too late."""
+    """A browser prints as soon as scripts are through: whatever waits for a moment of its own would
+    come too late.
+    """
     window = opened(chromium, file, color_scheme="dark")
     window.until("() => document.querySelectorAll('#grid canvas').length > 70")
     window.page.evaluate(
@@ -366,13 +451,16 @@ def test_a_dark_page_is_drawn_light_before_it_is_printed(chromium: Any, file: Pa
 
 
 def test_a_choice_outlives_the_way_to_another_view(window: Opened) -> None:
-    """What the pointer only passes over is shown while it is there, and nothing else is explained afterwards."""
+    """What the pointer only passes over is shown while it is there, and nothing else is explained
+    afterwards.
+    """
     place = """(word) => {
       const {left, top, width, height} = document.querySelector(`#w${word}`).getBoundingClientRect();
       return [left + width / 2, top + height / 2];
     }"""
     cell = (
-        "() => { const {x, y} = document.querySelector('.plot .cell').getBoundingClientRect(); return [x + 5, y + 5] }"
+        "() => { const {x, y} = document.querySelector('.plot .cell').getBoundingClientRect(); "
+        "return [x + 5, y + 5] }"
     )
     mouse = window.page.mouse
     mouse.move(*window.value(place, 4))
@@ -387,7 +475,9 @@ def test_a_choice_outlives_the_way_to_another_view(window: Opened) -> None:
         mouse.move(*window.value(place, word), steps=3)
     mouse.move(x, y + 60, steps=3)
     window.page.click("#tab-derivation", timeout=20_000)
-    words = window.until("() => [...document.querySelectorAll('#view .pair bdi')].map((one) => one.textContent)")
+    words = window.until(
+        "() => [...document.querySelectorAll('#view .pair bdi')].map((one) => one.textContent)"
+    )
     assert words == ["because", "'"]
     mouse.click(*window.value(place, 4))  # what is held is let go by choosing it again
     mouse.click(*window.value(place, 4))
@@ -411,16 +501,29 @@ HOSTILE = [
 
 def test_tokens_are_only_text(chromium: Any, tmp_path: Path) -> None:
     model = seeded_model(
-        Settings(d_model=16, heads=2, mask=Causal()), 0, "seeded", tokenizer("whitespace"), NumpyBackend("float32")
+        Settings(d_model=16, heads=2, mask=Causal()),
+        0,
+        "seeded",
+        tokenizer("whitespace"),
+        NumpyBackend("float32"),
     )
     text = " ".join(HOSTILE)
-    file = written(tmp_path, Page(text, [run_record(model, text, model.encode(text), name=HOSTILE[0])]))
+    file = written(
+        tmp_path, Page(text, [run_record(model, text, model.encode(text), name=HOSTILE[0])])
+    )
     window = opened(chromium, file)
-    words = window.value("() => [...document.querySelectorAll('#sentence .w')].map((one) => one.textContent)")
+    words = window.value(
+        "() => [...document.querySelectorAll('#sentence .w')].map((one) => one.textContent)"
+    )
     assert words[0] == HOSTILE[0]
     assert words[4] == "\\u{202e}gnp.exe"
     assert words[6] == "&amp;"
-    assert window.value("() => document.querySelectorAll('img, .w *, .where *, .plot b *, h1 *, #line *').length") == 0
+    assert (
+        window.value(
+            "() => document.querySelectorAll('img, .w *, .where *, .plot b *, h1 *, #line *').length"
+        )
+        == 0
+    )
     for view in ("links", "derivation", "search", "rollout"):
         window.value("(view) => attn.choose({view})", view)
         window.page.wait_for_timeout(60)
@@ -432,12 +535,16 @@ def test_what_does_not_fit_the_budget_is_told(chromium: Any, tmp_path: Path) -> 
     model = attncli.load("minilm")
     record = run_record(model, TEXT, model.encode(TEXT))
     file = written(tmp_path, Page(TEXT, [record], budget=120_000, option="--html-budget"))
-    assert file.stat().st_size < 120_000 + 200_000  # script, style and sentences are no part of the budget
+    assert (
+        file.stat().st_size < 120_000 + 200_000
+    )  # script, style and sentences are no part of the budget
     window = opened(chromium, file)
     kept = [head["r"] for head in window.value("attn.meta.runs[0].heads")]
     assert {"none", "exact"} == set(kept)
     window.value("(head) => attn.choose({head})", kept.index("none"))
-    window.until("() => document.querySelector('#view .lead')?.textContent.includes('--html-budget')")
+    window.until(
+        "() => document.querySelector('#view .lead')?.textContent.includes('--html-budget')"
+    )
     window.until("() => document.querySelectorAll('#rows li').length")
     window.clean()
     window.page.context.close()
@@ -445,12 +552,22 @@ def test_what_does_not_fit_the_budget_is_told(chromium: Any, tmp_path: Path) -> 
 
 def test_a_long_text_is_drawn_in_tiles(chromium: Any, tmp_path: Path) -> None:
     model = seeded_model(
-        Settings(d_model=16, heads=2, mask=Causal()), 0, "seeded", tokenizer("whitespace"), NumpyBackend("float32")
+        Settings(d_model=16, heads=2, mask=Causal()),
+        0,
+        "seeded",
+        tokenizer("whitespace"),
+        NumpyBackend("float32"),
     )
     text = " ".join(f"w{at % 97}" for at in range(1300))
-    window = opened(chromium, written(tmp_path, Page(text, [run_record(model, text, model.encode(text))])))
-    window.until(COLOURS.replace("return found.size", "return found.size > 30"), "#view canvas.matrix")
-    assert window.value("async () => (await attn.weights(0, 1)).tile([0, 8, 0, 8, 1]) instanceof Promise")
+    window = opened(
+        chromium, written(tmp_path, Page(text, [run_record(model, text, model.encode(text))]))
+    )
+    window.until(
+        COLOURS.replace("return found.size", "return found.size > 30"), "#view canvas.matrix"
+    )
+    assert window.value(
+        "async () => (await attn.weights(0, 1)).tile([0, 8, 0, 8, 1]) instanceof Promise"
+    )
     row = window.value("async () => Array.from((await attn.weights(0, 1)).row(700))")
     assert sum(one for one in row if one >= 0) == pytest.approx(1, abs=1e-3)
     assert len([one for one in window.asked if not one.startswith("blob:")]) == 1

@@ -1,4 +1,6 @@
-"""The weights that the page makes in a browser are those of the run, head by head, within the error that it states."""
+"""The weights that the page makes in a browser are those of the run, head by head, within the error
+that it states.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ import attncli
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.draw.page import Page, page_bytes
-from attncli.features.tensors.compute import Options, capture_attention, captured_record, tensors_document
+from attncli.features.tensors.compute import (
+    Options,
+    capture_attention,
+    captured_record,
+    tensors_document,
+)
 from attncli.inputs.tokenize import tokenizer
 from attncli.inputs.word_groups import merged_words
 from attncli.measure.run_record import CrossTexts, RunRecord, cross_record, run_record
@@ -42,7 +49,9 @@ def true_weights(model: Model, tokens: Any) -> dict[tuple[int, int], np.ndarray]
     """Each head's weights as a dense run gives them, hidden ones −1."""
     found = {}
     for trace in model.trace(tokens, keep=("masked", "weights")):
-        weights, masked = (np.asarray(model.backend.numpy(trace.stages[name])) for name in ("weights", "masked"))
+        weights, masked = (
+            np.asarray(model.backend.numpy(trace.stages[name])) for name in ("weights", "masked")
+        )
         for head, (one, scores) in enumerate(zip(weights, masked, strict=True)):
             found[trace.layer, head] = np.where(np.isneginf(scores), -1, one)
     return found
@@ -53,13 +62,17 @@ def window(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One window for all pages."""
     model = seeded()
     file = tmp_path_factory.mktemp("first") / "page.html"
-    file.write_bytes(b"".join(page_bytes(Page("test", [run_record(model, "a b", model.encode("a b"))]))))
+    file.write_bytes(
+        b"".join(page_bytes(Page("test", [run_record(model, "a b", model.encode("a b"))])))
+    )
     found = opened(chromium, file)
     yield found
     found.page.context.close()
 
 
-def compared(window: Opened, folder: Path, record: RunRecord, expected: dict[tuple[int, int], np.ndarray]) -> set[str]:
+def compared(
+    window: Opened, folder: Path, record: RunRecord, expected: dict[tuple[int, int], np.ndarray]
+) -> set[str]:
     """Hold every head of the page against what is expected; how the heads were kept."""
     file = folder / "page.html"
     file.write_bytes(b"".join(page_bytes(Page("test", [record]))))
@@ -72,7 +85,9 @@ def compared(window: Opened, folder: Path, record: RunRecord, expected: dict[tup
         assert found.shape == wanted.shape
         assert ((found < 0) == (wanted < 0)).all()
         assert np.abs(found - wanted).max() <= LIMIT
-        assert np.abs(found - wanted).max() <= 3 * head["e"] + 2e-5  # it was measured on sampled rows
+        assert (
+            np.abs(found - wanted).max() <= 3 * head["e"] + 2e-5
+        )  # it was measured on sampled rows
     window.clean()
     return {head["r"] for head in heads}
 
@@ -101,7 +116,13 @@ def test_masks(window: Opened, tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"softcap": 1.5}, {"position": "alibi"}, {"position": "rope"}, {"kv_heads": 1}, {"scale": "none", "d_k": 5}],
+    [
+        {"softcap": 1.5},
+        {"position": "alibi"},
+        {"position": "rope"},
+        {"kv_heads": 1},
+        {"scale": "none", "d_k": 5},
+    ],
     ids=str,
 )
 def test_scores(window: Opened, tmp_path: Path, given: dict[str, Any]) -> None:
@@ -123,7 +144,11 @@ def test_scores_that_16_bits_do_not_hold_take_more(window: Opened, tmp_path: Pat
     tokens = model.encode(TEXT)
     record = run_record(model, TEXT, tokens)
     compared(window, tmp_path, record, true_weights(model, tokens))
-    assert all(isinstance(head.terms.q, np.ndarray) for head in run_record(model, TEXT, tokens).heads if head.terms)
+    assert all(
+        isinstance(head.terms.q, np.ndarray)
+        for head in run_record(model, TEXT, tokens).heads
+        if head.terms
+    )
 
 
 def test_hash_attention(window: Opened, tmp_path: Path) -> None:
@@ -136,7 +161,9 @@ def test_hash_attention(window: Opened, tmp_path: Path) -> None:
     expected = {
         (0, head): weights
         for trace in model.trace(tokens, keep=("masked", "weights"))
-        for head, weights in enumerate(np.where(np.isneginf(trace.stages["masked"]), -1, trace.stages["weights"]))
+        for head, weights in enumerate(
+            np.where(np.isneginf(trace.stages["masked"]), -1, trace.stages["weights"])
+        )
     }
     assert compared(window, tmp_path, run_record(model, text, tokens), expected) == {"roots"}
 
@@ -177,7 +204,9 @@ def test_cross_attention(window: Opened, tmp_path: Path) -> None:
     ],
     ids=["plain", "sinks", "mask", "bias"],
 )
-def test_captured_arrays(window: Opened, tmp_path: Path, extra: dict[str, np.ndarray], kept: str) -> None:
+def test_captured_arrays(
+    window: Opened, tmp_path: Path, extra: dict[str, np.ndarray], kept: str
+) -> None:
     rng = np.random.default_rng(4)
     tensors = {
         "q": rng.standard_normal((2, 4, 40, 8)),
@@ -186,7 +215,9 @@ def test_captured_arrays(window: Opened, tmp_path: Path, extra: dict[str, np.nda
     } | extra
     arrays = capture_attention(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
     trace = arrays.attend()
-    document = tensors_document("file", arrays, trace, Everywhere(), heads=range(4), top=3, stages=False)
+    document = tensors_document(
+        "file", arrays, trace, Everywhere(), heads=range(4), top=3, stages=False
+    )
     hidden = np.isneginf(trace.stages["masked"])
     expected = {
         (batch, head): np.where(hidden[batch, head], -1, trace.stages["weights"][batch, head])
@@ -208,8 +239,8 @@ STRUCTURES = {
 
 
 def drawn() -> tuple[int, list[str]]:
-    """Families drawn, one of each structure and two of the others: by the seed in `ATTN_FAMILIES_SEED`; all of them
-    where `ATTN_EVERY_FAMILY` is set."""
+    """Families drawn, one of each structure and two of the others: by the seed in
+    `ATTN_FAMILIES_SEED`; all of them where `ATTN_EVERY_FAMILY` is set."""
     seed = int(os.environ.get("ATTN_FAMILIES_SEED", 7))
     if os.environ.get("ATTN_EVERY_FAMILY"):
         return seed, list(CASES)

@@ -1,4 +1,6 @@
-"""What caches that forget keep, change and save: against a decoder in loops over heads and queries, in float64."""
+"""What caches that forget keep, change and save: against a decoder in loops over heads and queries,
+in float64.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def weights(folder: Path) -> dict[str, Any]:
     tensors = read_tensors(folder / "model.safetensors")
-    return {name.removeprefix("transformer."): np.asarray(array, np.float64) for name, array in tensors.items()}
+    return {
+        name.removeprefix("transformer."): np.asarray(array, np.float64)
+        for name, array in tensors.items()
+    }
 
 
 def norm(x: Any, weights: dict[str, Any], name: str) -> Any:
@@ -49,26 +54,40 @@ def rows_seen(policy: str, q: Any, k: Any) -> list[list[set[int]]]:
         return sinks_and_recent(len(k), len(k[0]), *numbers)
     if kind == "random":
         return forgetting_online(kind, q, k, scale, numbers[0], seed=numbers[1])
-    return forgetting_online(kind, q, k, scale, numbers[0], recent=numbers[1] if kind == "h2o" else 1)
+    return forgetting_online(
+        kind, q, k, scale, numbers[0], recent=numbers[1] if kind == "h2o" else 1
+    )
 
 
 def decoder(
     ids: list[int], weights: dict[str, Any], prompt: int, policy: str | None
 ) -> tuple[list[Any], list[Any], Any]:
-    """The last prompt token's vector after each layer, each layer's queries, keys and row of weights, logits."""
+    """The last prompt token's vector after each layer, each layer's queries, keys and row of
+    weights, logits.
+    """
     x = weights["wte.weight"][ids] + weights["wpe.weight"][: len(ids)]
     vectors, looks = [], []
     for layer in range(LAYERS):
         at = f"h.{layer}."
-        joined = norm(x, weights, f"{at}ln_1") @ weights[f"{at}attn.c_attn.weight"] + weights[f"{at}attn.c_attn.bias"]
-        q, k, v = (part.reshape(len(ids), HEADS, DIM).transpose(1, 0, 2) for part in np.split(joined, 3, -1))
+        joined = (
+            norm(x, weights, f"{at}ln_1") @ weights[f"{at}attn.c_attn.weight"]
+            + weights[f"{at}attn.c_attn.bias"]
+        )
+        q, k, v = (
+            part.reshape(len(ids), HEADS, DIM).transpose(1, 0, 2)
+            for part in np.split(joined, 3, -1)
+        )
         sight = None if policy is None else rows_seen(policy, q[:, :prompt], k[:, :prompt])
         mixed, last = np.zeros((len(ids), WIDTH)), []
         for head in range(HEADS):
             for i in range(len(ids)):
                 keys = set(range(i + 1))
                 if sight is not None:
-                    keys = sight[head][i] if i < prompt else sight[head][prompt - 1] | set(range(prompt, i + 1))
+                    keys = (
+                        sight[head][i]
+                        if i < prompt
+                        else sight[head][prompt - 1] | set(range(prompt, i + 1))
+                    )
                 scores = {j: float(q[head, i] @ k[head, j]) / math.sqrt(DIM) for j in keys}
                 total = sum(math.exp(score) for score in scores.values())
                 row = {j: math.exp(score) / total for j, score in scores.items()}
@@ -76,7 +95,10 @@ def decoder(
                 if i == prompt - 1:
                     last.append(row)
         x = x + mixed @ weights[f"{at}attn.c_proj.weight"] + weights[f"{at}attn.c_proj.bias"]
-        inner = norm(x, weights, f"{at}ln_2") @ weights[f"{at}mlp.c_fc.weight"] + weights[f"{at}mlp.c_fc.bias"]
+        inner = (
+            norm(x, weights, f"{at}ln_2") @ weights[f"{at}mlp.c_fc.weight"]
+            + weights[f"{at}mlp.c_fc.bias"]
+        )
         inner = 0.5 * inner * (1 + np.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)))
         x = x + inner @ weights[f"{at}mlp.c_proj.weight"] + weights[f"{at}mlp.c_proj.bias"]
         vectors.append(x[prompt - 1])
@@ -94,7 +116,9 @@ RULES = ("--region", "cat=/cat/", "--region", "end=/the mat/")
 
 
 @pytest.mark.parametrize("target", [None, "the cat"])
-def test_every_number_is_that_of_loops(target: str | None, folder: Path, weights: dict[str, Any]) -> None:
+def test_every_number_is_that_of_loops(
+    target: str | None, folder: Path, weights: dict[str, Any]
+) -> None:
     line = ("cache", TEXT, "--model", str(folder), *RULES, "--policy", "h2o", "--policy", "snapkv:9,3,3", "--policy",
             "tova", "--policy", "sinks:2,5", "--policy", "random", "--budget", "7", "--json")  # fmt: skip
     answer = ask(*line, *(() if target is None else ("--target", target)))
@@ -114,7 +138,9 @@ def test_every_number_is_that_of_loops(target: str | None, folder: Path, weights
     regions = [set(row["tokens"]) for row in document["regions"]]
     every = [(head, row) for _, _, last in looks for head, row in enumerate(last)]
     for share, keys in zip(document["shares"], regions, strict=True):
-        assert share == pytest.approx(sum(row[j] for _, row in every for j in keys) / len(every), abs=1e-6)
+        assert share == pytest.approx(
+            sum(row[j] for _, row in every for j in keys) / len(every), abs=1e-6
+        )
     for part in document["policies"]:
         kept, cached = [], []
         for q, k, last in looks:
@@ -127,12 +153,19 @@ def test_every_number_is_that_of_loops(target: str | None, folder: Path, weights
         assert part["bytes"] == LAYERS * HEADS * part["budget"] * 2 * DIM * 4
         assert part["saved"] == pytest.approx(1 - part["budget"] / count)
         for region, keys in zip(part["regions"], regions, strict=True):
-            left = sum(row[j] for (_, row), there in zip(every, cached, strict=True) for j in keys & there)
-            assert region["kept"] == pytest.approx(left / sum(row[j] for _, row in every for j in keys), abs=1e-6)
+            left = sum(
+                row[j] for (_, row), there in zip(every, cached, strict=True) for j in keys & there
+            )
+            assert region["kept"] == pytest.approx(
+                left / sum(row[j] for _, row in every for j in keys), abs=1e-6
+            )
             share = sum(len(keys & there) / len(keys) for there in cached) / len(cached)
             assert region["keys"] == pytest.approx(share)
         changed, _, logits = decoder(following, weights, count, part["policy"])
-        errors = [float(np.linalg.norm(b - a) / np.linalg.norm(a)) for a, b in zip(own, changed, strict=True)]
+        errors = [
+            float(np.linalg.norm(b - a) / np.linalg.norm(a))
+            for a, b in zip(own, changed, strict=True)
+        ]
         assert part["errors"] == pytest.approx(errors, abs=1e-5)
         assert part["logprob"] == pytest.approx(logprob(logits, count, after), abs=1e-5)
         assert part["change"] == pytest.approx(logprob(logits, count, after) - whole, abs=2e-5)
@@ -150,7 +183,9 @@ def test_a_cache_that_holds_all_changes_nothing(folder: Path) -> None:
 
 
 def test_a_policy_without_a_budget_keeps_a_quarter() -> None:
-    document = ask("cache", " ".join("abcdefgh" * 2), "--mask", "causal", "--num-heads", "2", "--json").json
+    document = ask(
+        "cache", " ".join("abcdefgh" * 2), "--mask", "causal", "--num-heads", "2", "--json"
+    ).json
     assert [part["policy"] for part in document["policies"]] == [
         "h2o:4,2", "snapkv:4,2,5", "tova:4", "sinks:2,2", "random:4,0",
     ]  # fmt: skip
@@ -174,7 +209,9 @@ def test_a_policy_without_a_budget_keeps_a_quarter() -> None:
         (("--region", "x=/dog/"), 3, "nothing in the text is in region 'x'"),
     ],
 )
-def test_what_is_no_cache_is_refused(line: tuple[str, ...], code: int, says: str, folder: Path) -> None:
+def test_what_is_no_cache_is_refused(
+    line: tuple[str, ...], code: int, says: str, folder: Path
+) -> None:
     answer = ask("cache", TEXT, "--model", str(folder), *line)
     assert (answer.code, answer.out) == (code, ""), answer.err
     assert says in answer.err
@@ -191,7 +228,9 @@ def test_what_reads_both_ways_has_no_cache() -> None:
     assert without.code == 4
 
 
-def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_before_an_interruption_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from attncli.features.cache import compute
 
     line = ("cache", TEXT, "--model", str(folder), "--budget", "5", "--json")
@@ -221,7 +260,19 @@ def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypa
 
 
 def test_screens_and_tables(folder: Path, tmp_path: Path) -> None:
-    line = ("cache", TEXT, "--model", str(folder), *RULES, "--budget", "4,8", "--policy", "h2o", "--policy", "tova")
+    line = (
+        "cache",
+        TEXT,
+        "--model",
+        str(folder),
+        *RULES,
+        "--budget",
+        "4,8",
+        "--policy",
+        "h2o",
+        "--policy",
+        "tova",
+    )
     plain = ask(*line, "--plain").out.splitlines()
     assert plain[0].split("\t") == [
         "policy", "budget", "kept", "least", "error", "logprob", "change", "bytes", "saved",

@@ -38,13 +38,17 @@ def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
 
 
 def test_scaled_against_unscaled() -> None:
-    document = ask("compare", TEXT, "--scale", "none", "--scale", "sqrt-dmodel", "--num-heads", "4", "--json").json
+    document = ask(
+        "compare", TEXT, "--scale", "none", "--scale", "sqrt-dmodel", "--num-heads", "4", "--json"
+    ).json
     assert [document[side]["attention"]["scale"] for side in "ab"] == [1.0, 0.125]
     assert document["differs"] == ["scale"]
 
 
 def test_rounding_is_not_drawn_as_a_difference() -> None:
-    """The same tokens in another order give the same weights up to float rounding, which is printed as what it is."""
+    """The same tokens in another order give the same weights up to float rounding, which is printed
+    as what it is.
+    """
     answer = ask("compare", "我爱你", "你爱我", "--tokenizer", "char")
     assert "the same tokens in another order" in answer.out
     assert "only in" not in answer.out
@@ -69,11 +73,18 @@ def test_two_heads_are_one_pair() -> None:
 
 
 def test_more_sides_are_each_compared_with_the_first() -> None:
-    answer = ask("compare", TEXT, "--mask", "none", "--mask", "window:2", "--mask", "lsh:4", "--ndjson")
+    answer = ask(
+        "compare", TEXT, "--mask", "none", "--mask", "window:2", "--mask", "lsh:4", "--ndjson"
+    )
     documents = [json.loads(line) for line in answer.out.splitlines()]
     assert [document["b"]["name"] for document in documents] == ["mask window:2", "mask lsh:4"]
     assert {document["a"]["name"] for document in documents} == {"mask none"}
-    assert ask("compare", TEXT, "--mask", "none", "--mask", "window:2", "--mask", "lsh:4", "--json").code == 2
+    assert (
+        ask(
+            "compare", TEXT, "--mask", "none", "--mask", "window:2", "--mask", "lsh:4", "--json"
+        ).code
+        == 2
+    )
 
 
 def test_sparse_masks_say_what_they_keep_and_save() -> None:
@@ -103,7 +114,9 @@ def test_weight_files_compare(tmp_path: Path) -> None:
     assert document["differs"] == ["weights"]
     assert ask("compare", *paths, TEXT, "--json").json == document
     assert (
-        ask("compare", TEXT, "--weights", paths[0], "--weights", paths[0], "--json").json["summary"]["max_difference"]
+        ask("compare", TEXT, "--weights", paths[0], "--weights", paths[0], "--json").json[
+            "summary"
+        ]["max_difference"]
         == 0
     )
 
@@ -149,7 +162,9 @@ def test_a_saved_run_is_compared_with_saved_runs(tmp_path: Path) -> None:
     assert "saved runs only" in answer.err
 
 
-@pytest.mark.parametrize("held", ["", "[1]", '{"schema": "attn.heads/1"}', '{"schema": "attn.run/1"}', "{"])
+@pytest.mark.parametrize(
+    "held", ["", "[1]", '{"schema": "attn.heads/1"}', '{"schema": "attn.run/1"}', "{"]
+)
 def test_files_that_are_no_runs_are_refused(held: str, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(ask("run", "a b", "--json").out)
@@ -159,7 +174,9 @@ def test_files_that_are_no_runs_are_refused(held: str, tmp_path: Path) -> None:
 
 
 def test_maps_have_the_words_beside_them_and_weights_one_scale_from_0_to_1() -> None:
-    shown = ask("compare", "the cat sat", "--mask", "none", "--mask", "causal", "--show", "maps").out.splitlines()
+    shown = ask(
+        "compare", "the cat sat", "--mask", "none", "--mask", "causal", "--show", "maps"
+    ).out.splitlines()
     assert [row.split()[0] for row in shown[2:5]] == ["the", "cat", "sat"]
     assert "0.00 ···░░░▒▒▒▓▓▓████ 1.00" in shown
     assert all(len(row) <= 80 for row in shown)
@@ -174,20 +191,33 @@ def test_no_column_of_two_texts_is_cut() -> None:
 
 def test_texts_that_share_a_beginning_are_the_same_there_alone() -> None:
     asked = ("--mask", "causal", "--brief")
-    assert ask("compare", "a b c", "a b d", *asked).out.startswith("On the tokens that both texts have, the weights")
-    assert ask("compare", "a b c", "a b c", *asked).out.startswith("The weights of A and B are the same")
+    assert ask("compare", "a b c", "a b d", *asked).out.startswith(
+        "On the tokens that both texts have, the weights"
+    )
+    assert ask("compare", "a b c", "a b c", *asked).out.startswith(
+        "The weights of A and B are the same"
+    )
 
 
-TIRED, WIDE = (f"The animal didn't cross the street because it was too {word}" for word in ("tired", "wide"))
+TIRED, WIDE = (
+    f"The animal didn't cross the street because it was too {word}" for word in ("tired", "wide")
+)
 
 
 def test_tired_and_wide_move_what_it_looks_at() -> None:
-    """The pair of sentences that every text on attention shows: `it` leaves `animal` where the street is wide."""
+    """The pair of sentences that every text on attention shows: `it` leaves `animal` where the
+    street is wide.
+    """
     document = ask("compare", TIRED, WIDE, "--model", "minilm", "--json").json
     validate(document, "attn.compare/1")
     tokens, link = document["a"]["tokens"], document["moved"][0]
     assert [tokens[link[end]]["text"] for end in ("query", "key")] == ["it", "animal"]
-    assert (link["layer"], link["head"], round(link["a"], 2), round(link["b"], 2)) == (3, 1, 0.64, 0.27)
+    assert (link["layer"], link["head"], round(link["a"], 2), round(link["b"], 2)) == (
+        3,
+        1,
+        0.64,
+        0.27,
+    )
     assert document["links_leave_out"] == ["special", "self", "neighbours", "first"]
     for moved in (*document["moved"], *(head["link"] for head in document["heads"])):
         query, key = moved["query"], moved["key"]
@@ -217,7 +247,9 @@ def test_a_comparison_begins_with_the_words_that_differ_and_shows_ten_heads() ->
 
 
 def test_a_query_measures_its_row_alone() -> None:
-    document = ask("compare", TEXT, "--mask", "none", "--mask", "causal", "--query", "sat", "--json").json
+    document = ask(
+        "compare", TEXT, "--mask", "none", "--mask", "causal", "--query", "sat", "--json"
+    ).json
     validate(document, "attn.compare/1")
     (head,) = document["heads"]
     row = [abs(value) for value in head["difference"][2]]
@@ -226,7 +258,9 @@ def test_a_query_measures_its_row_alone() -> None:
     assert abs(head["max_difference"]["value"]) == max(row)
     assert head["mean_difference"] == pytest.approx(sum(row) / len(row))
     assert (head["pairs"], head["js_rows"]) == ({"a": 6, "b": 3}, 1)
-    screen = ask("compare", TEXT, "--mask", "none", "--mask", "causal", "--query", "sat", "--show", "all").out
+    screen = ask(
+        "compare", TEXT, "--mask", "none", "--mask", "causal", "--query", "sat", "--show", "all"
+    ).out
     drawn = screen.split("maps ")[1].split("B − A\n")[2].split("\n\n")[0]
     assert [line.split()[0] for line in drawn.splitlines()] == ["sat"]
 
@@ -239,7 +273,9 @@ def test_a_query_measures_its_row_alone() -> None:
         (("the cat sat", "the dog sat"), "cow", "no token 'cow'"),
     ],
 )
-def test_a_query_of_one_side_alone_is_refused(texts: tuple[str, str], query: str, said: str) -> None:
+def test_a_query_of_one_side_alone_is_refused(
+    texts: tuple[str, str], query: str, said: str
+) -> None:
     answer = ask("compare", *texts, "--query", query)
     assert (answer.code, answer.out) == (3, "")
     assert said in answer.err
@@ -247,10 +283,23 @@ def test_a_query_of_one_side_alone_is_refused(texts: tuple[str, str], query: str
 
 
 def test_a_query_of_several_tokens_keeps_the_row_of_each() -> None:
-    answer = ask("compare", "the cat sat", "--position", "none", "--position", "rope", "--query", "#0-1", "--json")
+    answer = ask(
+        "compare",
+        "the cat sat",
+        "--position",
+        "none",
+        "--position",
+        "rope",
+        "--query",
+        "#0-1",
+        "--json",
+    )
     assert answer.json["queries"] == [0, 1]
     assert "2 tokens, each with its own row" in answer.err
-    assert "using the first" in ask("compare", "a b a", "--seed", "0", "--seed", "1", "--query", "a").err
+    assert (
+        "using the first"
+        in ask("compare", "a b a", "--seed", "0", "--seed", "1", "--query", "a").err
+    )
 
 
 def test_saved_runs_take_a_query(tmp_path: Path) -> None:

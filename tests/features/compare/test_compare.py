@@ -25,10 +25,17 @@ TEXT = "one two three four five"
 
 
 def run(
-    text: str = TEXT, *, mask: Mask | None = None, seed: int = 0, heads: int = 2, scale: str = "sqrt-dk"
+    text: str = TEXT,
+    *,
+    mask: Mask | None = None,
+    seed: int = 0,
+    heads: int = 2,
+    scale: str = "sqrt-dk",
 ) -> RunDocument:
     settings = Settings(d_model=10, heads=heads, mask=mask or Everywhere(), scale=scale)
-    model = seeded_model(settings, seed, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64"))
+    model = seeded_model(
+        settings, seed, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64")
+    )
     return run_document(model, text, model.encode(text), RunRequest())
 
 
@@ -41,7 +48,9 @@ def divergence(p: list[float], q: list[float]) -> float:
     total = 0.0
     for x, y in zip(p, q, strict=True):
         middle = (x + y) / 2
-        total += (x * math.log(x / middle) if x else 0.0) / 2 + (y * math.log(y / middle) if y else 0.0) / 2
+        total += (x * math.log(x / middle) if x else 0.0) / 2 + (
+            y * math.log(y / middle) if y else 0.0
+        ) / 2
     return total
 
 
@@ -75,7 +84,9 @@ def test_the_golden_divergence() -> None:
     g = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
     uniform = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
     assert row_divergences(g, uniform).mean() == pytest.approx(0.015352, abs=1e-6)
-    assert row_divergences(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))[0] == pytest.approx(math.log(2))
+    assert row_divergences(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))[0] == pytest.approx(
+        math.log(2)
+    )
 
 
 def test_weight_kept_output_error_and_pairs_of_a_sparse_mask() -> None:
@@ -88,7 +99,9 @@ def test_weight_kept_output_error_and_pairs_of_a_sparse_mask() -> None:
     kept = sum(weights[i, j] for i in range(5) for j in range(5) if i - 1 <= j <= i)
     assert head.kept == pytest.approx(kept / 5)
     assert told(head.pairs) == {"a": 25, "b": 9}
-    assert head.output_error == pytest.approx(np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0]))
+    assert head.output_error == pytest.approx(
+        np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0])
+    )
     assert np.isnan(head.weights_b[0, 1:]).all()
     assert not np.isnan(head.difference).any()
     assert head.js_rows == 5
@@ -101,7 +114,9 @@ def test_texts_are_compared_where_their_tokens_agree() -> None:
     assert told(found.only) == {"a": [1], "b": [3]}
     (head,) = found.heads
     left, right = (side.layers[0].heads[0].weights for side in (a, b))
-    assert np.allclose(head.difference, right[np.ix_([0, 1, 2], [0, 1, 2])] - left[np.ix_([0, 2, 3], [0, 2, 3])])
+    assert np.allclose(
+        head.difference, right[np.ix_([0, 1, 2], [0, 1, 2])] - left[np.ix_([0, 2, 3], [0, 2, 3])]
+    )
     assert head.outside.a == pytest.approx(left[[0, 2, 3], 1].mean())
     assert head.outside.b == pytest.approx(right[[0, 1, 2], 3].mean())
     rows = [
@@ -155,9 +170,9 @@ def test_alignments_are_equal_tokens_in_order(a: list[str], b: list[str]) -> Non
     if sorted(a) == sorted(b):
         assert (found.only_a, found.only_b) == ((), ())
         for letter in "abc":  # equal tokens keep their order
-            assert [right for left, right in zip(found.a, found.b, strict=True) if a[left] == letter] == [
-                at for at, text in enumerate(b) if text == letter
-            ]
+            assert [
+                right for left, right in zip(found.a, found.b, strict=True) if a[left] == letter
+            ] == [at for at, text in enumerate(b) if text == letter]
     else:
         assert list(found.b) == sorted(set(found.b))
     assert sorted([*found.a, *found.only_a]) == list(range(len(a)))
@@ -174,7 +189,9 @@ def test_the_same_tokens_in_another_order_are_compared_with_themselves() -> None
     assert abs(found.summary.max_difference) < 1e-14
     for head in found.heads:
         assert head.output_error < 1e-14
-    causal = compared(run("one two three", mask=Window(9, 0)), run("three one two", mask=Window(9, 0)))
+    causal = compared(
+        run("one two three", mask=Window(9, 0)), run("three one two", mask=Window(9, 0))
+    )
     assert abs(causal.summary.max_difference) > 0.1
 
 
@@ -187,4 +204,6 @@ def test_tokens_differ_only_where_the_text_is_the_same() -> None:
 
 
 def compare_differences(a: RunDocument, b: RunDocument) -> list[str]:
-    return _differs(a, b, [(0, head) for head in a.layers[0].heads], [(0, head) for head in b.layers[0].heads])
+    return _differs(
+        a, b, [(0, head) for head in a.layers[0].heads], [(0, head) for head in b.layers[0].heads]
+    )

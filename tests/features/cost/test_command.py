@@ -24,7 +24,9 @@ from attncli.features.cost import compute
         ("--dtype", "bfloat16"),
     ],
 )
-def test_json_is_valid_and_screens_fit(question: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_valid_and_screens_fit(
+    question: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         compute, "reach", cache(compute.reach)
     )  # of long texts it takes longest, and is the same each time
@@ -40,20 +42,43 @@ def test_json_is_valid_and_screens_fit(question: tuple[str, ...], monkeypatch: p
 
 def test_measuring_puts_times_beside_what_was_computed(tmp_path: Path) -> None:
     path = tmp_path / "cost.svg"
-    answer = ask("cost", "-n", "64", "--d-model", "32", "--num-heads", "2", "--time", "--json", "--svg", str(path))
+    answer = ask(
+        "cost",
+        "-n",
+        "64",
+        "--d-model",
+        "32",
+        "--num-heads",
+        "2",
+        "--time",
+        "--json",
+        "--svg",
+        str(path),
+    )
     validate(answer.json, "attn.cost/1")
     fused = {"fused"} if torch_is_installed() else set()  # it is torch's own
-    assert {row["name"] for row in answer.json["measured"]} == {"full", "streamed", "causal", "window", "rnn"} | fused
+    assert {row["name"] for row in answer.json["measured"]} == {
+        "full",
+        "streamed",
+        "causal",
+        "window",
+        "rnn",
+    } | fused
     assert "timing full on numpy" in answer.err
     assert path.read_text().startswith("<svg")
 
 
 def test_the_crossing_with_a_recurrent_network() -> None:
-    """n·h·(d_k + d_v) multiply-adds a token pass 2·d_model² one token after the length where they are equal."""
+    """n·h·(d_k + d_v) multiply-adds a token pass 2·d_model² one token after the length where they
+    are equal.
+    """
     screen = ask("cost", "--show", "growth").out
     assert "From n = 513 on" in screen
     full, rnn = (
-        {variant["name"]: variant["multiply_adds"] for variant in ask("cost", "-n", str(n), "--json").json["variants"]}
+        {
+            variant["name"]: variant["multiply_adds"]
+            for variant in ask("cost", "-n", str(n), "--json").json["variants"]
+        }
         for n in (512, 513)
     )
     assert full["full"] == full["rnn"]

@@ -6,7 +6,15 @@ from telling import telling
 
 from attncli.arrays.backend import choose, torch_is_installed
 from attncli.errors import LimitError, UsageError
-from attncli.features.cost.compute import Sizes, cost_document, growth, lengths, measure, reach, variant_costs
+from attncli.features.cost.compute import (
+    Sizes,
+    cost_document,
+    growth,
+    lengths,
+    measure,
+    reach,
+    variant_costs,
+)
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import parse_mask
@@ -17,7 +25,17 @@ variants = telling(variant_costs)
 growth = telling(growth)
 measure = telling(measure)
 
-SIZES = Sizes(n=23, d_model=21, heads=3, d_k=7, d_v=5, window=4, chunk=4, rows=5, masks=(parse_mask("dilated:6,2"),))
+SIZES = Sizes(
+    n=23,
+    d_model=21,
+    heads=3,
+    d_k=7,
+    d_v=5,
+    window=4,
+    chunk=4,
+    rows=5,
+    masks=(parse_mask("dilated:6,2"),),
+)
 
 
 def by_name(sizes: Sizes) -> dict[str, dict[str, object]]:
@@ -51,7 +69,17 @@ def test_memory_at_once_and_by_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["none", "causal", "window:300", "window:7,9", "prefix:40", "chunk:100", "sinks:4,50", "padding:9"]
+    "spec",
+    [
+        "none",
+        "causal",
+        "window:300",
+        "window:7,9",
+        "prefix:40",
+        "chunk:100",
+        "sinks:4,50",
+        "padding:9",
+    ],
 )
 def test_the_reach_of_very_many_blocks_is_that_of_all(spec: str) -> None:
     """Only some blocks are looked at; no query row of any other sees more."""
@@ -104,7 +132,9 @@ def test_a_models_layers_and_total() -> None:
     assert layer["projections"] == 11 * 24 * 24 * 4 == document["projections"]
     assert layer["cache_bytes"] == 4 * 11 * 12 * 4
     assert layer["score_bytes"] == layer["streamed_bytes"] == 4 * 11 * 11 * 4
-    streamed = cost_document(Sizes(11, 24, 4, 6, 6, rows=2), model=model)["layers"][0]["streamed_bytes"]
+    streamed = cost_document(Sizes(11, 24, 4, 6, 6, rows=2), model=model)["layers"][0][
+        "streamed_bytes"
+    ]
     assert streamed == 4 * 2 * (2 + 2) * 4  # two rows over a window of three keys
     assert document["total"]["multiply_adds"] == layer["multiply_adds"]
 
@@ -118,7 +148,10 @@ def test_times_come_with_their_computed_ratio() -> None:
         "window",
         "rnn",
     ]
-    assert {row["backend"] for row in found} == {"numpy", *(["torch"] if torch_is_installed() else [])}
+    assert {row["backend"] for row in found} == {
+        "numpy",
+        *(["torch"] if torch_is_installed() else []),
+    }
     for row in found:
         assert row["seconds"] > 0
     causal = next(row for row in found if row["name"] == "causal")

@@ -42,7 +42,9 @@ def test_the_shapes_are_rectangular_and_name_both_texts() -> None:
 def test_every_query_word_has_its_best_key_word() -> None:
     document = ask("cross", *PAIR, "--json").json
     weights = document["layers"][0]["heads"][0]["weights"]
-    assert [one["key"] for one in document["alignment"]] == [max(range(4), key=row.__getitem__) for row in weights]
+    assert [one["key"] for one in document["alignment"]] == [
+        max(range(4), key=row.__getitem__) for row in weights
+    ]
 
 
 def test_one_text_may_come_from_a_pipe() -> None:

@@ -29,23 +29,37 @@ def cross_document(model: Model, texts: CrossTexts, **options: Any) -> dict[str,
     return told_cross(model, texts.query, texts=texts, all_links=True, **options)
 
 
-def made(mask: Mask | None = None, *, heads: int = 2, position: str = "none", backend: str = "numpy") -> Model:
+def made(
+    mask: Mask | None = None, *, heads: int = 2, position: str = "none", backend: str = "numpy"
+) -> Model:
     settings = Settings(d_model=14, heads=heads, d_k=6, d_v=5, position=position)
     settings = settings if mask is None else replace(settings, mask=mask)
-    return seeded_model(settings, 5, "seeded", tokenizer("word"), choose(backend, device=None, dtype="float64"))
+    return seeded_model(
+        settings, 5, "seeded", tokenizer("word"), choose(backend, device=None, dtype="float64")
+    )
 
 
 def texts(model: Model, value: str | None = None) -> CrossTexts:
     return CrossTexts(
-        QUERY, KEY, model.encode(QUERY), model.encode(KEY), value, None if value is None else model.encode(value)
+        QUERY,
+        KEY,
+        model.encode(QUERY),
+        model.encode(KEY),
+        value,
+        None if value is None else model.encode(value),
     )
 
 
-def expected(model: Model, value: str = KEY, sees: object = None) -> tuple[list[list[list[float]]], np.ndarray]:
+def expected(
+    model: Model, value: str = KEY, sees: object = None
+) -> tuple[list[list[list[float]]], np.ndarray]:
     """Weights and output by loops."""
     store = model.store
     assert isinstance(store, OneLayerStore)
-    x, y, z = (np.asarray(store.embed(model.backend, model.encode(text)), np.float64) for text in (QUERY, KEY, value))
+    x, y, z = (
+        np.asarray(store.embed(model.backend, model.encode(text)), np.float64)
+        for text in (QUERY, KEY, value)
+    )
     heads = [np.float64(store.weights[f"{name}.weight"]) for name in "qkv"]
     q, k, v = (
         np.stack(np.split(source @ weight.T, 2, axis=1)).tolist()
@@ -92,9 +106,9 @@ def test_a_text_crossed_with_itself_is_self_attention() -> None:
         tokens = model.encode(QUERY)
         document = cross_document(model, CrossTexts(QUERY, QUERY, tokens, tokens))
         trace = next(iter(model.trace(tokens)))
-        assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], trace.stages["weights"]), (
-            position
-        )
+        assert np.allclose(
+            [head["weights"] for head in document["layers"][0]["heads"]], trace.stages["weights"]
+        ), position
         assert np.allclose(document["layers"][0]["output"], trace.stages["out"])
 
 
@@ -121,14 +135,19 @@ def test_a_query_that_sees_nothing_is_aligned_with_nothing() -> None:
     assert document["links"] == []
 
 
-def test_the_decoder_says_what_it_computed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_decoder_says_what_it_computed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("transformers")
     model = attncli.load(make(CASES["bart"], tmp_path), backend="numpy")
-    keys, queries = (model.tokenizer.ids_to_tokens(ids) for ids in ((7, 3, 50, 11, 28, 5), (2, 9, 40)))
+    keys, queries = (
+        model.tokenizer.ids_to_tokens(ids) for ids in ((7, 3, 50, 11, 28, 5), (2, 9, 40))
+    )
 
     def told(longest: int) -> str | None:
         monkeypatch.setattr(
-            "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
+            "attncli.models.model.compute_dtype",
+            lambda spec, count, dtype: "float64" if count <= longest else dtype,
         )
         document = cross_document(model, CrossTexts("", "", queries, keys), top=3)
         found: str | None = document["attention"].get("compute_dtype")

@@ -1,6 +1,8 @@
-"""Every head of every family against transformers with hooks, in float64: taken away in each way, and links cut.
+"""Every head of every family against transformers with hooks, in float64: taken away in each way,
+and links cut.
 
-The oracle (`hooked_transformers`) shares nothing with the code under test but the loading of the reference model.
+The oracle (`hooked_transformers`) shares nothing with the code under test but the loading of the
+reference model.
 """
 
 from __future__ import annotations
@@ -35,12 +37,18 @@ AT = (6,)
 LIMIT = 1e-10
 WAYS = ("zero", "mean", "resample", "cut")
 EVERY = bool(os.environ.get("ATTN_EVERY_HEAD"))
-"""Whether all cases of a family run, and means and other texts' values are put into every head, not into one of each
-layer: minutes more."""
+"""Whether all cases of a family run, and means and other texts' values are put into every head, not
+into one of each layer: minutes more."""
 
 
 FIRST = {case.model_type: name for name, case in reversed(CASES.items())}
-VARIANTS = ("opt post-norm", "gpt_neox in sequence", "stablelm parallel", "falcon new", "falcon alibi")
+VARIANTS = (
+    "opt post-norm",
+    "gpt_neox in sequence",
+    "stablelm parallel",
+    "falcon new",
+    "falcon alibi",
+)
 """Cases of a family whose layers are put together otherwise than in its first case."""
 NAMES = [name for name in CASES if EVERY or name in (*FIRST.values(), *VARIANTS)]
 
@@ -49,16 +57,22 @@ STATES = np.random.default_rng(2).standard_normal((9, 30))
 READING = ("whisper",)
 """Decoders alone, over states of an encoder."""
 UNCUT = ("longformer", "big_bird", "led")
-"""Families that compute no [head, query, key] scores in transformers, in which the oracle could cut a link."""
+"""Families that compute no [head, query, key] scores in transformers, in which the oracle could cut
+a link.
+"""
 
 
 def sides(name: str) -> tuple[str, ...]:
     kind = CASES[name].model_type
-    return ("encoder", "decoder") if kind in TWO_SIDED else ("decoder",) if kind in READING else ("",)
+    return (
+        ("encoder", "decoder") if kind in TWO_SIDED else ("decoder",) if kind in READING else ("",)
+    )
 
 
 GATED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-"""Families whose heads are gated: the oracle changes what enters the output projection, which is behind the gate."""
+"""Families whose heads are gated: the oracle changes what enters the output projection, which is
+behind the gate.
+"""
 
 
 def ways(name: str) -> tuple[str, ...]:
@@ -82,7 +96,9 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 @dataclass(frozen=True)
 class Expected:
-    """By way, layer, kind and head: the last vectors [token, width]; head −1 for the own run, −2 for all at once."""
+    """By way, layer, kind and head: the last vectors [token, width]; head −1 for the own run, −2
+    for all at once.
+    """
 
     vectors: dict[tuple[str, int, str, int], np.ndarray]
 
@@ -100,7 +116,10 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
             given["states"] = others["states"] = STATES
         vectors = {}
         with reference_model(folder_of(name), both=bool(side)) as model:
-            used, attending = projections(model, lambda: last_vectors(model, **given), side=side), spec.attending()
+            used, attending = (
+                projections(model, lambda: last_vectors(model, **given), side=side),
+                spec.attending(),
+            )
             outs = {(attending[layer], kind): at for (layer, kind), at in used.items()}
 
             def heads_of(layer: int, kind: str) -> int:
@@ -121,7 +140,9 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
             for (layer, kind), at in outs.items():
                 for head in range(heads_of(layer, kind)):
 
-                    def change(z: np.ndarray, way: str, head: int = head, key: tuple = (layer, kind)) -> np.ndarray:
+                    def change(
+                        z: np.ndarray, way: str, head: int = head, key: tuple = (layer, kind)
+                    ) -> np.ndarray:
                         z[head] = {
                             "zero": 0 * z[head],
                             "mean": z[head][: len(IDS)].mean(0),
@@ -130,16 +151,24 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
                         return z
 
                     own_ways = [
-                        way for way in ways(name) if way != "cut" and (EVERY or head == layer % 3 or way == "zero")
+                        way
+                        for way in ways(name)
+                        if way != "cut" and (EVERY or head == layer % 3 or way == "zero")
                     ]
                     for way in own_ways:
-                        with mixing(at, lambda z, way=way, change=change: change(z, way), heads_of(layer, kind)):
+                        with mixing(
+                            at,
+                            lambda z, way=way, change=change: change(z, way),
+                            heads_of(layer, kind),
+                        ):
                             vectors[way, layer, kind, head] = last_vectors(model, **given)
                     if kind == "self" and "cut" in ways(name):
                         with Cutting([(at.number, head, LINK.queries[0], LINK.keys[0])]):
                             vectors["cut", layer, kind, head] = last_vectors(model, **given)
             every = [
-                (at.number, None, LINK.queries[0], LINK.keys[0]) for (_, kind), at in outs.items() if kind == "self"
+                (at.number, None, LINK.queries[0], LINK.keys[0])
+                for (_, kind), at in outs.items()
+                if kind == "self"
             ]
             if "cut" in ways(name):
                 with Cutting(every):
@@ -189,17 +218,23 @@ def worst(found: RemovalResult, known: Expected, way: str, at: tuple[int, ...] =
 def whole(found: RemovalResult, known: Expected) -> None:
     """The link taken away in all heads at once."""
     together = moved(known.vectors["own", 0, "self", -1], known.vectors["cut", 0, "self", -2], AT)
-    assert np.allclose((found.together["cosine"], found.together["norm"]), together, rtol=0, atol=LIMIT)
+    assert np.allclose(
+        (found.together["cosine"], found.together["norm"]), together, rtol=0, atol=LIMIT
+    )
 
 
 def choice(place: int, name: str, side: str) -> Any:
     """One case of six is always tried, the others thoroughly: the oracle runs once a head."""
     always = place % 6 == 0
-    return pytest.param(name, side, marks=() if always else pytest.mark.thorough, id=f"{name}-{side}")
+    return pytest.param(
+        name, side, marks=() if always else pytest.mark.thorough, id=f"{name}-{side}"
+    )
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(("name", "side"), [choice(place, *case) for place, case in enumerate(SIDES)])
+@pytest.mark.parametrize(
+    ("name", "side"), [choice(place, *case) for place, case in enumerate(SIDES)]
+)
 def test_heads_and_links(name: str, side: str, folder_of: Callable, expected: Callable) -> None:
     known = expected(name, side)
     for library in ("numpy", "torch"):
@@ -219,16 +254,26 @@ def test_negative_controls(folder_of: Callable, expected: Callable) -> None:
     found = removed(model, "zero")
     assert worst(found, known, "zero") < LIMIT
     turned = {
-        (way, layer, kind, (head + 1) % 6): v for (way, layer, kind, head), v in known.vectors.items() if head >= 0
+        (way, layer, kind, (head + 1) % 6): v
+        for (way, layer, kind, head), v in known.vectors.items()
+        if head >= 0
     }
     for others in (
         Expected(known.vectors | turned),
         Expected(
-            {**known.vectors, **{key: known.vectors["cut", *key[1:]] for key in known.vectors if key[0] == "zero"}}
+            {
+                **known.vectors,
+                **{
+                    key: known.vectors["cut", *key[1:]] for key in known.vectors if key[0] == "zero"
+                },
+            }
         ),
     ):
         assert worst(found, others, "zero") > 1e-6
     assert worst(found, known, "zero", (5,)) > 1e-6
     tokens = model.tokenizer.ids_to_tokens(IDS)
     removal = Removal(HeadSelection(), link=CutLink((6,), (3,)), baseline="none")
-    assert worst(remove(model, tokens, removal, MeasureRequest(("vector",), AT, 9)), known, "cut") > 1e-6
+    assert (
+        worst(remove(model, tokens, removal, MeasureRequest(("vector",), AT, 9)), known, "cut")
+        > 1e-6
+    )

@@ -1,4 +1,6 @@
-"""Parts of a logit sum to it for every family that has a linear head, and each is what an oracle says."""
+"""Parts of a logit sum to it for every family that has a linear head, and each is what an oracle
+says.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,14 @@ def text_of(folder: Path, library: str = "numpy") -> SweepText:
 
 
 def own_logits(text: SweepText) -> np.ndarray:
-    """The model's own logits before a soft cap, [token, vocabulary], by the run that every command has."""
+    """The model's own logits before a soft cap, [token, vocabulary], by the run that every command
+    has.
+    """
     model = text.model
     if model.spec.head.softcap is not None:
-        model = replace(model, spec=replace(model.spec, head=replace(model.spec.head, softcap=None)))
+        model = replace(
+            model, spec=replace(model.spec, head=replace(model.spec.head, softcap=None))
+        )
     (last,) = model.trace(text.tokens, layers=[len(model.spec.blocks) - 1], idle=True)
     return model.backend.numpy(model.logits(last.after))
 
@@ -68,7 +74,9 @@ def test_the_parts_sum_to_the_logit(name: str, folder_of: Callable) -> None:
     assert found.target == known.argmax()
     assert found.logit == pytest.approx(known.max(), abs=1e-10)
     assert sum(value for _, value in found.parts) == pytest.approx(found.logit, abs=1e-9)
-    heads = sum(b.attention.heads + (b.cross.heads if b.cross else 0) for b in text.model.spec.blocks)
+    heads = sum(
+        b.attention.heads + (b.cross.heads if b.cross else 0) for b in text.model.spec.blocks
+    )
     assert sum(part.kind == "head" for part, _ in found.parts) == heads
     between = attribute(text, 9, 5, 17)
     assert between.logit == pytest.approx(every[9, 5] - every[9, 17], abs=1e-10)
@@ -76,7 +84,9 @@ def test_the_parts_sum_to_the_logit(name: str, folder_of: Callable) -> None:
 
 
 def test_every_kind_of_model_is_among_them(folder_of: Callable) -> None:
-    """Pre-norm, sandwich, post-norm and parallel blocks have heads here; none of them is passed over in silence."""
+    """Pre-norm, sandwich, post-norm and parallel blocks have heads here; none of them is passed
+    over in silence.
+    """
     for name in ("gpt2 with head", "llama", "gemma2", "gptj", "cohere", "falcon new", "phi"):
         assert attribute(text_of(folder_of(name)), 6, None, None).parts
 
@@ -90,7 +100,9 @@ def test_the_induction_model(library: str) -> None:
     values = dict(found.parts)
     assert values[LogitTerm("head", 1, "self", 0)] == pytest.approx(found.logit)
     assert found.logit > 9
-    assert all(abs(value) < 1e-9 for part, value in found.parts if part != LogitTerm("head", 1, "self", 0))
+    assert all(
+        abs(value) < 1e-9 for part, value in found.parts if part != LogitTerm("head", 1, "self", 0)
+    )
 
 
 def test_a_frozen_norm_is_that_norm_on_what_enters_it() -> None:
@@ -100,7 +112,9 @@ def test_a_frozen_norm_is_that_norm_on_what_enters_it() -> None:
         centred = x - x.mean() if kind == "layer" else x
         known = centred / np.sqrt((centred**2).mean() + 1e-3) * (weight + (kind == "rms"))
         split = np.stack([x - bias, bias])
-        assert np.allclose(apply_frozen_norm(norm, x, weight, split).sum(0), known, rtol=0, atol=1e-13)
+        assert np.allclose(
+            apply_frozen_norm(norm, x, weight, split).sum(0), known, rtol=0, atol=1e-13
+        )
 
 
 def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +122,9 @@ def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) 
     text = text_of(folder_of("llama"))
     right = logit_parts.apply_frozen_norm
     monkeypatch.setattr(
-        logit_parts, "apply_frozen_norm", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest)
+        logit_parts,
+        "apply_frozen_norm",
+        lambda norm, entering, *rest: right(norm, entering * 1.01, *rest),
     )
     found = attribute(text, 6, None, None)
     assert abs(sum(value for _, value in found.parts) - found.logit) > 1e-4

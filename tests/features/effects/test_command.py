@@ -1,4 +1,6 @@
-"""`attn ablate`, `attn logits`, `attn patch` and `attn find --effect` as a person and a program meet them."""
+"""`attn ablate`, `attn logits`, `attn patch` and `attn find --effect` as a person and a program
+meet them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ MINILM = ("--model", "minilm")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A small checkpoint with an output head and the sample tokenizer."""
     case = CASES["gpt2 with head"]
-    folder = make(replace(case, config={**case.config, "vocab_size": 320}), tmp_path_factory.mktemp("gpt2"))
+    folder = make(
+        replace(case, config={**case.config, "vocab_size": 320}), tmp_path_factory.mktemp("gpt2")
+    )
     shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
     return str(folder)
 
@@ -36,10 +40,15 @@ def test_the_answer_comes_last_in_both_languages() -> None:
     told = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--top", "3").out
     last = " ".join(told.split("\n\n")[-1].split())
     assert 'Taking away layer 5 head 11 changes "it" most: 0.105, 4 times the next head.' in last
-    assert 'Layer 3 head 1 looks at "animal" about as much (0.64; there 0.65) and hardly matters here (0.0054).' in last
+    assert (
+        'Layer 3 head 1 looks at "animal" about as much (0.64; there 0.65) and hardly matters here (0.0054).'
+        in last
+    )
     assert last.endswith("these numbers do not add up.")
     assert max(map(len, told.splitlines())) <= 80
-    chinese = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--brief", "--lang", "zh").out
+    chinese = ask(
+        "ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--brief", "--lang", "zh"
+    ).out
     assert "剔除第 5 层第 11 头" in chinese
     assert "不能相加" in chinese
 
@@ -48,7 +57,11 @@ def test_json_plain_and_view(tmp_path: Path) -> None:
     whole = ask("ablate", TEXT, *MINILM, "--from", "it", "--to", "animal", "--top", "2", "--json")
     document = whole.json
     assert document["schema"] == "attn.ablate/1"
-    assert (document["by"], document["at"], document["link"]) == ("knockout", {"token": 10}, {"query": 10, "key": 2})
+    assert (document["by"], document["at"], document["link"]) == (
+        "knockout",
+        {"token": 10},
+        {"query": 10, "key": 2},
+    )
     first = document["effects"][0]
     assert (first["layer"], first["head"], first["attention"]) == (5, 11, "self")
     assert first["vector"]["cosine"] == pytest.approx(0.11394, abs=5e-5)
@@ -69,24 +82,48 @@ def test_heads_named_with_their_layers() -> None:
     assert {(row["layer"], row["head"]) for row in found} == {(5, 11), (3, 1)}
     every = {(row["layer"], row["head"]): row for row in ask(*told).json["effects"]}
     for row in found:
-        assert row["vector"]["cosine"] == pytest.approx(every[row["layer"], row["head"]]["vector"]["cosine"], rel=1e-4)
-    patched = ask("patch", "it was tired", "he was tired", *MINILM, "--head", "L5H11", "--json").json["effects"]
+        assert row["vector"]["cosine"] == pytest.approx(
+            every[row["layer"], row["head"]]["vector"]["cosine"], rel=1e-4
+        )
+    patched = ask(
+        "patch", "it was tired", "he was tired", *MINILM, "--head", "L5H11", "--json"
+    ).json["effects"]
     assert [(row["layer"], row["head"]) for row in patched] == [(5, 11)]
 
 
 def test_a_mean_of_other_texts(tmp_path: Path) -> None:
-    """`--reference` is one text, `--reference-file` one a line: what heads mix, the mean over all tokens of all."""
-    told = ("ablate", "it was tired", *MINILM, "--by", "mean", "--baseline", "none", "--head", "L5H11,L3H1", "--json")
+    """`--reference` is one text, `--reference-file` one a line: what heads mix, the mean over all
+    tokens of all.
+    """
+    told = (
+        "ablate",
+        "it was tired",
+        *MINILM,
+        "--by",
+        "mean",
+        "--baseline",
+        "none",
+        "--head",
+        "L5H11,L3H1",
+        "--json",
+    )
     texts = ("the cat sat", "a long street, and it was empty")
     file = tmp_path / "texts"
     model = attncli.load("minilm")
     file.write_text("\n".join(texts))
     for row in ask(*told, "--reference-file", str(file)).json["effects"]:
         layer, head = row["layer"], row["head"]
-        mixed = [trace.stages["mixed"][head] for text in texts for trace in model.trace(text, layers=[layer])]
+        mixed = [
+            trace.stages["mixed"][head]
+            for text in texts
+            for trace in model.trace(text, layers=[layer])
+        ]
         mean = np.concatenate(mixed).mean(0, dtype=np.float64)
         vectors = []
-        for changes in ({}, {(layer, "self"): (Replace((head,), np.broadcast_to(mean, (1, 5, 32))),)}):
+        for changes in (
+            {},
+            {(layer, "self"): (Replace((head,), np.broadcast_to(mean, (1, 5, 32))),)},
+        ):
             *_, last = model.trace("it was tired", interventions=changes)
             vectors.append(np.asarray(model.finish(last.after), np.float64).mean(0))
         x, y = (vector / np.linalg.norm(vector) for vector in vectors)
@@ -117,20 +154,29 @@ def test_predictions(decoder: str) -> None:
 def test_logits_add_up(decoder: str) -> None:
     document = ask("logits", "a b c", "--model", decoder, "--dtype", "float64", "--json").json
     assert document["sum"] == pytest.approx(document["logit"], abs=1e-9)
-    assert sum(part["value"] for part in document["parts"]) == pytest.approx(document["logit"], abs=1e-9)
+    assert sum(part["value"] for part in document["parts"]) == pytest.approx(
+        document["logit"], abs=1e-9
+    )
     shown = ask("logits", "a b c", "--model", decoder).out
     assert "the model's own logit" in " ".join(shown.split())
     heads = [part for part in document["parts"] if part["part"] == "head"]
-    rows = ask("run", "a b c", "--model", decoder, "--dtype", "float64", "--show", "weights", "--json").json["layers"]
+    rows = ask(
+        "run", "a b c", "--model", decoder, "--dtype", "float64", "--show", "weights", "--json"
+    ).json["layers"]
     for part in heads:
         row = rows[part["layer"]]["heads"][part["head"]]["weights"][document["at"]]
-        assert part["looks"] == {"key": row.index(max(row)), "weight": pytest.approx(max(row), abs=1e-9)}
+        assert part["looks"] == {
+            "key": row.index(max(row)),
+            "weight": pytest.approx(max(row), abs=1e-9),
+        }
     most = max(heads, key=lambda part: part["value"])
     assert f"tint: the word looked at most in layer {most['layer']} head {most['head']}\n" in shown
     said = shown.split("\n\n")[-1].splitlines()[0]
     seen = document["tokens"][most["looks"]["key"]]["text"]
     assert re.findall("[░▒▓█](.+?)[░▒▓█]", said) == [seen]
-    between = ask("logits", "a b c", "--model", decoder, "--target", "id:5", "--versus", "id:7", "--json").json
+    between = ask(
+        "logits", "a b c", "--model", decoder, "--target", "id:5", "--versus", "id:7", "--json"
+    ).json
     assert between["versus"]["id"] == 7
 
 
@@ -140,43 +186,71 @@ def test_patch(decoder: str) -> None:
     assert document["measure"] == "logit difference"
     assert document["effects"][0]["recovered"] >= document["effects"][-1]["recovered"]
     shown = ask(*told).out.split("\n\n")[-1].splitlines()
-    assert shown[:3] == ["[CLS] ▓a▓ b c [[SEP]]", "[CLS] ▓b▓ b c [[SEP]]", "tint: words that differ"]
-    assert "Of single heads" in " ".join(ask(*told, "--target", "id:5", "--versus", "id:7").out.split())
+    assert shown[:3] == [
+        "[CLS] ▓a▓ b c [[SEP]]",
+        "[CLS] ▓b▓ b c [[SEP]]",
+        "tint: words that differ",
+    ]
+    assert "Of single heads" in " ".join(
+        ask(*told, "--target", "id:5", "--versus", "id:7").out.split()
+    )
 
 
 def test_find_with_effects() -> None:
-    document = ask("find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--effect", "--json").json
+    document = ask(
+        "find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--effect", "--json"
+    ).json
     by_head = {(head["layer"], head["head"]): head["effect"] for head in document["heads"]}
     assert by_head[5, 11] == pytest.approx(0.11394, abs=5e-5)
     assert by_head[3, 1] == pytest.approx(0.00377, abs=5e-5)
     assert document["effect_together"] == pytest.approx(0.17509, abs=5e-5)
-    assert "effect" not in ask("find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--json").json["heads"][0]
+    assert (
+        "effect"
+        not in ask("find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--json").json["heads"][
+            0
+        ]
+    )
 
 
 def test_heads_taken_away_at_once_are_answered_for() -> None:
-    said = " ".join(ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b").out.split())
-    together = ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b", "--json").json["together"]
-    assert f'Taking away the chosen heads, all at once, changes "b" by {together["vector"]["cosine"]:.3f}.' in said
-    whole = " ".join(ask("ablate", "a b c", "--together", "--query", "b").out.split())  # nothing is left of a layer
+    said = " ".join(
+        ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b").out.split()
+    )
+    together = ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b", "--json").json[
+        "together"
+    ]
+    assert (
+        f'Taking away the chosen heads, all at once, changes "b" by {together["vector"]["cosine"]:.3f}.'
+        in said
+    )
+    whole = " ".join(
+        ask("ablate", "a b c", "--together", "--query", "b").out.split()
+    )  # nothing is left of a layer
     assert 'Without any of these heads "b" is 0 and has no direction.' in whole
     cut = " ".join(ask("ablate", "a b c", "--from", "b", "--to", "a", "--together").out.split())
     assert 'Cutting this link in all of the chosen heads at once changes "b" by' in cut
 
 
 def test_texts_are_told_as_what_was_done_to_them() -> None:
-    link = " ".join(ask("ablate", "--lines", "--from", "a", "--to", "b", stdin=b"a b c\nb a").out.split())
+    link = " ".join(
+        ask("ablate", "--lines", "--from", "a", "--to", "b", stdin=b"a b c\nb a").out.split()
+    )
     assert "a no longer sees b, in one head at a time: what changes in" in link
     assert "The link cut in all of these heads together" in link
     one = " ".join(ask("ablate", "--lines", stdin=b"a b c").out.split())
     assert "In the one text there is" in one
     assert "1 texts" not in one
     assert "(-)" not in one
-    mean = " ".join(ask("ablate", "--lines", "--by", "mean", "--query", "a", stdin=b"a b c\nb a").out.split())
+    mean = " ".join(
+        ask("ablate", "--lines", "--by", "mean", "--query", "a", stdin=b"a b c\nb a").out.split()
+    )
     assert 'what changes in "a" when one head passes on a mean, mean over texts' in mean
 
 
 def test_small_effects_of_all_heads_are_told_apart_without_colour() -> None:
-    lines = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--show", "grid").out.splitlines()
+    lines = ask(
+        "ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--show", "grid"
+    ).out.splitlines()
     assert lines[1].split() == [str(head) for head in range(12)]
     assert [len(line.split()) for line in lines[2:8]] == [13] * 6
     assert lines[7].split()[-1] == ".105*"
@@ -187,7 +261,10 @@ def test_chance_is_told_where_it_is_less_than_one_head(tmp_path: Path) -> None:
     for name in ("a", "b"):
         given = f"a b\nb {name} c\n".encode()
         ask("ablate", "--lines", "--json", "--output", str(tmp_path / f"{name}.json"), stdin=given)
-    assert "About 0.4 would by chance alone." in ask("compare", *(str(tmp_path / f"{name}.json") for name in "ab")).out
+    assert (
+        "About 0.4 would by chance alone."
+        in ask("compare", *(str(tmp_path / f"{name}.json") for name in "ab")).out
+    )
 
 
 def test_patch_reads_standard_input() -> None:
@@ -203,7 +280,11 @@ def test_patch_reads_standard_input() -> None:
         (("ablate", TEXT, "--by", "half"), 2, "zero, mean, resample"),
         (("ablate", TEXT, "--by", "resample"), 2, "--reference"),
         (("ablate", TEXT, "--measure", "luck"), 2, "vector, logprob, kl"),
-        (("ablate", TEXT, "--by", "resample", "--reference", "a b"), 3, "11 tokens, the reference has 2"),
+        (
+            ("ablate", TEXT, "--by", "resample", "--reference", "a b"),
+            3,
+            "11 tokens, the reference has 2",
+        ),
         (("ablate", TEXT, "--query", "cat"), 3, "cat"),
         (("ablate", TEXT, *MINILM, "--measure", "logprob"), 4, "--measure vector"),
         (("ablate", TEXT, *MINILM, "--max-memory", "1MB"), 5, "--max-memory"),
@@ -226,11 +307,14 @@ def test_refusals(arguments: tuple[str, ...], code: int, said: str) -> None:
 
 
 def test_the_guide_tells_what_is_measured() -> None:
-    """The numbers of the page about importance are those of the known values; both languages have the same ones."""
+    """The numbers of the page about importance are those of the known values; both languages have
+    the same ones.
+    """
     import re
 
     pages = [
-        (SAMPLES.parent / f"attncli/language/guide/{lang}/importance.md").read_text("utf-8") for lang in ("en", "zh")
+        (SAMPLES.parent / f"attncli/language/guide/{lang}/importance.md").read_text("utf-8")
+        for lang in ("en", "zh")
     ]
     numbers = [sorted(re.findall(r"\b0\.\d+\b", page)) for page in pages]
     assert numbers[0] == numbers[1]
@@ -274,14 +358,21 @@ def test_what_all_tokens_look_at_on_average_is_tinted() -> None:
     first = ask("ablate", *asked, "--json").json["effects"][0]
     head = ask("run", *asked, "--json").json["layers"][0]["heads"][first["head"]]
     mean = np.mean(head["weights"], axis=0)
-    assert first["looks"] == {"key": int(mean.argmax()), "weight": pytest.approx(float(mean.max()), abs=1e-6)}
+    assert first["looks"] == {
+        "key": int(mean.argmax()),
+        "weight": pytest.approx(float(mean.max()), abs=1e-6),
+    }
     shown = ask("ablate", *asked, "--brief").out.splitlines()
     assert re.findall("[░▒▓█](.)[░▒▓█]", shown[0]) == ["abcd"[int(mean.argmax())]]
 
 
 def test_a_head_that_looks_most_at_a_learned_key_looks_at_no_token(tmp_path: Path) -> None:
     drawn, width = np.random.default_rng(0), 16
-    shapes = {"in_proj_weight": (48, width), "in_proj_bias": (48,), "out_proj.weight": (width, width)}
+    shapes = {
+        "in_proj_weight": (48, width),
+        "in_proj_bias": (48,),
+        "out_proj.weight": (width, width),
+    }
     arrays = {name: drawn.standard_normal(shape) for name, shape in shapes.items()}
     arrays |= {name: 20 * drawn.standard_normal((1, 1, width)) for name in ("bias_k", "bias_v")}
     file = tmp_path / "learned.npz"
@@ -291,7 +382,9 @@ def test_a_head_that_looks_most_at_a_learned_key_looks_at_no_token(tmp_path: Pat
         **{"out_proj.bias": np.zeros(16, np.float32)},
     )
     for more in ((), ("--query", "a")):
-        found = ask("ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more, "--json")
+        found = ask(
+            "ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more, "--json"
+        )
         assert found.code == 0, found.err
         looks = [row["looks"] for row in found.json["effects"]]
         assert None in looks
@@ -304,7 +397,10 @@ def test_a_token_counted_from_the_end_is_named(command: tuple[str, ...]) -> None
     answer = ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1")
     assert answer.code == 0
     assert "'#-1' is token 4, '[SEP]'" in answer.err
-    assert "是第 4 个词元" in ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1", "--lang", "zh").err
+    assert (
+        "是第 4 个词元"
+        in ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1", "--lang", "zh").err
+    )
     assert "is token" not in ask(*command, "the cat sat", "--model", "minilm", "--query", "cat").err
 
 

@@ -44,15 +44,22 @@ def test_only_the_two_heads_of_induction_matter(library: str, by: object) -> Non
 
 
 def test_the_link_of_induction() -> None:
-    """Cutting what the last token looks at, in the induction head alone, removes the prediction, too."""
+    """Cutting what the last token looks at, in the induction head alone, removes the prediction,
+    too.
+    """
     found = removed(link=CutLink((5,), (2,)))
     by_place = {(effect.place.layer, effect.place.head): effect for effect in found.effects}
     assert by_place[1, 0].weight == pytest.approx(1.0)
     assert by_place[1, 0].readings["logprob"] < -1.0
-    assert all(abs(effect.readings["logprob"]) < 1e-12 for place, effect in by_place.items() if place != (1, 0))
+    assert all(
+        abs(effect.readings["logprob"]) < 1e-12
+        for place, effect in by_place.items()
+        if place != (1, 0)
+    )
     before = removed(link=CutLink((2,), (1,)))
     assert {
-        (effect.place.layer, effect.place.head): effect.readings["logprob"] < -1.0 for effect in before.effects
+        (effect.place.layer, effect.place.head): effect.readings["logprob"] < -1.0
+        for effect in before.effects
     } == {(layer, head): (layer, head) == (0, 0) for layer in range(2) for head in range(3)}
 
 
@@ -61,7 +68,9 @@ def seeded(**told: object):
     from attncli.inputs.tokenize import tokenizer
 
     settings = Settings(d_model=20, heads=4, residual=True, layer_norm=True, mask=Causal(), **told)
-    return seeded_model(settings, 3, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64"))
+    return seeded_model(
+        settings, 3, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64")
+    )
 
 
 ASKED = MeasureRequest(("vector",), (4,), 4)
@@ -71,9 +80,14 @@ def test_a_hidden_link_changes_nothing_at_all() -> None:
     own = seeded()
     tokens = own.encode("one two three four five")
     found = remove(
-        own, tokens, Removal(HeadSelection(), link=CutLink((2,), (4,)), baseline="none"), replace(ASKED, positions=(2,))
+        own,
+        tokens,
+        Removal(HeadSelection(), link=CutLink((2,), (4,)), baseline="none"),
+        replace(ASKED, positions=(2,)),
     )
-    assert {(effect.readings["cosine"], effect.readings["norm"]) for effect in found.effects} == {(0.0, 0.0)}
+    assert {(effect.readings["cosine"], effect.readings["norm"]) for effect in found.effects} == {
+        (0.0, 0.0)
+    }
     assert found.together == {"cosine": 0.0, "norm": 0.0}
 
 
@@ -89,7 +103,12 @@ def test_a_head_that_writes_nothing_changes_nothing_at_all() -> None:
     own.store.weights["o.weight"][:, 5:10] = 0.0
     tokens = own.encode("one two three four five")
     found = remove(own, tokens, Removal(HeadSelection(), baseline="none"), ASKED)
-    assert [effect.readings["cosine"] == 0.0 for effect in found.effects] == [False, True, False, False]
+    assert [effect.readings["cosine"] == 0.0 for effect in found.effects] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert found.effects[1].readings["norm"] == 0.0
 
 
@@ -98,11 +117,18 @@ def test_all_links_of_a_row_are_that_row_empty() -> None:
     tokens = own.encode("one two three four five")
     cut = {(0, "self"): (KnockOut((1,), (4,), tuple(range(5))),)}
     (without,) = own.trace(tokens, interventions=cut)
-    assert without.empty_rows.tolist() == [[False] * 5, [False] * 4 + [True], [False] * 5, [False] * 5]
+    assert without.empty_rows.tolist() == [
+        [False] * 5,
+        [False] * 4 + [True],
+        [False] * 5,
+        [False] * 5,
+    ]
     assert not without.stages["mixed"][1, 4].any()
     assert not without.stages["weights"][1, 4].any()
     (whole,) = own.trace(tokens)
-    assert np.array_equal(np.delete(without.stages["mixed"][1], 4, 0), np.delete(whole.stages["mixed"][1], 4, 0))
+    assert np.array_equal(
+        np.delete(without.stages["mixed"][1], 4, 0), np.delete(whole.stages["mixed"][1], 4, 0)
+    )
 
 
 def test_interventions_in_trace_streamed_and_in_batches() -> None:
@@ -130,7 +156,10 @@ def test_interventions_while_generating() -> None:
     for changes in ({(0, "self"): (Zero((1,)),)}, {(0, "self"): (KnockOut((0, 1), (4,), (1, 4)),)}):
         (whole,) = own.trace(tokens, interventions=changes)
         past: dict = {}
-        steps = [next(iter(own.trace([token], past=past, interventions=changes))).after for token in tokens]
+        steps = [
+            next(iter(own.trace([token], past=past, interventions=changes))).after
+            for token in tokens
+        ]
         assert np.allclose(np.concatenate(steps), whole.after, rtol=0, atol=1e-13)
 
 
@@ -145,8 +174,12 @@ def test_the_oracle_of_one_head_by_hand() -> None:
     for head, effect in enumerate(found.effects):
         x = trace.after[4]
         y = x - projection[:, head * 5 : head * 5 + 5] @ mixed[head, 4]
-        assert effect.readings["cosine"] == pytest.approx(1 - x @ y / np.linalg.norm(x) / np.linalg.norm(y), abs=1e-13)
-        assert effect.readings["norm"] == pytest.approx(np.linalg.norm(x - y) / np.linalg.norm(x), abs=1e-13)
+        assert effect.readings["cosine"] == pytest.approx(
+            1 - x @ y / np.linalg.norm(x) / np.linalg.norm(y), abs=1e-13
+        )
+        assert effect.readings["norm"] == pytest.approx(
+            np.linalg.norm(x - y) / np.linalg.norm(x), abs=1e-13
+        )
         assert 0 < effect.random["cosine"] < 2
 
 
@@ -160,7 +193,9 @@ def test_named_streams_give_the_same_baseline() -> None:
     own = seeded()
     tokens = own.encode("one two three four five")
     run = partial(remove, own, tokens, Removal(HeadSelection(), baseline="all"), ASKED)
-    assert [effect.random for effect in run().effects] == [effect.random for effect in run().effects]
+    assert [effect.random for effect in run().effects] == [
+        effect.random for effect in run().effects
+    ]
     top = remove(own, tokens, Removal(HeadSelection(), top=2), ASKED).effects
     assert sum(effect.random is not None for effect in top) == 2
     shown = sorted(top, key=lambda effect: -effect.readings["cosine"])[:2]
@@ -170,7 +205,9 @@ def test_named_streams_give_the_same_baseline() -> None:
 def test_a_zero_vector_has_no_angle() -> None:
     own = seeded_without()
     own.store.weights["o.weight"][:] = 0.0
-    found = remove(own, own.encode("one two three four five"), Removal(HeadSelection(), baseline="none"), ASKED)
+    found = remove(
+        own, own.encode("one two three four five"), Removal(HeadSelection(), baseline="none"), ASKED
+    )
     assert all(np.isnan(list(effect.readings.values())).all() for effect in found.effects)
 
 
@@ -178,7 +215,12 @@ def test_negative_control() -> None:
     """The comparison with the oracle fails when the code takes away something else."""
     tokens = (own := attncli.load("minilm", dtype="float64")).encode("it was tired")
     zero, mean = (
-        remove(own, tokens, Removal(HeadSelection(), by, baseline="none"), MeasureRequest(("vector",), (1,), 1))
+        remove(
+            own,
+            tokens,
+            Removal(HeadSelection(), by, baseline="none"),
+            MeasureRequest(("vector",), (1,), 1),
+        )
         for by in (ByZero(), ByMean())
     )
     pairs = zip(zero.effects, mean.effects, strict=True)

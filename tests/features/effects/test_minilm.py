@@ -1,4 +1,6 @@
-"""all-MiniLM-L6-v2 on the well-known sentence: known values, and that a second head looks and hardly matters."""
+"""all-MiniLM-L6-v2 on the well-known sentence: known values, and that a second head looks and
+hardly matters.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,26 @@ def removed(link: CutLink | None, library: str = "numpy", dtype: str = "float64"
 
 
 def cosines(found: RemovalResult) -> dict[tuple[int, int], float]:
-    return {(effect.place.layer, effect.place.head): effect.readings["cosine"] for effect in found.effects}
+    return {
+        (effect.place.layer, effect.place.head): effect.readings["cosine"]
+        for effect in found.effects
+    }
 
 
-@pytest.mark.parametrize(("library", "dtype"), [("numpy", "float64"), ("torch", "float64"), ("numpy", "float32")])
+@pytest.mark.parametrize(
+    ("library", "dtype"), [("numpy", "float64"), ("torch", "float64"), ("numpy", "float32")]
+)
 def test_known_values(library: str, dtype: str) -> None:
     alone = cosines(removed(None, library, dtype))
-    for place, value in {(5, 11): 0.10482, (5, 10): 0.0263, (5, 7): 0.0175, (3, 1): 0.00543}.items():
-        assert alone[place] == pytest.approx(value, abs=0.5 * 10 ** -len(f"{value}".partition(".")[2]))
+    for place, value in {
+        (5, 11): 0.10482,
+        (5, 10): 0.0263,
+        (5, 7): 0.0175,
+        (3, 1): 0.00543,
+    }.items():
+        assert alone[place] == pytest.approx(
+            value, abs=0.5 * 10 ** -len(f"{value}".partition(".")[2])
+        )
     assert max(alone, key=alone.__getitem__) == (5, 11)
     cut = cosines(removed(CutLink((IT,), (ANIMAL,)), library, dtype))
     assert cut[5, 11] == pytest.approx(0.11394, abs=5e-6)
@@ -63,7 +77,9 @@ def test_where_heads_look_comes_along() -> None:
 
 
 def test_memory_only_changes_how_it_runs() -> None:
-    """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
+    """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers
+    stay.
+    """
     from attncli.features.effects.sweep import SweepSize
 
     own, heads = model(), range(3, 12, 4)
@@ -74,7 +90,10 @@ def test_memory_only_changes_how_it_runs() -> None:
     assert len(list(plan.groups(list(range(18)), 1))) > 2
     removal = Removal(HeadSelection(range(6), heads), ByZero(), baseline="none")
     asked, tokens = MeasureRequest(("vector",), (IT,), 14), own.encode(SAMPLE)
-    whole, little = cosines(removed(None)), cosines(remove(own, tokens, removal, asked, memory=small))
+    whole, little = (
+        cosines(removed(None)),
+        cosines(remove(own, tokens, removal, asked, memory=small)),
+    )
     assert set(little) == {(layer, head) for layer in range(6) for head in heads}
     assert max(abs(whole[place] - value) for place, value in little.items()) < 1e-13
 
@@ -82,7 +101,9 @@ def test_memory_only_changes_how_it_runs() -> None:
 def test_the_mean_over_tokens_hides_a_link() -> None:
     own = model()
     tokens = own.encode(SAMPLE)
-    removal = Removal(HeadSelection(range(6), range(12)), ByZero(), CutLink((IT,), (ANIMAL,)), together=True)
+    removal = Removal(
+        HeadSelection(range(6), range(12)), ByZero(), CutLink((IT,), (ANIMAL,)), together=True
+    )
     found = remove(own, tokens, removal, MeasureRequest(("vector",), tuple(range(len(tokens))), 0))
     assert found.effects == []
     assert found.together["cosine"] == pytest.approx(0.0018, abs=5e-5)
@@ -110,6 +131,8 @@ def test_in_float32_no_farther_from_float64_than_twice_what_transformers_is() ->
             with mixing(outs[layer, "self"], zero, 12):
                 other = theirs(ids).last_hidden_state[0, IT].double()
             found = (own / own.norm() - other / other.norm()).square().sum().item() / 2
-            apart.append((abs(found - exact[layer, head]), abs(ours[layer, head] - exact[layer, head])))
+            apart.append(
+                (abs(found - exact[layer, head]), abs(ours[layer, head] - exact[layer, head]))
+            )
     reference, own_error = np.asarray(apart).mean(0)
     assert 0 < own_error <= 2 * reference

@@ -41,7 +41,9 @@ def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path
             goal = last_vectors(theirs, CLEAN)[6]
         own = last_vectors(theirs, CORRUPT)[6]
         for (place, share), (key, module) in zip(
-            found.recovered_shares, [(key, module) for key, module in outs.items() for _ in range(3)], strict=True
+            found.recovered_shares,
+            [(key, module) for key, module in outs.items() for _ in range(3)],
+            strict=True,
         ):
 
             def put(z: np.ndarray, key: tuple = key, head: int = place.head) -> np.ndarray:
@@ -86,7 +88,9 @@ def test_refusals() -> None:
 def test_a_difference_needs_a_target() -> None:
     model = induction_model()
     with pytest.raises(UsageError, match="versus is taken from a target"):
-        PatchRequest.of(model, [], HeadSelection(), positions=(), query=None, target=None, versus="b")
+        PatchRequest.of(
+            model, [], HeadSelection(), positions=(), query=None, target=None, versus="b"
+        )
 
 
 def test_what_is_measured_is_told_with_digits_that_tell_both_texts_apart() -> None:

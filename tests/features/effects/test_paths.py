@@ -1,4 +1,6 @@
-"""`attn patch --into`: direct path patching against transformers with hooks that recompute the receiver, in float64."""
+"""`attn patch --into`: direct path patching against transformers with hooks that recompute the
+receiver, in float64.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def turn(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_receiver_is_told_what_a_recomputed_one_is_told(name: str, folder_of: Callable[[str], Path]) -> None:
+def test_a_receiver_is_told_what_a_recomputed_one_is_told(
+    name: str, folder_of: Callable[[str], Path]
+) -> None:
     own = attncli.load(folder_of(name), backend="numpy", dtype="float64")
     clean, corrupt = (own.tokenizer.ids_to_tokens(ids) for ids in (CLEAN, CORRUPT))
     spec = own.spec
@@ -53,7 +57,9 @@ def test_a_receiver_is_told_what_a_recomputed_one_is_told(name: str, folder_of: 
         goal = good.result.last_hidden_state[0, AT].numpy()
         first = turn(bad.result.last_hidden_state[0, AT].numpy(), goal)
         for side in sides:
-            target = bad.projection({"q": ASKS, "k": ANSWERS, "v": PASSES}[side], layer, cross=False)
+            target = bad.projection(
+                {"q": ASKS, "k": ANSWERS, "v": PASSES}[side], layer, cross=False
+            )
             begins = head * attention.head_dim
             if type(target).__name__ == "Conv1D":
                 begins += "qkv".index(side) * attention.heads * attention.head_dim
@@ -67,7 +73,9 @@ def test_a_receiver_is_told_what_a_recomputed_one_is_told(name: str, folder_of: 
                 into=receivers,
             )
             found = patch(own, clean, corrupt, request)
-            assert len(found.recovered_shares) == sum(block.attention.heads for block in spec.blocks[:layer])
+            assert len(found.recovered_shares) == sum(
+                block.attention.heads for block in spec.blocks[:layer]
+            )
             assert found.corrupt == pytest.approx(first, abs=1e-10)
             for place, share in found.recovered_shares:
                 heads = spec.blocks[place.layer].attention.heads
@@ -82,10 +90,16 @@ def test_a_receiver_is_told_what_a_recomputed_one_is_told(name: str, folder_of: 
 def test_several_receivers_and_what_is_refused() -> None:
     line = ("patch", "the cat sat", "the dog sat", "--model", "minilm", "--query", "sat")
     document = ask(*line, "--into", "L5H11:q,L3H1:v", "--json").json
-    assert document["into"] == [{"layer": 5, "head": 11, "side": "q"}, {"layer": 3, "head": 1, "side": "v"}]
+    assert document["into"] == [
+        {"layer": 5, "head": 11, "side": "q"},
+        {"layer": 3, "head": 1, "side": "v"},
+    ]
     assert {row["layer"] for row in document["effects"]} == set(range(5))
     shown = " ".join(ask(*line, "--into", "L5H11:q", "--brief").out.split())
-    assert "Only the queries of layer 5 head 11 read what is put in; norms as in the corrupt text" in shown
+    assert (
+        "Only the queries of layer 5 head 11 read what is put in; norms as in the corrupt text"
+        in shown
+    )
     for into, code, said in (
         ("L5H11", 3, "such as L5H11:q"), ("L5H12:q", 3, "no head L5H12"), ("L0H1:k", 3, "comes before"),
         ("5:q", 3, "no head with its side"),

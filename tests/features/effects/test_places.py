@@ -1,4 +1,6 @@
-"""What may be left out of runs of a changed model: tokens before the change, and queries that nobody asks for."""
+"""What may be left out of runs of a changed model: tokens before the change, and queries that
+nobody asks for.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ TABLE = MatrixMask(np.tril(np.ones((4, 4), bool)))
         (AllOf((Causal(), TABLE)), False, False),
     ],
 )
-def test_masks_that_count_rows_or_look_at_vectors_need_every_token(mask: Mask, late: bool, some: bool) -> None:
+def test_masks_that_count_rows_or_look_at_vectors_need_every_token(
+    mask: Mask, late: bool, some: bool
+) -> None:
     settings = Settings(d_model=8, heads=2, mask=mask)
     spec = seeded_model(settings, 0, "seeded", tokenizer("word"), NumpyBackend("float32")).spec
     assert (may_start_late(spec), may_query_some(spec)) == (late, some)

@@ -1,4 +1,6 @@
-"""Log-probabilities and divergences of changed runs, from their logits, term by term; the vocabulary by portions."""
+"""Log-probabilities and divergences of changed runs, from their logits, term by term; the
+vocabulary by portions.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def log_probabilities(model: Model, layer: int | None, head: int) -> np.ndarray:
-    """log p of every next token at every position, [token, vocabulary], of a run without that head; None for none."""
+    """log p of every next token at every position, [token, vocabulary], of a run without that head;
+    None for none.
+    """
     changes = {} if layer is None else {(layer, "self"): (Zero((head,)),)}
     tokens = model.tokenizer.ids_to_tokens(IDS)
     *_, last = model.trace(tokens, interventions=changes)
     logits = np.asarray(model.backend.numpy(model.logits(last.after)), np.float64)
-    return np.array([[value - math.log(sum(map(math.exp, row))) for value in row] for row in logits.tolist()])
+    return np.array(
+        [[value - math.log(sum(map(math.exp, row))) for value in row] for row in logits.tolist()]
+    )
 
 
 def removed(model: Model, asked: MeasureRequest, memory: int | None = None) -> RemovalResult:
@@ -44,14 +50,22 @@ def removed(model: Model, asked: MeasureRequest, memory: int | None = None) -> R
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measures, "LOGITS_AT_ONCE", 40)  # 61 entries: several portions, of the vocabulary too
+def test_what_is_measured_of_a_prediction(
+    folder: Path, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        measures, "LOGITS_AT_ONCE", 40
+    )  # 61 entries: several portions, of the vocabulary too
     monkeypatch.setattr(measures, "VECTORS_AT_ONCE", 5)
     model = attncli.load(folder, backend=library, dtype="float64")
     at = removed(model, MeasureRequest(("logprob", "kl"), (AT,), AT, TARGET)).effects
-    every = removed(model, MeasureRequest(("logprob",), (AT,), AT, every=True, following=IDS[1:])).effects
+    every = removed(
+        model, MeasureRequest(("logprob",), (AT,), AT, every=True, following=IDS[1:])
+    ).effects
     answer = IDS[AT + 1 :]  # two tokens: the sum of what stands for each where it comes
-    both = removed(model, MeasureRequest(("logprob",), (AT,), AT, answer[0], following=answer)).effects
+    both = removed(
+        model, MeasureRequest(("logprob",), (AT,), AT, answer[0], following=answer)
+    ).effects
     own = log_probabilities(model, None, 0)
     for one in both:
         other = log_probabilities(model, one.place.layer, one.place.head)
@@ -61,15 +75,24 @@ def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatc
     assert len(at) == len(every) == sum(block.attention.heads for block in model.spec.blocks)
     for one, mean in zip(at, every, strict=True):
         other = log_probabilities(model, one.place.layer, one.place.head)
-        assert one.readings["logprob"] == pytest.approx(other[AT, TARGET] - own[AT, TARGET], abs=1e-10)
-        assert one.readings["kl"] == pytest.approx((np.exp(own[AT]) * (own[AT] - other[AT])).sum(), abs=1e-10)
-        assert mean.readings["logprob"] == pytest.approx((other[follows] - own[follows]).mean(), abs=1e-10)
+        assert one.readings["logprob"] == pytest.approx(
+            other[AT, TARGET] - own[AT, TARGET], abs=1e-10
+        )
+        assert one.readings["kl"] == pytest.approx(
+            (np.exp(own[AT]) * (own[AT] - other[AT])).sum(), abs=1e-10
+        )
+        assert mean.readings["logprob"] == pytest.approx(
+            (other[follows] - own[follows]).mean(), abs=1e-10
+        )
     assert max(abs(effect.readings["logprob"]) for effect in every) > 1e-3
 
 
 def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
-    without, along = (SweepSize(model.spec, len(IDS), "float64", predicts).least_bytes for predicts in (False, True))
+    without, along = (
+        SweepSize(model.spec, len(IDS), "float64", predicts).least_bytes
+        for predicts in (False, True)
+    )
     assert along - without > model.spec.vocabulary * model.spec.d_model * 8
     removed(model, MeasureRequest(("vector",), (AT,), AT), without)
     with pytest.raises(LimitError, match="memory"):
@@ -80,5 +103,11 @@ def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
 def test_the_mean_of_many_tokens_takes_no_time_for_each_pair_of_them() -> None:
     model, many = attncli.load(seed=0), 20_000
     begun = process_time()
-    Meter(model, model.backend, MeasureRequest(("vector",), tuple(range(many)), 0), np.zeros((many, 64), np.float32), 0)
+    Meter(
+        model,
+        model.backend,
+        MeasureRequest(("vector",), tuple(range(many)), 0),
+        np.zeros((many, 64), np.float32),
+        0,
+    )
     assert process_time() - begun < 1.0

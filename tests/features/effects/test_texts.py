@@ -15,7 +15,8 @@ LINES = ("the cat sat on the mat", "it was a dark night", "I like tea")
 
 
 @pytest.mark.parametrize(
-    ("freedom", "known"), [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (10, 2.2281), (100, 1.9840)]
+    ("freedom", "known"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (10, 2.2281), (100, 1.9840)],
 )
 def test_factors_of_the_interval(freedom: int, known: float) -> None:
     assert student(freedom) == pytest.approx(known, rel=2e-3)
@@ -35,7 +36,12 @@ def test_an_interval_holds_the_mean_in_95_of_100_cases() -> None:
 def test_the_share_done_grows_from_0_to_1_whichever_layers_are_chosen() -> None:
     shares: list[float] = []
     attncli.ablate(
-        attncli.load("minilm"), "it was tired", layers=[3, 5], heads=[11], baseline="none", progress=shares.append
+        attncli.load("minilm"),
+        "it was tired",
+        layers=[3, 5],
+        heads=[11],
+        baseline="none",
+        progress=shares.append,
     )
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0.0, 1.0)
@@ -47,21 +53,46 @@ def test_lines_and_their_comparison(tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text("\n".join(lines))
         asked = ("ablate", *told, "--lines", "--file", str(tmp_path / f"{name}.txt"))
         (tmp_path / f"{name}.json").write_text(ask(*asked, "--json").out)
-        singles = [ask("ablate", line, *told, "--json", "--baseline", "none").json for line in lines]
+        singles = [
+            ask("ablate", line, *told, "--json", "--baseline", "none").json for line in lines
+        ]
         document = ask(*asked, "--json").json
-        assert (document["schema"], document["texts"], document["at"]) == ("attn.effects/1", len(lines), "mean")
+        assert (document["schema"], document["texts"], document["at"]) == (
+            "attn.effects/1",
+            len(lines),
+            "mean",
+        )
         for effect in document["effects"]:
-            of = [row["vector"]["cosine"] for one in singles for row in one["effects"] if row["head"] == effect["head"]]
+            of = [
+                row["vector"]["cosine"]
+                for one in singles
+                for row in one["effects"]
+                if row["head"] == effect["head"]
+            ]
             assert effect["measures"]["cosine"]["mean"] == pytest.approx(np.mean(of))
     same = ask("compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--json").json
     assert same["schema"] == "attn.difference/1"
-    assert all(abs(head["difference"]) < 1e-9 and head["low"] <= 0 <= head["high"] for head in same["heads"])
+    assert all(
+        abs(head["difference"]) < 1e-9 and head["low"] <= 0 <= head["high"]
+        for head in same["heads"]
+    )
     files = (str(tmp_path / "a.json"), str(tmp_path / "c.json"))
     other = ask("compare", *files, "--json").json
-    assert other["heads"][0]["difference"] == pytest.approx(other["heads"][0]["b"] - other["heads"][0]["a"])
+    assert other["heads"][0]["difference"] == pytest.approx(
+        other["heads"][0]["b"] - other["heads"][0]["a"]
+    )
     assert "differs most" in ask("compare", *files).out
     assert "On average over 3 texts" in " ".join(ask("view", files[0]).out.split())
     assert ask("compare", *files, "--fail-above", "1e-9").code == 1
-    rows = ask("ablate", *told, "--lines", "--file", str(tmp_path / "a.txt"), "--plain").out.splitlines()
+    rows = ask(
+        "ablate", *told, "--lines", "--file", str(tmp_path / "a.txt"), "--plain"
+    ).out.splitlines()
     assert rows[0].split("\t")[3:7] == ["cosine", "cosine_low", "cosine_high", "cosine_texts"]
-    assert len(ask("ablate", *told, "--lines", "--file", str(tmp_path / "a.txt"), "--ndjson").out.splitlines()) == 3
+    assert (
+        len(
+            ask(
+                "ablate", *told, "--lines", "--file", str(tmp_path / "a.txt"), "--ndjson"
+            ).out.splitlines()
+        )
+        == 3
+    )

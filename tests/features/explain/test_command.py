@@ -21,7 +21,9 @@ def part(screen: str, title: str) -> list[str]:
     """The lines of one part of a screen, from its title to the next blank line."""
     lines = screen.split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith(title))
-    return lines[start : next((at for at in range(start, len(lines)) if not lines[at].strip()), len(lines))]
+    return lines[
+        start : next((at for at in range(start, len(lines)) if not lines[at].strip()), len(lines))
+    ]
 
 
 def numbers(line: str) -> list[Decimal]:
@@ -30,7 +32,12 @@ def numbers(line: str) -> list[Decimal]:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize(
-    "options", [("--d-model", "512"), ("--d-model", "7", "--precision", "2"), ("--num-heads", "4", "--head", "2")]
+    "options",
+    [
+        ("--d-model", "512"),
+        ("--d-model", "7", "--precision", "2"),
+        ("--num-heads", "4", "--head", "2"),
+    ],
 )
 def test_the_sums_on_the_screen_add_up(width: int, options: tuple[str, ...]) -> None:
     screen = ask("explain", TEXT, "--query", "on", *options, width=width).out
@@ -43,16 +50,27 @@ def test_the_sums_on_the_screen_add_up(width: int, options: tuple[str, ...]) -> 
     columns = [numbers(line)[-2:] for line in softmax]
     for column in zip(*columns, strict=True):
         assert sum(column[:-1]).quantize(unit) == column[-1]
-    output = [numbers(line) for line in part(screen, "5 output of on") if re.match(KEY + r"|o +-?\d", line)]
+    output = [
+        numbers(line)
+        for line in part(screen, "5 output of on")
+        if re.match(KEY + r"|o +-?\d", line)
+    ]
     for column in zip(*[row[1:] for row in output[:-1]], output[-1], strict=True):
         assert sum(column[:-1]).quantize(unit) == column[-1]
 
 
 def test_each_step_follows_from_the_printed_ones() -> None:
-    screen = ask("explain", TEXT, "--query", "on", "--d-model", "512", "--full", "--show", "scaled,softmax").out
-    scores = {row[0]: row for row in (line.split() for line in part(screen, "2 scale") if re.match(KEY, line))}
+    screen = ask(
+        "explain", TEXT, "--query", "on", "--d-model", "512", "--full", "--show", "scaled,softmax"
+    ).out
+    scores = {
+        row[0]: row
+        for row in (line.split() for line in part(screen, "2 scale") if re.match(KEY, line))
+    }
     softmax = [line.split() for line in part(screen, "4 softmax of on") if re.match(KEY, line)]
-    total = next(numbers(line)[0] for line in part(screen, "4 softmax of on") if line.startswith("sum"))
+    total = next(
+        numbers(line)[0] for line in part(screen, "4 softmax of on") if line.startswith("sum")
+    )
     highest = max(float(row[-1]) for row in scores.values())
     for row in softmax:
         at, _, score, shifted, raised, weight = row[:6]
@@ -65,7 +83,9 @@ def test_each_step_follows_from_the_printed_ones() -> None:
 
 
 def test_the_matrices_hold_the_row_that_was_worked_out() -> None:
-    screen = ask("explain", TEXT, "--query", "on", "--d-model", "512", "--show", "softmax,output,matrices").out
+    screen = ask(
+        "explain", TEXT, "--query", "on", "--d-model", "512", "--show", "softmax,output,matrices"
+    ).out
     weights = [line.split()[5] for line in part(screen, "4 softmax of on") if re.match(KEY, line)]
     row = next(line for line in part(screen, "weights A") if "▸on" in line)
     assert [str(value) for value in numbers(row)] == [value[:6] for value in weights]
@@ -76,7 +96,9 @@ def test_the_matrices_hold_the_row_that_was_worked_out() -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("options", [(), ("--ascii",), ("--lang", "zh"), ("--full",), ("--color", "always")])
+@pytest.mark.parametrize(
+    "options", [(), ("--ascii",), ("--lang", "zh"), ("--full",), ("--color", "always")]
+)
 def test_screens_fit(width: int, options: tuple[str, ...]) -> None:
     for question in (
         ("今天 我 的 计划 是 买菜", "--tokenizer", "whitespace", "--query", "计划"),
@@ -140,11 +162,17 @@ def test_parts_can_be_chosen() -> None:
 def test_many_keys_are_shortened_and_still_add_up() -> None:
     words = " ".join(f"w{at}" for at in range(40))
     screen = ask("explain", words, "--query", "w7", "--top", "5").out
-    softmax = [line for line in part(screen, "4 softmax of w7") if re.match(r"\d+ w\d|35 others|sum", line)]
+    softmax = [
+        line for line in part(screen, "4 softmax of w7") if re.match(r"\d+ w\d|35 others|sum", line)
+    ]
     assert len(softmax) == 7
     for column in zip(*[numbers(line)[-2:] for line in softmax], strict=True):
         assert sum(column[:-1]).quantize(Decimal("0.0001")) == column[-1]
-    output = [numbers(line) for line in part(screen, "5 output of w7") if re.match(r"\d+ w\d|35 others|o +-?\d", line)]
+    output = [
+        numbers(line)
+        for line in part(screen, "5 output of w7")
+        if re.match(r"\d+ w\d|35 others|o +-?\d", line)
+    ]
     assert len(output) == 7
     for column in zip(*[row[1:] for row in output[:-1]], output[-1], strict=True):
         assert sum(column[:-1]).quantize(Decimal("0.0001")) == column[-1]
@@ -152,7 +180,10 @@ def test_many_keys_are_shortened_and_still_add_up() -> None:
 
 def test_the_query_may_be_a_word_an_occurrence_or_an_index() -> None:
     for query, expected in (("the:2", 3), ("#-1", 4), ("cat", 1)):
-        assert ask("explain", "the cat saw the dog", "--query", query, "--json").json["query"] == expected
+        assert (
+            ask("explain", "the cat saw the dog", "--query", query, "--json").json["query"]
+            == expected
+        )
     assert ask("explain", "a b c", "--json").json["query"] == 2
     assert "occurs 2 times" in ask("explain", "the cat saw the dog", "--query", "the").err
 
@@ -175,7 +206,9 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
     assert "Traceback" not in answer.err
 
 
-@pytest.mark.parametrize("topic", ["", "multihead", "residual", "order", "mask", "matrix-softmax", "position"])
+@pytest.mark.parametrize(
+    "topic", ["", "multihead", "residual", "order", "mask", "matrix-softmax", "position"]
+)
 def test_nothing_is_explained_with_numbers_that_are_none(topic: str) -> None:
     answer = ask("explain", *([topic] if topic else []), TEXT, "--scale", "1e308")
     assert (answer.code, answer.out) == (3, ""), answer
@@ -190,7 +223,9 @@ def test_the_screen_can_be_a_picture(tmp_path: Path) -> None:
 
 
 def test_hostile_tokens_are_inert() -> None:
-    answer = ask("explain", "a \x1b[31mred \u202eb", "--tokenizer", "whitespace", "--color", "never")
+    answer = ask(
+        "explain", "a \x1b[31mred \u202eb", "--tokenizer", "whitespace", "--color", "never"
+    )
     assert "\x1b" not in answer.out
     assert "\u202e" not in answer.out
 
@@ -244,7 +279,10 @@ def test_a_figure_is_titled_by_its_text(tmp_path: Path) -> None:
 
 
 def test_masks_named_in_place_of_texts_are_refused() -> None:
-    for words, way_out in ((("causal", "none"), "attn mask causal none"), (("window:3",), "--mask window:3")):
+    for words, way_out in (
+        (("causal", "none"), "attn mask causal none"),
+        (("window:3",), "--mask window:3"),
+    ):
         answer = ask("explain", "mask", *words)
         assert (answer.code, answer.out) == (2, "")
         assert "and this takes texts" in answer.err
@@ -254,14 +292,18 @@ def test_masks_named_in_place_of_texts_are_refused() -> None:
 
 
 def test_a_metric_as_a_table_says_which_rows_it_counts() -> None:
-    rows = dict(line.split("\t") for line in ask("explain", "metric", "entropy", "--plain").out.splitlines())
+    rows = dict(
+        line.split("\t") for line in ask("explain", "metric", "entropy", "--plain").out.splitlines()
+    )
     assert rows["rows"] == ask("explain", "metric", "entropy", "--json").json["rows"]
 
 
 @pytest.mark.parametrize("topic", ["multihead", "residual"])
 def test_of_a_checkpoint_the_layer_of_the_strongest_link_is_explained(topic: str) -> None:
     asked = ("explain", topic, "it was too tired", "--model", "minilm", "--query", "it")
-    link = ask("run", "it was too tired", "--model", "minilm", "--query", "it", "--json").json["links"][0]
+    link = ask("run", "it was too tired", "--model", "minilm", "--query", "it", "--json").json[
+        "links"
+    ][0]
     answer = ask(*asked, "--json")
     assert answer.json["layer"] == link["layer"] != 0
     assert f"layer {link['layer']} has the strongest link of 'it'" in answer.err

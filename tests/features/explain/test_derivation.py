@@ -28,7 +28,9 @@ TEXT = "one two three four five six seven"
 
 
 def made(settings: Settings, dtype: str = "float64", backend: str = "numpy") -> Model:
-    return seeded_model(settings, 3, "seeded", tokenizer("word"), choose(backend, device=None, dtype=dtype))
+    return seeded_model(
+        settings, 3, "seeded", tokenizer("word"), choose(backend, device=None, dtype=dtype)
+    )
 
 
 def derive(settings: Settings, query: int, head: int = 0, **options: str) -> dict[str, Any]:
@@ -45,7 +47,11 @@ def steps(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_scores_weights_and_output_agree_with_loops(mask: Mask, query: int) -> None:
     document = derive(Settings(d_model=15, heads=3, mask=mask, softcap=2.0), query, head=1)
     found = steps(document)
-    q, k, v = found["projections"]["q"].tolist(), found["projections"]["k"].tolist(), found["projections"]["v"].tolist()
+    q, k, v = (
+        found["projections"]["q"].tolist(),
+        found["projections"]["k"].tolist(),
+        found["projections"]["v"].tolist(),
+    )
     raw = [oracles.dot(q, key) for key in k]
     assert found["similarity"]["raw"] == pytest.approx(raw)
     capped = [2.0 * np.tanh(score * 5**-0.5 / 2.0) for score in raw]
@@ -67,7 +73,9 @@ def test_every_step_follows_from_the_one_before(position: str, backend: str) -> 
     assert np.allclose(found["similarity"]["products"].sum(axis=1), found["similarity"]["raw"])
     bias = 0.0 if found["scores"]["bias"] is None else found["scores"]["bias"]
     assert (found["scores"]["bias"] is None) == (position != "alibi")
-    assert np.allclose(found["scores"]["scores"], found["similarity"]["raw"] * found["scores"]["scale"] + bias)
+    assert np.allclose(
+        found["scores"]["scores"], found["similarity"]["raw"] * found["scores"]["scale"] + bias
+    )
     softmax = found["softmax"]
     assert np.allclose(np.asarray(softmax["exponentials"]) / softmax["sum"], softmax["weights"])
     assert np.allclose(found["output"]["terms"].sum(axis=0), document["matrices"]["output"][4])
@@ -91,7 +99,11 @@ def test_the_agreement_would_show_a_difference() -> None:
 def test_a_query_that_sees_nothing_has_no_weights() -> None:
     document = derive(Settings(d_model=10, mask=Padding(7)), 1)
     softmax = steps(document)["softmax"]
-    assert (softmax["highest"], softmax["sum"], softmax["weights"].tolist()) == (None, 0.0, [0.0] * 7)
+    assert (softmax["highest"], softmax["sum"], softmax["weights"].tolist()) == (
+        None,
+        0.0,
+        [0.0] * 7,
+    )
     assert steps(document)["output"]["output"].tolist() == [0.0] * 10
     assert {"layer": 0, "head": 0, "query": 1} in document["empty_rows"]
 
@@ -100,10 +112,14 @@ def test_float32_agrees_to_its_own_rounding() -> None:
     assert derive(Settings(d_model=64), 5, dtype="float32")["agreement"] < 1e-5
 
 
-def test_a_saved_row_that_a_sink_took_from_is_not_derived_but_an_empty_one_is(tmp_path: Path) -> None:
+def test_a_saved_row_that_a_sink_took_from_is_not_derived_but_an_empty_one_is(
+    tmp_path: Path,
+) -> None:
     for name, mask in (("whole", "causal"), ("empty", "padding:3")):
         file = tmp_path / f"{name}.npz"
-        assert ask("run", "a b c", "--num-heads", "2", "--mask", mask, "--save", str(file)).code == 0
+        assert (
+            ask("run", "a b c", "--num-heads", "2", "--mask", mask, "--save", str(file)).code == 0
+        )
         tensors, document = read_tensors(file, allow_nonfinite=True), open_document(file)
         assert isinstance(document, RunDocument)
         found = saved_derivation(tensors, document, 0, 1, 2).steps

@@ -1,4 +1,6 @@
-"""The topics of `attn explain` about a whole layer, against loops written here; and waiting between steps."""
+"""The topics of `attn explain` about a whole layer, against loops written here; and waiting between
+steps.
+"""
 
 from __future__ import annotations
 
@@ -30,24 +32,47 @@ def test_each_way_of_positions_brings_in_what_its_formula_says() -> None:
         for m in range(4):
             angle = i / 10000 ** (2 * m / 8)
             assert ways["sinusoidal"]["table"][i][2 * m] == pytest.approx(math.sin(angle), abs=1e-6)
-            assert ways["sinusoidal"]["table"][i][2 * m + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+            assert ways["sinusoidal"]["table"][i][2 * m + 1] == pytest.approx(
+                math.cos(angle), abs=1e-6
+            )
         for m in range(2):
             assert ways["rope"]["table"][i][m] == pytest.approx(i * 10000 ** (-2 * m / 4), rel=1e-6)
         for j in range(4):
             assert ways["alibi"]["table"][i][j] == pytest.approx(-(2**-8) * abs(i - j), abs=1e-6)
     for name, way in ways.items():
-        alone = ask("run", TEXT, "--position", name, "--num-heads", "2", "--d-model", "8", "--head", "1", "--json").json
-        np.testing.assert_allclose(way["weights"], alone["layers"][0]["heads"][0]["weights"][3], atol=1e-6)
-        moved = max(abs(a - b) for a, b in zip(way["weights"], ways["none"]["weights"], strict=True))
+        alone = ask(
+            "run",
+            TEXT,
+            "--position",
+            name,
+            "--num-heads",
+            "2",
+            "--d-model",
+            "8",
+            "--head",
+            "1",
+            "--json",
+        ).json
+        np.testing.assert_allclose(
+            way["weights"], alone["layers"][0]["heads"][0]["weights"][3], atol=1e-6
+        )
+        moved = max(
+            abs(a - b) for a, b in zip(way["weights"], ways["none"]["weights"], strict=True)
+        )
         assert way["moved"] == pytest.approx(moved, abs=1e-9)
     most = max(found["ways"], key=lambda way: way["moved"])
-    said = ask("explain", "position", TEXT, "--num-heads", "2", "--d-model", "8", "--head", "1", "--brief").out
+    said = ask(
+        "explain", "position", TEXT, "--num-heads", "2", "--d-model", "8", "--head", "1", "--brief"
+    ).out
     assert most["position"] in said
     assert f"{most['moved']:.2f}" in said
 
 
 def test_one_way_of_positions_is_compared_with_none() -> None:
-    assert [way["position"] for way in topic("position", "--position", "rope:500")["ways"]] == ["none", "rope:500"]
+    assert [way["position"] for way in topic("position", "--position", "rope:500")["ways"]] == [
+        "none",
+        "rope:500",
+    ]
 
 
 @pytest.mark.filterwarnings("error")
@@ -65,10 +90,15 @@ def test_a_mask_hides_and_the_others_share_what_is_left() -> None:
     for query in range(4):
         raised = [math.exp(score) for score in found["scores"][query]]
         seen = [key <= query for key in range(4)]
-        total, left = sum(raised), sum(one for one, shown in zip(raised, seen, strict=True) if shown)
+        total, left = (
+            sum(raised),
+            sum(one for one, shown in zip(raised, seen, strict=True) if shown),
+        )
         for key in range(4):
             assert found["before"][query][key] == pytest.approx(raised[key] / total, abs=1e-6)
-            assert found["after"][query][key] == pytest.approx(raised[key] / left if seen[key] else 0.0, abs=1e-6)
+            assert found["after"][query][key] == pytest.approx(
+                raised[key] / left if seen[key] else 0.0, abs=1e-6
+            )
             assert (found["masked"][query][key] is None) == (not seen[key])
     assert found["hidden"] == pytest.approx(found["before"][2][3], abs=1e-9)
     shown = ask("explain", "mask", TEXT).out
@@ -102,7 +132,9 @@ def test_heads_add_up_to_the_output_and_their_average_is_no_more_certain() -> No
         parts = sum(head["share"][entry] for head in found["heads"]) + found["bias"][entry]
         assert parts == pytest.approx(value, abs=1e-5)
     assert found["concat"] == [value for head in found["heads"] for value in head["output"]]
-    weights = ask("run", TEXT, "--num-heads", "4", "--bias", "--show", "W_O", "--json").json["layers"][0]
+    weights = ask("run", TEXT, "--num-heads", "4", "--bias", "--show", "W_O", "--json").json[
+        "layers"
+    ][0]
     matrix = weights["projections"]["W_O"]
     share = sum(found["heads"][1]["output"][at] * matrix[16 + at][5] for at in range(16))
     assert share == pytest.approx(found["heads"][1]["share"][5], abs=1e-5)
@@ -116,7 +148,11 @@ def test_what_averaging_loses_is_the_answer() -> None:
     average = rows.mean(axis=0)
     best, texts = int(average.argmax()), [token["text"] for token in found["tokens"]]
     apart = [at for at in range(8) if rows[at].argmax() != best]
-    told = " ".join(ask("explain", "multihead", TEXT, "--num-heads", "8", "--query", "dumpty", "--brief").out.split())
+    told = " ".join(
+        ask(
+            "explain", "multihead", TEXT, "--num-heads", "8", "--query", "dumpty", "--brief"
+        ).out.split()
+    )
     assert f'Averaged, "dumpty" would look most at "{texts[best]}" ({average[best]:.2f}).' in told
     assert f"Averaging loses {len(apart)} of the 8 heads" in told
     named = re.findall(r'head (\d) at "(\w+)" \((0\.\d\d), averaged (0\.\d\d)\)', told)
@@ -128,7 +164,9 @@ def test_what_averaging_loses_is_the_answer() -> None:
         assert float(weight) == pytest.approx(rows[int(head)][key], abs=0.006)
         assert float(left) == pytest.approx(average[key], abs=0.006)
     entropies = [-sum(w * math.log(w) for w in row if w > 0) for row in (*rows, average)]
-    assert f"entropy {entropies[-1]:.2f} nats, theirs {np.mean(entropies[:-1]):.2f} on average" in told
+    assert (
+        f"entropy {entropies[-1]:.2f} nats, theirs {np.mean(entropies[:-1]):.2f} on average" in told
+    )
 
 
 def test_heads_that_agree_lose_how_much_each_looks() -> None:
@@ -140,7 +178,12 @@ def test_heads_that_agree_lose_how_much_each_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--mask", "causal", "--query", "dumpty"), ("--softcap", "2", "--position", "alibi", "--d-v", "5")]
+    "options",
+    [
+        (),
+        ("--mask", "causal", "--query", "dumpty"),
+        ("--softcap", "2", "--position", "alibi", "--d-v", "5"),
+    ],
 )
 def test_one_head_is_single_head_attention(options: tuple[str, ...]) -> None:
     found = topic("multihead", "--num-heads", "1", *options)
@@ -159,8 +202,15 @@ def test_one_head_is_single_head_attention(options: tuple[str, ...]) -> None:
 
 def tables(screen: str) -> list[tuple[str, ...]]:
     """The rows of numbers of each part of a screen, without the names of its rows."""
-    parts = [[line for line in part.splitlines() if re.search(r"\d\.\d", line)] for part in screen.split("\n\n")]
-    return [tuple(" ".join(re.findall(r"-?\d+\.\d+\*?", line)) for line in part) for part in parts if len(part) > 2]
+    parts = [
+        [line for line in part.splitlines() if re.search(r"\d\.\d", line)]
+        for part in screen.split("\n\n")
+    ]
+    return [
+        tuple(" ".join(re.findall(r"-?\d+\.\d+\*?", line)) for line in part)
+        for part in parts
+        if len(part) > 2
+    ]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +236,9 @@ def test_of_several_texts_the_padding_is_the_answer() -> None:
 
 def test_the_residual_and_its_norm_are_those_of_the_run() -> None:
     found = topic("residual", "--num-heads", "2", "--query", "sat")
-    run = ask("run", TEXT, "--residual", "--layer-norm", "--num-heads", "2", "--json", "--stages", "all").json
+    run = ask(
+        "run", TEXT, "--residual", "--layer-norm", "--num-heads", "2", "--json", "--stages", "all"
+    ).json
     stages = run["layers"][0]["stages"]
     np.testing.assert_allclose(found["sum"], stages["sum"][2], atol=1e-5)
     np.testing.assert_allclose(np.add(found["x"], found["out"]), found["sum"], atol=1e-6)
@@ -195,7 +247,9 @@ def test_the_residual_and_its_norm_are_those_of_the_run() -> None:
     variance = sum((value - mean) ** 2 for value in found["sum"]) / width
     assert (norm["mean"], norm["variance"]) == pytest.approx((mean, variance), abs=1e-6)
     for at, value in enumerate(found["sum"]):
-        assert norm["normed"][at] == pytest.approx((value - mean) / math.sqrt(variance + 1e-5), abs=1e-5)
+        assert norm["normed"][at] == pytest.approx(
+            (value - mean) / math.sqrt(variance + 1e-5), abs=1e-5
+        )
     np.testing.assert_allclose(norm["normed"], stages["norm"][2], atol=1e-5)
 
 
@@ -221,13 +275,21 @@ def test_the_weights_are_what_the_queries_come_from() -> None:
     worked = np.asarray(layer["stages"]["hidden"]) @ np.asarray(head["projections"]["W_Q"])
     np.testing.assert_allclose(worked, head["stages"]["q"], atol=1e-5)
     assert np.shape(head["projections"]["W_V"]) == (64, 32)
-    held = ask("explain", TEXT, "--num-heads", "2", "--head", "1", "--show", "W_K", "--json").json["projections"]
+    held = ask("explain", TEXT, "--num-heads", "2", "--head", "1", "--show", "W_K", "--json").json[
+        "projections"
+    ]
     np.testing.assert_allclose(held["W_K"], head["projections"]["W_K"], atol=1e-7)
     assert "projections" not in ask("explain", TEXT, "--json").json
 
 
 def test_parts_are_named_as_the_texts_name_them() -> None:
-    for name, title in (("X", "input X"), ("Q", "queries Q"), ("S", "similarity S"), ("A", "weights"), ("W_Q", "W_Q")):
+    for name, title in (
+        ("X", "input X"),
+        ("Q", "queries Q"),
+        ("S", "similarity S"),
+        ("A", "weights"),
+        ("W_Q", "W_Q"),
+    ):
         assert ask("run", TEXT, "--show", name).out.startswith(title)
     assert ask("run", TEXT, "--show", "Z").code == 2
     assert "no W_O here" in ask("run", TEXT, "--show", "W_O").out
@@ -235,13 +297,17 @@ def test_parts_are_named_as_the_texts_name_them() -> None:
 
 
 def test_heads_of_a_derivation_add_up() -> None:
-    after = ask("explain", TEXT, "--num-heads", "4", "--bias", "--query", "on", "--json").json["after"]
+    after = ask("explain", TEXT, "--num-heads", "4", "--bias", "--query", "on", "--json").json[
+        "after"
+    ]
     np.testing.assert_allclose(np.sum(after["heads"], 0) + after["bias"], after["out"], atol=1e-5)
     assert "heads" not in ask("explain", TEXT, "--json").json["after"]
 
 
 def stepping(*keys: str) -> tuple[int, str, int]:
-    """`attn explain TEXT --step` at a terminal where these keys are pressed: code, output, keys used."""
+    """`attn explain TEXT --step` at a terminal where these keys are pressed: code, output, keys
+    used.
+    """
     left = list(keys)
     out, err = BytesIO(), StringIO()
     environment = Environment(
@@ -274,13 +340,18 @@ def test_a_trained_models_answer_names_the_command_that_tests_it() -> None:
     shown = ask("run", "a cat sat", "--model", "minilm", "--query", "cat").out.splitlines()
     assert shown[-1] == "Does it matter?  attn ablate … --query cat"
     assert "Does it matter" not in ask("run", "a cat sat", "--query", "cat").out
-    assert "Does it matter" not in ask("run", "a cat sat", "--model", "minilm", "--query", "cat", "--brief").out
+    assert (
+        "Does it matter"
+        not in ask("run", "a cat sat", "--model", "minilm", "--query", "cat", "--brief").out
+    )
 
 
 def test_a_models_screen_ends_in_its_size() -> None:
     document = ask("models", "show", "minilm", "--estimate", "a b c", "--json").json
     shown = ask("models", "show", "minilm", "--estimate", "a b c").out.splitlines()
-    assert shown[-2] == f"minilm has 6 layers of 12 heads, and {document['parameters']:,} parameters."
+    assert (
+        shown[-2] == f"minilm has 6 layers of 12 heads, and {document['parameters']:,} parameters."
+    )
     assert (
         f"A text of {document['estimate']['tokens']} tokens takes about {document['estimate']['seconds']:.1f} s"
         in (shown[-1])

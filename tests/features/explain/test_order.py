@@ -1,4 +1,6 @@
-"""Order: permuted tokens, equal outputs without positions, unequal ones with them; softmax by rows and at once."""
+"""Order: permuted tokens, equal outputs without positions, unequal ones with them; softmax by rows
+and at once.
+"""
 
 import numpy as np
 import oracles
@@ -9,7 +11,12 @@ from telling import telling
 
 from attncli.arrays.backend import choose
 from attncli.errors import InputError
-from attncli.features.explain.softmax_topics import matrix_softmax_document, order_document, order_of, reversed_order
+from attncli.features.explain.softmax_topics import (
+    matrix_softmax_document,
+    order_document,
+    order_of,
+    reversed_order,
+)
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
@@ -22,7 +29,9 @@ order_document = telling(order_document)
 def made(position: str = "none", causal: bool = False, dtype: str = "float64") -> Model:
     settings = Settings(d_model=22, heads=11, d_k=4, d_v=3, position=position)
     settings = replace(settings, mask=Causal()) if causal else settings
-    return seeded_model(settings, 1, "seeded", tokenizer("char"), choose("numpy", device=None, dtype=dtype))
+    return seeded_model(
+        settings, 1, "seeded", tokenizer("char"), choose("numpy", device=None, dtype=dtype)
+    )
 
 
 def test_without_positions_outputs_move_with_their_tokens() -> None:
@@ -41,7 +50,9 @@ def test_without_positions_outputs_move_with_their_tokens() -> None:
 )
 def test_positions_and_masks_see_the_order(position: str, causal: bool) -> None:
     model = made(position, causal)
-    (row,) = order_document([model], "我爱你们呀", model.encode("我爱你们呀"), [3, 0, 4, 1, 2])["rows"]
+    (row,) = order_document([model], "我爱你们呀", model.encode("我爱你们呀"), [3, 0, 4, 1, 2])[
+        "rows"
+    ]
     assert not row["equal"]
     assert row["max_difference"] > 1e-3
     assert row["max_difference"] == max(row["per_token"])
@@ -66,11 +77,15 @@ def test_per_token_belongs_to_the_token() -> None:
     document = order_document([model], "abc", tokens, [1, 0, 2])
     outputs = [
         np.asarray(
-            next(iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))).stages["out"]
+            next(
+                iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))
+            ).stages["out"]
         )
         for order in ("abc", "bac")
     ]
-    expected = [np.abs(outputs[0][at] - outputs[1][place]).max() for at, place in ((0, 1), (1, 0), (2, 2))]
+    expected = [
+        np.abs(outputs[0][at] - outputs[1][place]).max() for at, place in ((0, 1), (1, 0), (2, 2))
+    ]
     assert document["rows"][0]["per_token"] == pytest.approx(expected)
 
 
@@ -97,11 +112,15 @@ def test_another_text_must_hold_the_same_tokens() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_rows_and_whole_matrix_agree_with_loops(causal: bool) -> None:
     model = made(causal=causal)
-    document = telling(matrix_softmax_document)(model, "abcde", model.encode("abcde"), layer=0, head=3)
+    document = telling(matrix_softmax_document)(
+        model, "abcde", model.encode("abcde"), layer=0, head=3
+    )
     scores = document["scores"]
     seen = np.isfinite(scores)
     for row in range(5):
-        assert document["rows"][row] == pytest.approx(oracles.softmax(scores[row].tolist(), seen[row].tolist()))
+        assert document["rows"][row] == pytest.approx(
+            oracles.softmax(scores[row].tolist(), seen[row].tolist())
+        )
     whole = oracles.softmax(scores.reshape(-1).tolist(), seen.reshape(-1).tolist())
     assert document["whole"].reshape(-1) == pytest.approx(whole)
     assert document["row_sums"] == pytest.approx(document["whole"].sum(axis=1))
@@ -111,7 +130,15 @@ def test_outputs_stand_side_by_side_and_the_tint_is_that_without_positions() -> 
     asked = ("explain", "order", "我爱你", "--tokenizer", "char")
     document = ask(*asked, "--json").json
     for row in document["rows"]:
-        options = ("--position", row["position"], "--mask", row["mask"], "--tokenizer", "char", "--json")
+        options = (
+            "--position",
+            row["position"],
+            "--mask",
+            row["mask"],
+            "--tokenizer",
+            "char",
+            "--json",
+        )
         texts = "我爱你", "".join("我爱你"[at] for at in row["order"])
         first, second = (ask("run", text, *options).json["layers"][0]["output"] for text in texts)
         places = np.argsort(row["order"])
@@ -120,12 +147,16 @@ def test_outputs_stand_side_by_side_and_the_tint_is_that_without_positions() -> 
     plain, sinusoidal = document["rows"][:2]
     shown = ask(*asked).out
     for row in (plain, sinusoidal):
-        cells = [f"{value:.4f}" for side in ("outputs", "moved_outputs") for value in row[side][0][:3]]
+        cells = [
+            f"{value:.4f}" for side in ("outputs", "moved_outputs") for value in row[side][0][:3]
+        ]
         assert " ".join(cells) in " ".join(shown.split())
     told = " ".join(shown.split())
     assert "█" not in shown
     assert "no tint: with position none and mask none no word's output changes" in told
-    differing = [row for row in document["rows"] if not row["equal"] and row["order"] == document["order"]]
+    differing = [
+        row for row in document["rows"] if not row["equal"] and row["order"] == document["order"]
+    ]
     sizes = [row["max_difference"] for row in differing]
     assert f"differs by {min(sizes):.3g} to {max(sizes):.3g}." in told
     for row in differing:

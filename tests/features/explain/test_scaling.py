@@ -21,7 +21,9 @@ def test_the_measured_variance_is_near_theory(d_k: int) -> None:
 
 
 def test_the_standard_error_is_the_spread_of_repeated_measurements() -> None:
-    found = [scaling_document(11, samples=300, keys=5, seed=seed)["variance"][0] for seed in range(60)]
+    found = [
+        scaling_document(11, samples=300, keys=5, seed=seed)["variance"][0] for seed in range(60)
+    ]
     mean = sum(row["variance"] for row in found) / 60
     spread = math.sqrt(sum((row["variance"] - mean) ** 2 for row in found) / 59)
     assert spread == pytest.approx(sum(row["variance_error"] for row in found) / 60, rel=0.3)
@@ -29,8 +31,17 @@ def test_the_standard_error_is_the_spread_of_repeated_measurements() -> None:
 
 def test_scaling_keeps_the_softmax_flat_and_its_gradient_alive() -> None:
     unscaled, scaled, uniform = scaling_document(512, samples=1000, keys=10, seed=0)["softmax"]
-    assert unscaled["largest"] > 0.9 > 0.5 > scaled["largest"] > uniform["largest"] == pytest.approx(0.1)
-    assert unscaled["entropy"] < scaled["entropy"] < uniform["entropy"] == pytest.approx(math.log(10))
+    assert (
+        unscaled["largest"]
+        > 0.9
+        > 0.5
+        > scaled["largest"]
+        > uniform["largest"]
+        == pytest.approx(0.1)
+    )
+    assert (
+        unscaled["entropy"] < scaled["entropy"] < uniform["entropy"] == pytest.approx(math.log(10))
+    )
     assert unscaled["gradient"] < 0.3 * scaled["gradient"]
 
 

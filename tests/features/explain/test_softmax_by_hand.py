@@ -27,7 +27,9 @@ FINITE = st.floats(-1e3, 1e3, allow_nan=False)
 @given(st.lists(FINITE, min_size=1, max_size=7), st.data())
 def test_every_step_agrees_with_loops(scores: list[float], data: st.DataObject) -> None:
     seen = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
-    worked = softmax_steps([score if shown else None for score, shown in zip(scores, seen, strict=True)])
+    worked = softmax_steps(
+        [score if shown else None for score, shown in zip(scores, seen, strict=True)]
+    )
     assert worked.weights == pytest.approx(oracles.softmax(scores, seen), abs=1e-14)
     if any(seen):
         assert math.fsum(worked.weights) == pytest.approx(1)
@@ -39,12 +41,16 @@ def test_every_step_agrees_with_loops(scores: list[float], data: st.DataObject) 
 
 def test_a_sink_takes_its_share() -> None:
     worked = softmax_steps([1.0, 2.0, None], sink=3.0)
-    assert worked.weights == pytest.approx(oracles.softmax([1.0, 2.0, 0.0], [True, True, False], 3.0))
+    assert worked.weights == pytest.approx(
+        oracles.softmax([1.0, 2.0, 0.0], [True, True, False], 3.0)
+    )
     assert sum(worked.weights) == pytest.approx(1 - worked.sink / worked.total)  # type: ignore[operator]
 
 
 def test_the_packages_own_softmax_gives_the_same() -> None:
-    assert softmax_of([2.0, 1.0, 0.1]) == pytest.approx(oracles.softmax([2.0, 1.0, 0.1], [True] * 3), abs=1e-15)
+    assert softmax_of([2.0, 1.0, 0.1]) == pytest.approx(
+        oracles.softmax([2.0, 1.0, 0.1], [True] * 3), abs=1e-15
+    )
     assert softmax_document([2.0, 1.0, 0.1], 1.0)["agreement"] < 1e-15
 
 
@@ -57,7 +63,12 @@ def test_the_gradient_is_that_of_the_matrix() -> None:
     measured = np.array(
         [
             [
-                (oracles.softmax([s + step * (at == j) for at, s in enumerate(scores)], [True] * 5)[i] - weights[i])
+                (
+                    oracles.softmax(
+                        [s + step * (at == j) for at, s in enumerate(scores)], [True] * 5
+                    )[i]
+                    - weights[i]
+                )
                 / step
                 for j in range(5)
             ]
@@ -66,7 +77,9 @@ def test_the_gradient_is_that_of_the_matrix() -> None:
     )
     assert np.allclose(matrix, measured, atol=1e-5)
     assert worked.gradient == pytest.approx(np.linalg.norm(matrix))
-    assert peakedness(weights[None])[0] == pytest.approx([weights.max(), worked.entropy, worked.gradient])
+    assert peakedness(weights[None])[0] == pytest.approx(
+        [weights.max(), worked.entropy, worked.gradient]
+    )
 
 
 def test_temperature_divides_the_scores() -> None:

@@ -1,4 +1,6 @@
-"""`attn explain TEXT`: its numbered steps, the flow of their shapes, their code, and the head they are about."""
+"""`attn explain TEXT`: its numbered steps, the flow of their shapes, their code, and the head they
+are about.
+"""
 
 import json
 import re
@@ -22,8 +24,24 @@ def flat(screen: str) -> str:
     "options",
     [
         (TEXT, "--query", "on"),
-        ("The animal did not cross the street because it was too tired", "--query", "it", "--mask", "causal"),
-        ("a b c d e f", "--softcap", "3", "--position", "alibi", "--num-heads", "2", "--residual", "--layer-norm"),
+        (
+            "The animal did not cross the street because it was too tired",
+            "--query",
+            "it",
+            "--mask",
+            "causal",
+        ),
+        (
+            "a b c d e f",
+            "--softcap",
+            "3",
+            "--position",
+            "alibi",
+            "--num-heads",
+            "2",
+            "--residual",
+            "--layer-norm",
+        ),
     ],
 )
 def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang: str) -> None:
@@ -31,9 +49,21 @@ def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang
     # a residual and a norm that somebody asks for have their table after the steps
     assert len(screen.splitlines()) < (80 if "--residual" in options else 60)
     query = options[2] if options[1] == "--query" else "f"
-    titles = [f"1 similarity of {query}", "2 scale", "3 mask", f"4 softmax of {query}", f"5 output of {query}"]
+    titles = [
+        f"1 similarity of {query}",
+        "2 scale",
+        "3 mask",
+        f"4 softmax of {query}",
+        f"5 output of {query}",
+    ]
     if lang == "zh":
-        titles = [f"1 {query} 与每个键", "2 缩放", "3 掩码", f"4 {query} 的 softmax", f"5 {query} 的输出"]
+        titles = [
+            f"1 {query} 与每个键",
+            "2 缩放",
+            "3 掩码",
+            f"4 {query} 的 softmax",
+            f"5 {query} 的输出",
+        ]
     titles += (
         ["6 the other heads  ", "7 without the head  attn ablate … --query"]
         if lang == "en"
@@ -43,13 +73,18 @@ def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang
     assert places == sorted(places)
     flow = flat(screen[: places[0]])
     assert flow.count(" → ") == 7
-    found = [flow.index(f"→ {name}") for name in ("Q, K, V", "1 QKᵀ", "2 ", "3 ", "4 softmax", "5 A·V", "O")]
+    found = [
+        flow.index(f"→ {name}")
+        for name in ("Q, K, V", "1 QKᵀ", "2 ", "3 ", "4 softmax", "5 A·V", "O")
+    ]
     assert found == sorted(found)
     assert ("more: --full" if lang == "en" else "更多：--full") in screen
 
 
 def test_the_flow_has_the_shapes_of_the_run() -> None:
-    screen = ask("explain", TEXT, "--num-heads", "2", "--d-model", "12", "--d-v", "5", width=120).out
+    screen = ask(
+        "explain", TEXT, "--num-heads", "2", "--d-model", "12", "--d-v", "5", width=120
+    ).out
     rows = screen.splitlines()
     at = next(place for place, row in enumerate(rows) if row.startswith("X "))
     assert rows[at + 1].split() == ["4×12", "4×6,", "4×6,", "4×5", *["4×4"] * 4, "4×5"]
@@ -62,7 +97,9 @@ def test_a_step_tells_of_the_mask_whether_there_is_one_or_none() -> None:
     assert "没有遮住任何键" in ask("explain", TEXT, "--lang", "zh").out
     many = " ".join(f"w{at}" for at in range(20))
     assert "and 13 more)" in flat(ask("explain", many, "--query", "#0", "--mask", "causal").out)
-    assert "and 13 more)" not in flat(ask("explain", many, "--query", "#0", "--mask", "causal", "--full").out)
+    assert "and 13 more)" not in flat(
+        ask("explain", many, "--query", "#0", "--mask", "causal", "--full").out
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,12 +121,16 @@ def test_the_scale_is_worked_out_for_one_key(options: tuple[str, ...]) -> None:
 
 
 def run_code(lines: list[str], library: str, options: tuple[str, ...]) -> None:
-    """The code of the screen, run on the run's own q, k and v, gives the run's own weights and output."""
+    """The code of the screen, run on the run's own q, k and v, gives the run's own weights and
+    output.
+    """
     run = ask("run", TEXT, *options, "--json", "--stages", "all", "--dtype", "float64").json
     stages = run["layers"][0]["heads"][0]["stages"]
     held = {name: np.asarray([[np.nan if cell is None else cell for cell in row] for row in stages[name]], float)
             for name in ("q", "k", "v", "scaled", "weights", "mixed") if name in stages}  # fmt: skip
-    capped, biased = (np.asarray(stages.get(name, stages["scaled"]), float) for name in ("capped", "biased"))
+    capped, biased = (
+        np.asarray(stages.get(name, stages["scaled"]), float) for name in ("capped", "biased")
+    )
     if "biased" not in stages:
         biased = capped
     masked = stages.get("masked") or stages["scaled"]
@@ -115,7 +156,9 @@ def run_code(lines: list[str], library: str, options: tuple[str, ...]) -> None:
         ("--d-model", "7", "--softcap", "0.125", "--mask", "sample_inputs/nothing.json"),
     ],
 )  # fmt: skip
-def test_each_steps_code_computes_what_the_run_does(options: tuple[str, ...], library: str, tmp_path: Path) -> None:
+def test_each_steps_code_computes_what_the_run_does(
+    options: tuple[str, ...], library: str, tmp_path: Path
+) -> None:
     if "sample_inputs/nothing.json" in options:  # one row sees nothing
         mask = tmp_path / "mask.json"
         mask.write_text(json.dumps([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 1], [1, 1, 0, 0]]))
@@ -147,7 +190,10 @@ def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
     link = ask("run", *asked[1:], "--top", "1", "--json").json["links"][0]
     answer = ask(*asked)
     assert f"layer {link['layer']} head {link['head']} · query" in answer.out
-    assert f"layer {link['layer']} head {link['head']} has the strongest link of 'it': 'tired'" in answer.err
+    assert (
+        f"layer {link['layer']} head {link['head']} has the strongest link of 'it': 'tired'"
+        in answer.err
+    )
     assert (link["layer"], link["head"]) == (2, 1)
     fifth = ask(*asked, "--layer", "5", "--json").json
     assert (fifth["layer"], fifth["head"]) == (5, 11)
@@ -173,7 +219,9 @@ def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
     several = ("explain", "on and on", "--num-heads", "4", "--head", "2", "--query", "on:2")
     answer = ask(*several).out
     weights = json.loads(ask(*several, "--json").out)["steps"][3]["weights"]
-    key = ("'#0'", "and", "'#2'")[int(np.argmax(weights))]  # a word that stands twice is named by its place
+    key = ("'#0'", "and", "'#2'")[
+        int(np.argmax(weights))
+    ]  # a word that stands twice is named by its place
     assert f"6 the other heads  attn find … --from '#2' --to {key}\n" in answer
     assert "7 without the head  attn ablate … --query '#2' --head L0H2\n" in answer
     # where its letters cannot be written a word is named by its place, too

@@ -19,7 +19,9 @@ TEXT = "The animal didn't cross the street because it was too tired"
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(d_model=30, heads=5, mask=Causal()) if causal else Settings(d_model=30, heads=5)
+    settings = (
+        Settings(d_model=30, heads=5, mask=Causal()) if causal else Settings(d_model=30, heads=5)
+    )
     model = seeded_model(settings, 7, "seeded", tokenizer("word"), NumpyBackend("float64"))
     tokens = model.encode(TEXT)
     (trace,) = model.trace(tokens)
@@ -45,7 +47,9 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
 
 
 def test_words_are_merged_before_they_are_sought() -> None:
-    answer = ask("find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json")
+    answer = ask(
+        "find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json"
+    )
     run = ask("run", "ab cd", "--tokenizer", "char", "--num-heads", "8", "--json")
     assert answer.code == 0, answer.err
     assert [token["text"] for token in answer.json["tokens"]] == ["ab", " ", "cd"]
@@ -64,8 +68,12 @@ def test_the_document_is_valid_and_the_screen_fits() -> None:
         assert max(map(len, screen.out.splitlines())) <= width
         assert "7 it → 1 animal" in screen.out
     for width, absent in ((40, {"looks most at", "reverse"}), (60, {"looks most at"}), (80, set())):
-        table, _, said = ask(*command, "--show", "heads", width=width).out.partition("a wider terminal also shows: ")
-        assert {part for part in ("looks most at", "reverse") if part in " ".join(said.split())} == absent
+        table, _, said = ask(*command, "--show", "heads", width=width).out.partition(
+            "a wider terminal also shows: "
+        )
+        assert {
+            part for part in ("looks most at", "reverse") if part in " ".join(said.split())
+        } == absent
         assert "…" not in table  # less is shown, never half a number
         assert max(map(len, table.splitlines())) <= width
     assert ask(*command, "--ascii").out.isascii()

@@ -1,4 +1,6 @@
-"""Continuing a text: the tokens are transformers', the rows those of one dense run, the shares add up."""
+"""Continuing a text: the tokens are transformers', the rows those of one dense run, the shares add
+up.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,17 @@ def test_greedy_tokens_are_those_of_transformers(folder: Path) -> None:
 def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
     prompt = model.tokenizer.ids_to_tokens(IDS)
-    regions = (Region("some", (0, 2)), Region("rest", tuple(place for place in range(len(IDS)) if place not in (0, 2))))
+    regions = (
+        Region("some", (0, 2)),
+        Region("rest", tuple(place for place in range(len(IDS)) if place not in (0, 2))),
+    )
     document = generated_document(model, "", prompt, GenerateRequest(4, rows=True, regions=regions))
     validate(json.loads(json_bytes(document)), "attn.generate/1")
     ids = [*IDS, *(token["id"] for token in document["generated"])]
-    dense = {trace.layer: trace.stages["weights"] for trace in model.trace(model.tokenizer.ids_to_tokens(ids))}
+    dense = {
+        trace.layer: trace.stages["weights"]
+        for trace in model.trace(model.tokenizer.ids_to_tokens(ids))
+    }
     for step in document["steps"]:
         for head in step["heads"]:
             row = dense[head["layer"]][head["head"], step["token"], : step["token"] + 1]
@@ -66,8 +74,12 @@ def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None
             means = row[: len(IDS)].mean(), row[len(IDS) :].mean()
             assert head["lookback_per_key"] == pytest.approx(means[0] / sum(means))
             assert head["regions"][0] == pytest.approx(row[0] + row[2])
-        assert step["lookback"] == pytest.approx(np.mean([head["context"] for head in step["heads"]]))
-        assert step["even"] == pytest.approx([len(region.tokens) / (step["token"] + 1) for region in regions])
+        assert step["lookback"] == pytest.approx(
+            np.mean([head["context"] for head in step["heads"]])
+        )
+        assert step["even"] == pytest.approx(
+            [len(region.tokens) / (step["token"] + 1) for region in regions]
+        )
 
 
 def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
@@ -75,7 +87,9 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
     prompt = model.tokenizer.ids_to_tokens(IDS)
 
     def drawn(seed: int) -> list[int]:
-        document = generated_document(model, "", prompt, GenerateRequest(9, temperature=3.0, seed=seed))
+        document = generated_document(
+            model, "", prompt, GenerateRequest(9, temperature=3.0, seed=seed)
+        )
         return [token["id"] for token in document["generated"]]
 
     assert drawn(1) == drawn(1)
@@ -102,7 +116,9 @@ def test_a_draw_past_what_rounding_left_of_the_shares_takes_the_last_token(
 
     def drawn(number: int) -> int:
         monkeypatch.setattr("attncli.features.generate.compute.integers", lambda *asked: [number])
-        (token,) = generated_document(model, "", prompt, GenerateRequest(1, temperature=1.0))["generated"]
+        (token,) = generated_document(model, "", prompt, GenerateRequest(1, temperature=1.0))[
+            "generated"
+        ]
         return int(token["id"])
 
     vocabulary = model.logits(np.zeros((1, model.spec.d_model), np.float32)).shape[-1]
@@ -134,12 +150,17 @@ def test_from_the_command_line(folder: Path) -> None:
 
 
 def test_what_is_added_is_said_as_the_tokenizer_says_it(tmp_path: Path) -> None:
-    """Blanks and characters of several bytes; the text with what was added is cut where the tokens lie."""
+    """Blanks and characters of several bytes; the text with what was added is cut where the tokens
+    lie.
+    """
     import tokenizers
 
     asked = ("run", "爱 it", "--model", str(small_gpt2(tmp_path / "model")), "--generate", "20")
     document = ask(*asked, "--temperature", "40", "--sample-seed", "3", "--json").json
-    assert "按温度 40 抽取，种子 3\n" in ask(*asked, "--temperature", "40", "--sample-seed", "3", "--lang", "zh").out
+    assert (
+        "按温度 40 抽取，种子 3\n"
+        in ask(*asked, "--temperature", "40", "--sample-seed", "3", "--lang", "zh").out
+    )
     (tmp_path / "forged.json").write_text(json.dumps({**document, "sample_seed": None}))
     assert "draws without a seed" in ask("view", str(tmp_path / "forged.json")).err
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
@@ -164,7 +185,10 @@ def test_a_character_of_several_bytes_is_said_when_its_last_byte_has_come() -> N
     prompt = ByteTokenizer().encode("a")
     new = [Token(at, "", byte, None, None) for at, byte in enumerate("é b爱".encode(), 1)]
     model = SimpleNamespace(tokenizer=ByteTokenizer())
-    assert continuation_text(model, prompt, new) == ("é b爱", [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (3, 4)])
+    assert continuation_text(model, prompt, new) == (
+        "é b爱",
+        [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (3, 4)],
+    )
     assert continuation_text(model, prompt, new[:1]) == ("\ufffd", [(0, 1)])
 
 
@@ -210,16 +234,24 @@ def test_the_text_ends_where_the_checkpoint_says(
     write("config.json", eos_token_id=None)
     free = attncli.load(tmp_path, dtype="float64")
     prompt = free.tokenizer.ids_to_tokens(IDS)
-    ids = [token["id"] for token in generated_document(free, "", prompt, GenerateRequest(7))["generated"]]
+    ids = [
+        token["id"]
+        for token in generated_document(free, "", prompt, GenerateRequest(7))["generated"]
+    ]
     assert len(ids) == 7
     named = {"second": ids[1], "third": ids[2], "several": [60, ids[2]]}
     first = {token: place for place, token in reversed(list(enumerate(ids, 1)))}
     if config is not None:
-        write("config.json", eos_token_id=named.get(config, config) if isinstance(config, str) else config)
+        write(
+            "config.json",
+            eos_token_id=named.get(config, config) if isinstance(config, str) else config,
+        )
     if generation is not None:
         told = {"eos_token_id": named[generation]} if isinstance(generation, str) else generation
         write("generation_config.json", **told)
-    document = generated_document(attncli.load(tmp_path, dtype="float64"), "", prompt, GenerateRequest(7))
+    document = generated_document(
+        attncli.load(tmp_path, dtype="float64"), "", prompt, GenerateRequest(7)
+    )
     length = 7 if expected == 7 else first[ids[expected - 1]]
     assert [token["id"] for token in document["generated"]] == ids[:length]
     assert document["ended"] == (expected != 7)
@@ -255,13 +287,17 @@ def test_models_whose_head_is_reached_another_way(name: str, tmp_path: Path) -> 
     with torch.no_grad():
         for _ in range(5):
             expected.append(step(expected))
-    document = generated_document(model, "", model.tokenizer.ids_to_tokens(prompt), GenerateRequest(5))
+    document = generated_document(
+        model, "", model.tokenizer.ids_to_tokens(prompt), GenerateRequest(5)
+    )
     assert [token["id"] for token in document["generated"]] == expected[3:]
 
 
 def test_a_new_token_that_stands_for_unknown_words_is_marked(tmp_path: Path) -> None:
     """A vocabulary of words, of which a model that always says the unknown one makes the most."""
-    vocabulary = {"<unk>": 0} | {word: at + 1 for at, word in enumerate(["the", "cat", "sat", "on", "a", "mat"])}
+    vocabulary = {"<unk>": 0} | {
+        word: at + 1 for at, word in enumerate(["the", "cat", "sat", "on", "a", "mat"])
+    }
     folder = small_gpt2(tmp_path / "model", len(vocabulary))
     tokenizer = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -271,5 +307,8 @@ def test_a_new_token_that_stands_for_unknown_words_is_marked(tmp_path: Path) -> 
     weights["transformer.ln_f.bias"] = weights["transformer.wte.weight"][0] * 9
     save_file(weights, folder / "model.safetensors")
     asked = ("run", "the cat", "--model", str(folder), "--generate", "2")
-    assert [token.get("unknown") for token in ask(*asked, "--json").json["generated"]] == [True, True]
+    assert [token.get("unknown") for token in ask(*asked, "--json").json["generated"]] == [
+        True,
+        True,
+    ]
     assert "<unk>?" in ask(*asked, "--show", "lookback").out

@@ -1,4 +1,6 @@
-"""Across layers and heads: rollout, flow, similarity and circuits against loops, full matrices and known cases."""
+"""Across layers and heads: rollout, flow, similarity and circuits against loops, full matrices and
+known cases.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,12 @@ def test_rollout_of_the_golden_matrix_twice() -> None:
     found = AttentionRollout(4)
     for _ in range(2):
         found.add(G[None], CAUSAL)
-    expected = [[1, 0, 0, 0], [0.4375, 0.5625, 0, 0], [0.2125, 0.225, 0.5625, 0], [0.125, 0.140625, 0.34375, 0.390625]]
+    expected = [
+        [1, 0, 0, 0],
+        [0.4375, 0.5625, 0, 0],
+        [0.2125, 0.225, 0.5625, 0],
+        [0.125, 0.140625, 0.34375, 0.390625],
+    ]
     np.testing.assert_allclose(found.result, expected, atol=1e-12)
     np.testing.assert_allclose(found.uniform, oracle.rollout([[EVEN.tolist()]] * 2), atol=1e-12)
 
@@ -50,7 +57,9 @@ def test_rollout_is_the_loop() -> None:
         found.add(layer)
     np.testing.assert_allclose(found.result, oracle.rollout(layers.tolist()), atol=1e-12)
     np.testing.assert_allclose(found.result.sum(-1), 1)
-    assert np.abs(found.result - oracle.rollout(layers[::-1].tolist())).max() > 1e-3  # the order of layers matters
+    assert (
+        np.abs(found.result - oracle.rollout(layers[::-1].tolist())).max() > 1e-3
+    )  # the order of layers matters
     less = layers[0] * np.linspace(0.2, 1, 7)[:, None]  # rows that a sink or an exclusion took from
     np.testing.assert_allclose(residual(less.mean(0)).sum(-1), 1)
     empty = AttentionRollout(3)
@@ -84,7 +93,9 @@ def test_flow_is_the_minimum_cut() -> None:
     layers = list(some(3, 3, 3, seed=4))
     steps = [residual(layer) for layer in reversed(layers)]
     expected = np.array([[cut(steps, query, key) for key in range(3)] for query in range(3)])
-    np.testing.assert_allclose(max_flow(layers, range(3)), expected / expected.sum(-1, keepdims=True), atol=1e-8)
+    np.testing.assert_allclose(
+        max_flow(layers, range(3)), expected / expected.sum(-1, keepdims=True), atol=1e-8
+    )
 
 
 def test_flow_through_one_layer_is_that_layer() -> None:
@@ -115,12 +126,17 @@ def test_jensen_shannon_bounds_and_empty_rows() -> None:
     assert math.isnan(jensen_shannon(np.zeros((2, 2)), np.zeros((2, 2))))
     half = np.array([[1.0, 0.0], [0.0, 0.0]])
     assert float(jensen_shannon(half, half[:, ::-1])) == pytest.approx(math.log(2))
-    # a mask says which rows count: one that sees something counts though its weights are 0, in every head it holds for
+    # a mask says which rows count: one that sees something counts though its weights are 0, in
+    # every head it holds for
     seen = np.array([[True, False], [False, True]])
     assert float(jensen_shannon(half, half[:, ::-1], seen)) == pytest.approx(math.log(2) / 2)
-    assert float(jensen_shannon(half, half[:, ::-1], seen & [[True], [False]])) == pytest.approx(math.log(2))
+    assert float(jensen_shannon(half, half[:, ::-1], seen & [[True], [False]])) == pytest.approx(
+        math.log(2)
+    )
     assert float(jensen_shannon(half, half[:, ::-1], seen & [[False], [True]])) == 0
-    np.testing.assert_allclose(jensen_shannon(half[None], np.stack([half, half[:, ::-1]]), seen), [0, math.log(2) / 2])
+    np.testing.assert_allclose(
+        jensen_shannon(half[None], np.stack([half, half[:, ::-1]]), seen), [0, math.log(2) / 2]
+    )
     with pytest.raises(InputError, match="cannot be compared"):
         jensen_shannon(G, apart)
 
@@ -141,7 +157,12 @@ def test_the_tree_joins_the_nearest_first() -> None:
     points = np.array([0.0, 10.0, 1.0, 11.0, 30.0])
     table = np.abs(points[:, None] - points[None, :])
     merges = linkage(table)
-    assert [(one.a, one.b, one.height) for one in merges] == [(0, 2, 1.0), (1, 3, 1.0), (5, 6, 10.0), (4, 7, 24.5)]
+    assert [(one.a, one.b, one.height) for one in merges] == [
+        (0, 2, 1.0),
+        (1, 3, 1.0),
+        (5, 6, 10.0),
+        (4, 7, 24.5),
+    ]
     leaves = leaf_order(merges, 5)
     assert sorted(leaves) == list(range(5))
     assert abs(leaves.index(0) - leaves.index(2)) == 1
@@ -163,7 +184,11 @@ def test_circuits_are_those_of_the_full_matrices() -> None:
     assert norms(after) == pytest.approx((0.3 * np.linalg.norm(qk), np.linalg.norm(ov[after])))
     found = composition(before, after)
     for way, matrix in (("q", qk), ("k", qk.T), ("v", ov[after])):
-        expected = np.linalg.norm(ov[before] @ matrix) / np.linalg.norm(ov[before]) / np.linalg.norm(matrix)
+        expected = (
+            np.linalg.norm(ov[before] @ matrix)
+            / np.linalg.norm(ov[before])
+            / np.linalg.norm(matrix)
+        )
         assert found[way] == pytest.approx(expected)
 
 
@@ -178,7 +203,12 @@ def test_composition_stands_out_against_chance() -> None:
     before = a_head(3)
     reads = a_head(4, layer=1)
     tuned = HeadMatrices(
-        1, 0, reads.w_q, before.w_o.T @ np.random.default_rng(1).standard_normal((7, 5)), reads.w_v, reads.w_o
+        1,
+        0,
+        reads.w_q,
+        before.w_o.T @ np.random.default_rng(1).standard_normal((7, 5)),
+        reads.w_v,
+        reads.w_o,
     )
     chance = random_composition(before, tuned)
     assert composition(before, tuned)["k"] > 1.3 * chance["k"]

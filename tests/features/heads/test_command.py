@@ -26,14 +26,19 @@ def test_metrics_agree_with_loops_over_the_weights() -> None:
     entropy = float(np.mean([-sum(a * np.log(a) for a in row if a > 0) for row in rows]))
     previous = float(np.mean([rows[i][i - 1] for i in range(1, len(rows))]))
     assert head["metrics"]["entropy"]["value"] == pytest.approx(entropy, abs=1e-6)
-    assert head["metrics"]["previous"] == {"value": pytest.approx(previous, abs=1e-6), "rows": len(rows) - 1}
+    assert head["metrics"]["previous"] == {
+        "value": pytest.approx(previous, abs=1e-6),
+        "rows": len(rows) - 1,
+    }
     uniform = float(np.mean([np.log(i + 1) for i in range(len(rows))]))
     assert head["baseline"]["entropy"]["value"] == pytest.approx(uniform, abs=1e-9)
 
 
 def test_one_head_is_multi_head_with_one_and_gives_identical_numbers() -> None:
     alone = ask("run", SENTENCE, "--json").json["layers"][0]["heads"][0]
-    among = ask("run", SENTENCE, "--json", "--num-heads", "1", "--output-projection").json["layers"][0]["heads"][0]
+    among = ask("run", SENTENCE, "--json", "--num-heads", "1", "--output-projection").json[
+        "layers"
+    ][0]["heads"][0]
     compared = ask("heads", SENTENCE, "--json", "--num-heads", "1").json
     assert alone == among
     assert compared["heads"][0]["weights"] == alone["weights"] == compared["average"]["weights"]
@@ -48,7 +53,9 @@ def test_heads_that_do_not_divide_are_told_with_both_numbers() -> None:
 
 
 def test_chosen_heads_and_metrics() -> None:
-    document = ask("heads", SENTENCE, "--json", "--head", "2,5-6", "--metric", "entropy", "--metric", "band").json
+    document = ask(
+        "heads", SENTENCE, "--json", "--head", "2,5-6", "--metric", "entropy", "--metric", "band"
+    ).json
     assert [head["head"] for head in document["heads"]] == [2, 5, 6]
     assert set(document["heads"][0]["metrics"]) == {"entropy", "band"}
     whole = ask("heads", SENTENCE, "--json").json["heads"][5]
@@ -56,12 +63,16 @@ def test_chosen_heads_and_metrics() -> None:
 
 
 def test_texts_by_line() -> None:
-    lines = ask("heads", "--lines", "--ndjson", stdin=b"one two three\nfour five\n").out.splitlines()
+    lines = ask(
+        "heads", "--lines", "--ndjson", stdin=b"one two three\nfour five\n"
+    ).out.splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["one two three", "four five"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("options", [(), ("--ascii",), ("--color", "always"), ("--show", "all"), ("--num-heads", "1")])
+@pytest.mark.parametrize(
+    "options", [(), ("--ascii",), ("--color", "always"), ("--show", "all"), ("--num-heads", "1")]
+)
 def test_screens_fit(options: tuple[str, ...], width: int) -> None:
     import re
 

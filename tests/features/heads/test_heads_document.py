@@ -28,7 +28,11 @@ TEXT = "The animal, tired, didn't cross the street, because it was the animal."
 
 def model(**settings):
     return seeded_model(
-        Settings(d_model=30, heads=5, **settings), 3, "seeded", tokenizer("word"), NumpyBackend("float64")
+        Settings(d_model=30, heads=5, **settings),
+        3,
+        "seeded",
+        tokenizer("word"),
+        NumpyBackend("float64"),
     )
 
 
@@ -54,7 +58,9 @@ def test_what_each_exclusion_leaves_out() -> None:
         found = exclusion([name], tokens).rows(np.arange(5))
         assert {(int(i), int(j)) for i, j in zip(*np.nonzero(found), strict=True)} == pairs, name
     assert [is_punctuation(token) for token in tokens] == [False, False, True, False, False]
-    crossed = exclusion(["first", "self", "special"], tokens, queries=tokens[1:3]).rows(np.arange(2))
+    crossed = exclusion(["first", "self", "special"], tokens, queries=tokens[1:3]).rows(
+        np.arange(2)
+    )
     assert crossed.tolist() == [[True, False, False, False, True]] * 2
 
 
@@ -71,7 +77,10 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
     tokens = made.encode(TEXT)
     names = ("first", "self", "punctuation")
     document = heads_document(
-        made, TEXT, tokens, HeadsRequest(metrics=tuple(METRICS), exclude=names, renormalise=renormalise)
+        made,
+        TEXT,
+        tokens,
+        HeadsRequest(metrics=tuple(METRICS), exclude=names, renormalise=renormalise),
     )
     out = exclusion(names, tokens).rows(np.arange(len(tokens)))
     visible = np.tril(np.ones((len(tokens),) * 2, bool)) & ~out
@@ -89,7 +98,9 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
         np.testing.assert_allclose(part["weights"], weights[head], atol=1e-12)
         for name, metric in part["metrics"].items():
             value = expected[name].value[head]
-            assert metric["value"] == (None if np.isnan(value) else pytest.approx(value, abs=1e-12)), name
+            assert metric["value"] == (
+                None if np.isnan(value) else pytest.approx(value, abs=1e-12)
+            ), name
             assert metric["rows"] == expected[name].rows[head]
         link = part["top_link"]
         assert link["weight"] == pytest.approx(weights[head].max())
@@ -107,11 +118,17 @@ def test_blocks_of_rows_give_the_same_document(mask) -> None:
         blocks = heads_document(made, TEXT, tokens, wanted, rows=rows, progress=shares.append)
         assert shares[-1] == 1.0
         for left, right in zip(blocks["heads"], whole["heads"], strict=True):
-            assert (left["layer"], left["head"], left["labels"]) == (right["layer"], right["head"], right["labels"])
+            assert (left["layer"], left["head"], left["labels"]) == (
+                right["layer"],
+                right["head"],
+                right["labels"],
+            )
             assert left["top_link"] == pytest.approx(right["top_link"])
             np.testing.assert_allclose(left["weights"], right["weights"], atol=1e-12)
             for name in METRICS:
-                assert left["metrics"][name]["value"] == pytest.approx(right["metrics"][name]["value"], abs=1e-12), name
+                assert left["metrics"][name]["value"] == pytest.approx(
+                    right["metrics"][name]["value"], abs=1e-12
+                ), name
 
 
 def test_what_is_moved_is_weight_times_the_size_of_the_transformed_value() -> None:
@@ -122,19 +139,27 @@ def test_what_is_moved_is_weight_times_the_size_of_the_transformed_value() -> No
         w_o = made.store.layer(made.backend, 0)("attn.o.weight")
         for head in range(5):
             for key in range(v.shape[1]):
-                moved = v[head, key] if w_o is None else w_o[:, head * 6 : head * 6 + 6] @ v[head, key]
+                moved = (
+                    v[head, key] if w_o is None else w_o[:, head * 6 : head * 6 + 6] @ v[head, key]
+                )
                 assert value_sizes(made, trace)[head, key] == pytest.approx(np.linalg.norm(moved))
-        document = heads_document(made, TEXT, made.encode(TEXT), HeadsRequest(metrics=("sink",), moved=True))
+        document = heads_document(
+            made, TEXT, made.encode(TEXT), HeadsRequest(metrics=("sink",), moved=True)
+        )
         shares = weights * value_sizes(made, trace)[:, None, :]
         shares /= shares.sum(-1, keepdims=True)
         for head, part in enumerate(document["heads"]):
-            assert part["moved"]["metrics"]["sink"]["value"] == pytest.approx(shares[head, 1:, 0].mean())
+            assert part["moved"]["metrics"]["sink"]["value"] == pytest.approx(
+                shares[head, 1:, 0].mean()
+            )
             assert part["moved"]["top_link"]["weight"] == pytest.approx(shares[head].max())
 
 
 def test_sorting_and_cutting() -> None:
     for order, sign in (("entropy", -1), ("entropy:asc", 1)):
-        answer = ask("heads", TEXT, "--sort", order, "--metric", "distance", "--top", "3", "--json").json
+        answer = ask(
+            "heads", TEXT, "--sort", order, "--metric", "distance", "--top", "3", "--json"
+        ).json
         values = [head["sorted_by"] for head in answer["heads"]]
         assert values == sorted(values, key=lambda value: sign * value)
         assert len(values) == 3

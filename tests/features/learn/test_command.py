@@ -1,4 +1,6 @@
-"""`attn learn` as it is typed: what it answers, what it keeps, and what transformers makes of that; what it refuses."""
+"""`attn learn` as it is typed: what it answers, what it keeps, and what transformers makes of that;
+what it refuses.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ SENTENCE = ("sentence", "the cat sat on the mat", "--query", "sat", "--target", 
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A model that has learned induction, in a folder, and the document of its training."""
     folder = tmp_path_factory.mktemp("learned") / "model"
-    answer = ask("learn", "induction", "--steps", STEPS, "--save", str(folder), "--snapshots", "4", "--json")
+    answer = ask(
+        "learn", "induction", "--steps", STEPS, "--save", str(folder), "--snapshots", "4", "--json"
+    )
     assert answer.code == 0, answer.err
     return folder, answer.json
 
@@ -40,9 +44,15 @@ def opened(folder: Path) -> Any:
 
     encoder = json.loads((folder / "config.json").read_text())["architectures"] == ["BertModel"]
     kind = AutoModel if encoder else AutoModelForCausalLM
-    model, info = kind.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
-    lost = [key for name in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in info[name]]
-    assert all(key.startswith("pooler.") for key in lost), lost  # of an encoder, after its last layer
+    model, info = kind.from_pretrained(
+        folder, attn_implementation="eager", output_loading_info=True
+    )
+    lost = [
+        key for name in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in info[name]
+    ]
+    assert all(key.startswith("pooler.") for key in lost), (
+        lost
+    )  # of an encoder, after its last layer
     return model.double().eval()
 
 
@@ -50,7 +60,10 @@ def in_transformers(folder: Path, text: str) -> tuple[Any, np.ndarray, list[np.n
     """transformers' model, its ids of a text, and the weights of each layer."""
     from transformers import AutoTokenizer
 
-    model, ids = opened(folder), AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")["input_ids"]
+    model, ids = (
+        opened(folder),
+        AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")["input_ids"],
+    )
     with torch.no_grad():
         output = model(input_ids=ids, output_attentions=True)
     return model, ids, [layer[0].numpy() for layer in output.attentions]
@@ -60,19 +73,42 @@ CYCLE = "k f b m e c k f b m e c"
 
 
 def test_why_explains_the_induction_head_by_the_head_before_it(kept) -> None:
-    """The later f looks at what stood after the earlier one: because a head had brought that f there."""
+    """The later f looks at what stood after the earlier one: because a head had brought that f
+    there.
+    """
     folder, document = kept
     best = {row["score"]: row for row in document["runs"][0]["best"]}
-    previous, induction = ((best[name]["layer"], best[name]["head"]) for name in ("previous", "induction"))
+    previous, induction = (
+        (best[name]["layer"], best[name]["head"]) for name in ("previous", "induction")
+    )
     head = "L{}H{}".format(*induction)
-    line = ("why", CYCLE, "--model", str(folder), "--from", "#7", "--to", "#2", "--than", "#3", "--head", head)
+    line = (
+        "why",
+        CYCLE,
+        "--model",
+        str(folder),
+        "--from",
+        "#7",
+        "--to",
+        "#2",
+        "--than",
+        "#3",
+        "--head",
+        head,
+    )
     found = ask(*line, "--json").json
-    key_side = {(part["kind"], part["layer"], part["head"]): part["key_side"] for part in found["parts"]}
+    key_side = {
+        (part["kind"], part["layer"], part["head"]): part["key_side"] for part in found["parts"]
+    }
     largest, second = sorted(key_side, key=lambda part: -key_side[part])[:2]
     assert largest == ("head", *previous)
     assert key_side[largest] > 0.6 * found["total"]
     assert key_side[largest] > 3 * key_side[second]
-    (part,) = [part for part in found["parts"] if (part["layer"], part["head"], part["kind"]) == (*previous, "head")]
+    (part,) = [
+        part
+        for part in found["parts"]
+        if (part["layer"], part["head"], part["kind"]) == (*previous, "head")
+    ]
     assert part["weight_without"]["key"] < 0.5 * found["weight"]
     asks = max(found["parts"], key=lambda part: part["query_side"])
     assert asks["kind"] == "token"
@@ -102,7 +138,9 @@ def test_the_document_says_what_formed(kept) -> None:
 
 
 def predictable(ids: list[int]) -> list[int]:
-    """Places of a text from whose symbol on it repeats itself, by loops: what comes after them is known."""
+    """Places of a text from whose symbol on it repeats itself, by loops: what comes after them is
+    known.
+    """
     return [place for place, symbol in enumerate(ids[:-1]) if symbol in ids[:place]]
 
 
@@ -159,7 +197,9 @@ def test_taking_the_previous_token_head_away_raises_the_loss_tenfold(kept) -> No
 
 
 def test_scores_are_those_of_transformers_by_loops(kept) -> None:
-    """The weight on the token before, and on those after an earlier one of the same kind, over all test texts."""
+    """The weight on the token before, and on those after an earlier one of the same kind, over all
+    test texts.
+    """
     from attncli.features.learn.tasks import task_class
 
     folder, document = kept
@@ -181,13 +221,22 @@ def test_scores_are_those_of_transformers_by_loops(kept) -> None:
 def test_snapshots_are_checkpoints_of_their_steps(kept) -> None:
     folder, document = kept
     assert document["saved"] == str(folder)
-    assert [Path(path).name for path in document["snapshots"]] == ["step-0", "step-6", "step-34", "step-200"]
+    assert [Path(path).name for path in document["snapshots"]] == [
+        "step-0",
+        "step-6",
+        "step-34",
+        "step-200",
+    ]
     first, last = (Path(document["snapshots"][place]) for place in (0, -1))
     assert (last / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     text = document["example"]["text"]
-    before = np.stack([np.asarray(trace.stages["weights"]) for trace in attncli.load(first).trace(text)])
+    before = np.stack(
+        [np.asarray(trace.stages["weights"]) for trace in attncli.load(first).trace(text)]
+    )
     assert np.abs(before - np.asarray(document["maps"][0]["weights"])).max() < 1e-6
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["model"]  # nothing is left beside it
+    assert sorted(path.name for path in folder.parent.iterdir()) == [
+        "model"
+    ]  # nothing is left beside it
 
 
 LAYOUTS = [
@@ -201,10 +250,16 @@ MORE_LAYOUTS = [
 
 
 @pytest.mark.parametrize(
-    "options", [*LAYOUTS, *(pytest.param(each, marks=pytest.mark.thorough) for each in MORE_LAYOUTS)], ids=" ".join
+    "options",
+    [*LAYOUTS, *(pytest.param(each, marks=pytest.mark.thorough) for each in MORE_LAYOUTS)],
+    ids=" ".join,
 )
-def test_every_layout_that_is_saved_is_what_was_trained(options: tuple[str, ...], tmp_path: Path) -> None:
-    answer = ask("learn", "previous", "--steps", "12", *options, "--save", str(tmp_path / "m"), "--json")
+def test_every_layout_that_is_saved_is_what_was_trained(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    answer = ask(
+        "learn", "previous", "--steps", "12", *options, "--save", str(tmp_path / "m"), "--json"
+    )
     if "window:40,40" in options:  # no window of a family looks both ways
         assert answer.code == 2, answer
         assert not (tmp_path / "m").exists()
@@ -212,7 +267,9 @@ def test_every_layout_that_is_saved_is_what_was_trained(options: tuple[str, ...]
     document = answer.json
     _, _, weights = in_transformers(tmp_path / "m", document["example"]["text"])
     shown = np.asarray(document["maps"][-1]["weights"])
-    assert max(np.abs(shown[layer] - expected).max() for layer, expected in enumerate(weights)) < 1e-6
+    assert (
+        max(np.abs(shown[layer] - expected).max() for layer, expected in enumerate(weights)) < 1e-6
+    )
     for trace in attncli.load(tmp_path / "m").trace(document["example"]["text"]):
         assert np.abs(np.asarray(trace.stages["weights"]) - weights[trace.layer]).max() < 1e-6
 
@@ -237,7 +294,8 @@ def test_seeds_may_solve_it_while_looking_elsewhere() -> None:
 
 def test_without_positions_the_order_is_not_known() -> None:
     learned, blind = (
-        ask("learn", "order", "--steps", "120", "--position", name, "--json").json for name in ("learned", "none")
+        ask("learn", "order", "--steps", "120", "--position", name, "--json").json
+        for name in ("learned", "none")
     )
     assert learned["learned"]
     assert blind["loss"] > 0.95 * blind["chance"]
@@ -251,7 +309,9 @@ def test_other_positions_know_the_order(position: str) -> None:
 
 @pytest.mark.thorough
 def test_the_circuit_forms_in_four_of_five_seeds() -> None:
-    """At the default settings, with the bands of the scores; other instruction sets round otherwise."""
+    """At the default settings, with the bands of the scores; other instruction sets round
+    otherwise.
+    """
     document = ask("learn", "induction", "--seeds", "5", "--json").json
     good = [run for run in document["runs"] if run["learned"] and run["formed"]]
     assert len(good) >= 4
@@ -270,9 +330,12 @@ def test_one_layer_has_no_circuit() -> None:
 
 @pytest.mark.thorough
 def test_scores_that_are_not_scaled_learn_worse() -> None:
-    """What a missing √d_k does: of three seeds fewer look values up in the same number of steps (of five 1 for 4)."""
+    """What a missing √d_k does: of three seeds fewer look values up in the same number of steps (of
+    five 1 for 4).
+    """
     scaled, bare = (
-        ask("learn", "lookup", "--scale", scale, "--seeds", "3", "--json").json["runs"] for scale in ("sqrt-dk", "none")
+        ask("learn", "lookup", "--scale", scale, "--seeds", "3", "--json").json["runs"]
+        for scale in ("sqrt-dk", "none")
     )
     assert sum(run["learned"] for run in scaled) >= 2
     assert sum(run["learned"] for run in bare) < sum(run["learned"] for run in scaled)
@@ -324,11 +387,31 @@ def test_without_a_task_it_lists_them(lang: str, width: int) -> None:
 REFUSED = {
     "a task that is none": (("inductoin",), 2, "attn learn induction"),
     "a sentence without its words": (("sentence", "the cat sat"), 2, "--query"),
-    "a word that is not there": (("sentence", "the cat sat", "--query", "sat", "--target", "dog"), 3, "dog"),
-    "one word twice": (("sentence", "the cat sat", "--query", "sat", "--target", "sat"), 3, "same word"),
-    "a sentence of one word": (("sentence", "今天我的计划是买菜", "--query", "计划", "--target", "买菜"), 3, "blanks"),
-    "sizes that do not divide": (("previous", "--d-model", "30", "--num-heads", "4"), 2, "--num-heads"),
-    "an odd rope": (("previous", "--d-model", "9", "--num-heads", "3", "--position", "rope"), 2, "even d_k"),
+    "a word that is not there": (
+        ("sentence", "the cat sat", "--query", "sat", "--target", "dog"),
+        3,
+        "dog",
+    ),
+    "one word twice": (
+        ("sentence", "the cat sat", "--query", "sat", "--target", "sat"),
+        3,
+        "same word",
+    ),
+    "a sentence of one word": (
+        ("sentence", "今天我的计划是买菜", "--query", "计划", "--target", "买菜"),
+        3,
+        "blanks",
+    ),
+    "sizes that do not divide": (
+        ("previous", "--d-model", "30", "--num-heads", "4"),
+        2,
+        "--num-heads",
+    ),
+    "an odd rope": (
+        ("previous", "--d-model", "9", "--num-heads", "3", "--position", "rope"),
+        2,
+        "even d_k",
+    ),
     "positions that are none": (("previous", "--position", "roap"), 2, "sinusoidal"),
     "a scale that is none": (("previous", "--scale", "big"), 2, "sqrt-dk"),
     "a text for a task of its own": (("previous", "hello"), 2, "its own texts"),
@@ -342,9 +425,21 @@ REFUSED = {
     "a page without a task": (("--html", "p.html"), 2, "no task is named"),
     "no steps": (("previous", "--steps", "0"), 2, "--steps"),
     "a rate of nothing": (("previous", "--learning-rate", "0"), 2, "--learning-rate"),
-    "too large": (("previous", "--d-model", "1024", "--layers", "24", "--batch", "4096"), 5, "--batch"),
-    "a mask that no format has": (("previous", "--mask", "dilated:4,2", "--save", "new"), 2, "--mask causal"),
-    "a loss that is no number": (("previous", "--learning-rate", "1000", "--steps", "60"), 1, "--learning-rate"),
+    "too large": (
+        ("previous", "--d-model", "1024", "--layers", "24", "--batch", "4096"),
+        5,
+        "--batch",
+    ),
+    "a mask that no format has": (
+        ("previous", "--mask", "dilated:4,2", "--save", "new"),
+        2,
+        "--mask causal",
+    ),
+    "a loss that is no number": (
+        ("previous", "--learning-rate", "1000", "--steps", "60"),
+        1,
+        "--learning-rate",
+    ),
 }
 
 
@@ -371,7 +466,10 @@ def test_a_text_shorter_than_its_window_is_refused(tmp_path: Path) -> None:
 def test_a_text_is_learned_against_counting(tmp_path: Path) -> None:
     (tmp_path / "verse.txt").write_text("the cat sat on the mat. " * 60)
     document = ask("learn", "text", str(tmp_path / "verse.txt"), "--steps", "60", "--json").json
-    assert [row["name"] for row in document["references"]] == ["counting characters", "counting pairs of characters"]
+    assert [row["name"] for row in document["references"]] == [
+        "counting characters",
+        "counting pairs of characters",
+    ]
     assert document["learned"]
     assert document["loss"] < document["references"][-1]["loss"]
     hostile = tmp_path / "hostile.txt"
@@ -389,7 +487,10 @@ def test_a_folder_that_exists_is_refused_unless_forced(tmp_path: Path) -> None:
     assert ask("learn", "previous", "--steps", "2", "--save", str(folder), "--force").code == 0
     assert (folder / "mine.txt").read_text() == "precious"
     assert (folder / "model.safetensors").exists()
-    assert ask("learn", "previous", "--steps", "2", "--save", str(folder / "mine.txt"), "--force").code == 2
+    assert (
+        ask("learn", "previous", "--steps", "2", "--save", str(folder / "mine.txt"), "--force").code
+        == 2
+    )
 
 
 def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -400,7 +501,8 @@ def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("each", "steps", "foretold"), [(0.01, 200, []), (0.02, 300, ["6 s"]), (5.0, 100, ["8 min 20 s"])]
+    ("each", "steps", "foretold"),
+    [(0.01, 200, []), (0.02, 300, ["6 s"]), (5.0, 100, ["8 min 20 s"])],
 )
 def test_what_takes_long_is_foretold(
     each: float, steps: int, foretold: list[str], monkeypatch: pytest.MonkeyPatch
@@ -420,7 +522,9 @@ def test_what_takes_long_is_foretold(
     for step in range(steps):
         clock.now += 9.0 if step == 0 else each
         assert not training.is_over()
-    assert [note.partition(";")[0] for note in notes] == [f"{steps} steps: about {time}" for time in foretold]
+    assert [note.partition(";")[0] for note in notes] == [
+        f"{steps} steps: about {time}" for time in foretold
+    ]
 
 
 def trained(steps: int, seeds: int = 1, **sizes: int) -> Any:
@@ -431,14 +535,25 @@ def trained(steps: int, seeds: int = 1, **sizes: int) -> Any:
     from attncli.features.learn.tasks import task_class
 
     kind = task_class("induction")
-    return LearnRequest(kind(), replace(kind.architecture, **sizes), tuple(range(seeds)), steps, kind.batch, kind.rate)
+    return LearnRequest(
+        kind(),
+        replace(kind.architecture, **sizes),
+        tuple(range(seeds)),
+        steps,
+        kind.batch,
+        kind.rate,
+    )
 
 
 def test_the_cost_is_told_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     from attncli.features.learn import compute
     from attncli.features.learn.compute import training_cost
 
-    small, wide, deep = training_cost(trained(300)), trained(1, d_model=1024, layers=24), trained(300, layers=8)
+    small, wide, deep = (
+        training_cost(trained(300)),
+        trained(1, d_model=1024, layers=24),
+        trained(300, layers=8),
+    )
     assert 1 < small.all < 5  # 2 s on two idle cores
     assert training_cost(wide).all > 20  # of which one step is the least
     assert 3 < training_cost(deep).step / small.step < 5
@@ -456,7 +571,10 @@ def test_the_cost_is_told_before_the_first_step(monkeypatch: pytest.MonkeyPatch)
 def test_what_nobody_waits_for_is_refused() -> None:
     for options, way_out in (
         (("--steps", "1000000", "--seeds", "1000"), "try: --steps"),
-        (("--seeds", "1000", "--d-model", "1024", "--layers", "24", "--batch", "1"), "try: --d-model 32"),
+        (
+            ("--seeds", "1000", "--d-model", "1024", "--layers", "24", "--batch", "1"),
+            "try: --d-model 32",
+        ),
     ):
         answer = ask("learn", "induction", *options)
         assert (answer.code, answer.out) == (5, "")
@@ -501,10 +619,14 @@ def test_ctrl_c_while_it_is_saved_leaves_nothing(
         write(path, values)
 
     monkeypatch.setattr(checkpoint_writing, "_write_json", interrupted)
-    answer = ask("learn", "previous", "--steps", "2", "--save", str(folder), "--snapshots", "2", "--force")
+    answer = ask(
+        "learn", "previous", "--steps", "2", "--save", str(folder), "--snapshots", "2", "--force"
+    )
     assert answer.code == 130
     assert written
-    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["{}"] * there_before
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == [
+        "{}"
+    ] * there_before
     assert folder.exists() == there_before
 
 
@@ -518,7 +640,10 @@ def test_of_the_only_text_it_is_not_said_that_it_was_kept_apart(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (("previous", "--steps", "3"), "With the task's own settings most seeds learn it: attn learn previous"),
+        (
+            ("previous", "--steps", "3"),
+            "With the task's own settings most seeds learn it: attn learn previous",
+        ),
         (("order", "--position", "none", "--steps", "3"), "most seeds learn it: attn learn order"),
         (("previous",), "Another seed may: attn learn previous --seed 1"),
         (SENTENCE, "Another seed may: attn learn sentence … --seed 1"),
@@ -535,7 +660,9 @@ def test_what_was_not_learned_has_advice(
 
 
 def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:
-    """Run `attn learn` at a terminal of its own, press keys after some seconds; its exit code and what it wrote."""
+    """Run `attn learn` at a terminal of its own, press keys after some seconds; its exit code and
+    what it wrote.
+    """
     import pty
 
     child, terminal = pty.fork()
@@ -585,7 +712,9 @@ def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
 
 
 def test_from_a_cold_start_it_is_over_in_six_seconds_and_imports_nothing_heavy() -> None:
-    """No torch, no transformers, no tokenizers. On an idle processor it takes as long as it computes."""
+    """No torch, no transformers, no tokenizers. On an idle processor it takes as long as it
+    computes.
+    """
     from processes import finish
 
     program = (
@@ -594,6 +723,8 @@ def test_from_a_cold_start_it_is_over_in_six_seconds_and_imports_nothing_heavy()
         "'huggingface_hub', 'matplotlib', 'pandas'} & set(sys.modules);"
         "print(code, used.ru_utime + used.ru_stime, heavy)"
     )
-    code, seconds, heavy = finish([sys.executable, "-c", program]).stdout.splitlines()[-1].split(" ", 2)
+    code, seconds, heavy = (
+        finish([sys.executable, "-c", program]).stdout.splitlines()[-1].split(" ", 2)
+    )
     assert (code, heavy) == ("0", "set()")
     assert float(seconds) < 6

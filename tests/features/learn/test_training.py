@@ -1,4 +1,6 @@
-"""Training against PyTorch: one step of AdamW, the loss, the forward pass; what a seed fixes; what is refused."""
+"""Training against PyTorch: one step of AdamW, the loss, the forward pass; what a seed fixes; what
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_every_task_is_found_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_texts_of_a_task(name: str) -> None:
-    """They are of the length and the words that it says; a stream is the same again, and another one is not."""
+    """They are of the length and the words that it says; a stream is the same again, and another
+    one is not.
+    """
     task = TASKS[name]()
     batch, again = task.draw(3, "step 1", 7), task.draw(3, "step 1", 7)
     rows = len(batch.ids)
@@ -81,12 +85,16 @@ def test_texts_of_a_task(name: str) -> None:
         assert not (batch.ids == task.draw(4, "step 1", 7).ids).all()
     pairs = task.pairs(batch)
     assert tuple(pairs) == tuple(score.name for score in task.scores)
-    assert all(part.shape == (rows, task.length, task.length) and part.any() for part in pairs.values())
+    assert all(
+        part.shape == (rows, task.length, task.length) and part.any() for part in pairs.values()
+    )
     assert set(task.forms) <= set(pairs)
 
 
 def by_loops(name: str, ids: list[int]) -> list[tuple[int, int, list[int]]]:
-    """What is to be said after each token, and the keys that tell it: from the task's own words, in loops."""
+    """What is to be said after each token, and the keys that tell it: from the task's own words, in
+    loops.
+    """
     rows = []
     for place, token in enumerate(ids):
         if name == "induction":
@@ -101,7 +109,9 @@ def by_loops(name: str, ids: list[int]) -> list[tuple[int, int, list[int]]]:
     return rows
 
 
-@pytest.mark.parametrize(("name", "score"), [("induction", "induction"), ("lookup", "value"), ("previous", "previous")])
+@pytest.mark.parametrize(
+    ("name", "score"), [("induction", "induction"), ("lookup", "value"), ("previous", "previous")]
+)
 def test_what_is_to_be_said_can_be_known_from_the_text(name: str, score: str) -> None:
     task = TASKS[name]()
     batch = task.draw(0, "test", 20)
@@ -109,7 +119,9 @@ def test_what_is_to_be_said_can_be_known_from_the_text(name: str, score: str) ->
     for text, ids in enumerate(batch.ids.tolist()):
         rows = by_loops(name, ids)
         assert {place: said for place, said, _ in rows} == {
-            place: said for place, said in enumerate(batch.targets[text].tolist()) if said != NO_TARGET
+            place: said
+            for place, said in enumerate(batch.targets[text].tolist())
+            if said != NO_TARGET
         }
         for place, _, keys in rows:
             assert np.flatnonzero(pairs[text, place]).tolist() == keys
@@ -163,13 +175,20 @@ def test_every_architecture_learns(position: str, mlp: bool) -> None:
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_gradients_of_the_loss_are_finite_differences(position: str, residual: bool) -> None:
-    """Of a whole model with each kind of position: embeddings, layers and head, to the cross-entropy; in float64."""
+    """Of a whole model with each kind of position: embeddings, layers and head, to the
+    cross-entropy; in float64.
+    """
     task = TASKS["previous"]()
     layers = 2 if residual else 1
-    wanted = Architecture(layers=layers, heads=2, d_model=8, position=position, mlp=residual, residual=residual)
+    wanted = Architecture(
+        layers=layers, heads=2, d_model=8, position=position, mlp=residual, residual=residual
+    )
     model = small_model(wanted, len(task.words), task.length)
     rng = np.random.default_rng(5)
-    arrays = {name: array + 0.3 * rng.standard_normal(array.shape) for name, array in first_weights(model, 0).items()}
+    arrays = {
+        name: array + 0.3 * rng.standard_normal(array.shape)
+        for name, array in first_weights(model, 0).items()
+    }
     batch = task.draw(0, "step 1", 2)
 
     def loss(backend, weights):
@@ -180,7 +199,9 @@ def test_gradients_of_the_loss_are_finite_differences(position: str, residual: b
     exact = gradients(loss(gradient_backend("float64"), variables), variables.values())
     plain = numpy_backend("float64")
     for (name, array), gradient in zip(arrays.items(), exact, strict=True):
-        assert np.abs(gradient).max() > 1e-6 or name.endswith((".attn.k.bias", "attn.qkv.bias")), name
+        assert np.abs(gradient).max() > 1e-6 or name.endswith((".attn.k.bias", "attn.qkv.bias")), (
+            name
+        )
         largest = np.unravel_index(np.argmax(np.abs(gradient)), gradient.shape)
         for place in {largest, *(tuple(rng.integers(0, array.shape)) for _ in range(3))}:
             before, ends = array[place], []
@@ -189,7 +210,10 @@ def test_gradients_of_the_loss_are_finite_differences(position: str, residual: b
                 ends.append(float(loss(plain, arrays)[0]))
             array[place] = before
             found = (ends[0] - ends[1]) / 2e-6
-            assert abs(gradient[place] - found) <= 1e-4 * max(np.abs(gradient).max(), 1e-4), (name, place)
+            assert abs(gradient[place] - found) <= 1e-4 * max(np.abs(gradient).max(), 1e-4), (
+                name,
+                place,
+            )
 
 
 def test_what_is_not_trained_stays() -> None:

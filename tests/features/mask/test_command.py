@@ -11,7 +11,11 @@ from attncli.draw.safe import cells
 
 
 def test_a_causal_mask_is_a_triangle() -> None:
-    rows = [line for line in ask("mask", "causal", "-n", "5").out.split("\n") if line[:1].isdigit() and "█" in line]
+    rows = [
+        line
+        for line in ask("mask", "causal", "-n", "5").out.split("\n")
+        if line[:1].isdigit() and "█" in line
+    ]
     assert [row.count("█") for row in rows] == [2, 4, 6, 8, 10]
     assert "15 pairs visible, 60.0%" in ask("mask", "causal", "-n", "5").out
 
@@ -94,7 +98,10 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
 
 
 def test_plain_is_one_line_a_mask() -> None:
-    rows = [line.split("\t") for line in ask("mask", "causal", "window:2", "-n", "4", "--plain").out.splitlines()]
+    rows = [
+        line.split("\t")
+        for line in ask("mask", "causal", "window:2", "-n", "4", "--plain").out.splitlines()
+    ]
     assert [row[:2] for row in rows] == [
         ["spec", "pairs"],
         ["causal", "10"],

@@ -23,7 +23,9 @@ SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A hub cache with one whole model, one of an unknown family without its weights, and one with a hostile config."""
+    """A hub cache with one whole model, one of an unknown family without its weights, and one with
+    a hostile config.
+    """
     configs = {
         "owner--whole": '{"model_type": "bert"}',
         "owner--part": '{"model_type": "mamba"}',
@@ -35,7 +37,9 @@ def cache(tmp_path: Path) -> Path:
         (folder / "config.json").write_text(config)
         (folder / "tokenizer.json").write_text("{}")
         if name.endswith("whole"):
-            safetensors.numpy.save_file({"a": np.zeros(25, np.float32)}, folder / "model.safetensors")
+            safetensors.numpy.save_file(
+                {"a": np.zeros(25, np.float32)}, folder / "model.safetensors"
+            )
     return tmp_path
 
 
@@ -49,7 +53,10 @@ def test_the_list_holds_families_aliases_and_the_cache(cache: Path) -> None:
         "family": "bert",
         "here": "package",
     } in found["aliases"]
-    told = {model["name"]: (model["family"], model["native"], model["missing"]) for model in found["cached"]}
+    told = {
+        model["name"]: (model["family"], model["native"], model["missing"])
+        for model in found["cached"]
+    }
     assert told == {
         "owner/whole": ("bert", True, []),
         "owner/part": ("mamba", False, ["model.safetensors"]),
@@ -59,7 +66,9 @@ def test_the_list_holds_families_aliases_and_the_cache(cache: Path) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("options", [(), ("--ascii",)])
-@pytest.mark.parametrize("command", [("models", "list"), ("models", "show", "minilm", "--estimate", TEXT)])
+@pytest.mark.parametrize(
+    "command", [("models", "list"), ("models", "show", "minilm", "--estimate", TEXT)]
+)
 def test_screens_fit_and_say_the_main_things(
     cache: Path, command: tuple[str, ...], options: tuple[str, ...], width: int
 ) -> None:
@@ -77,17 +86,26 @@ def test_a_model_is_shown_in_json_and_its_layers_grouped() -> None:
     assert (found["family"], found["parameters"], found["source"]) == ("bert", 22713216, "package")
     (group,) = found["spec"]["groups"]
     assert group["layers"] == list(range(6))
-    assert (group["attention"]["heads"], group["attention"]["d_k"], group["attention"]["mask"]) == (12, 32, "none")
+    assert (group["attention"]["heads"], group["attention"]["d_k"], group["attention"]["mask"]) == (
+        12,
+        32,
+        "none",
+    )
     assert found["estimate"] is None
 
 
 def test_an_estimate_counts_tokens_layers_and_bytes() -> None:
     found = ask("models", "show", "minilm", "--json", "--estimate", TEXT).json["estimate"]
-    first = ask("models", "show", "minilm", "--json", "--estimate", TEXT, "--layer", "0").json["estimate"]
+    first = ask("models", "show", "minilm", "--json", "--estimate", TEXT, "--layer", "0").json[
+        "estimate"
+    ]
     tokens = len(ask("tokens", TEXT, "--model", "minilm", "--json").json["tokens"])
     assert found["tokens"] == first["tokens"] == tokens
     assert (found["layers"], first["layers"]) == (6, 1)
-    row, fed = 3 * 384 * 4, (2 * 384 * 1536 + 1536 + 384) * 4 + 2 * 384 * 4  # what follows attention, and its norm
+    row, fed = (
+        3 * 384 * 4,
+        (2 * 384 * 1536 + 1536 + 384) * 4 + 2 * 384 * 4,
+    )  # what follows attention, and its norm
     assert found["bytes_read"] - tokens * row == 6 * (first["bytes_read"] - tokens * row) + 5 * fed
     assert found["peak_memory"] == sum(found["memory"].values())
 
@@ -98,13 +116,20 @@ def test_an_estimate_is_what_a_run_states_and_refuses_from() -> None:
         (("--layer", "1"), ()),
         (("--dtype", "float64"), ("--show", "links")),
     ):
-        told = ask("models", "show", "minilm", "--json", "--estimate", TEXT, *options).json["estimate"]["peak_memory"]
+        told = ask("models", "show", "minilm", "--json", "--estimate", TEXT, *options).json[
+            "estimate"
+        ]["peak_memory"]
         assert (
-            ask("run", TEXT, "--model", "minilm", "--json", *options, *asked).json["resources"]["memory_estimate"]
+            ask("run", TEXT, "--model", "minilm", "--json", *options, *asked).json["resources"][
+                "memory_estimate"
+            ]
             == told
         )
         refused = ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told - 1))
-        assert (refused.code, ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told)).code) == (5, 0)
+        assert (
+            refused.code,
+            ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told)).code,
+        ) == (5, 0)
 
 
 def test_a_long_text_is_estimated_by_blocks_of_rows_as_it_would_run(tmp_path: Path) -> None:
@@ -112,7 +137,9 @@ def test_a_long_text_is_estimated_by_blocks_of_rows_as_it_would_run(tmp_path: Pa
     folder = make(CASES["t5"], tmp_path)
     shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
     short, long = (
-        ask("models", "show", str(folder), "--json", "--estimate", "-", stdin=b"a " * count).json["estimate"]
+        ask("models", "show", str(folder), "--json", "--estimate", "-", stdin=b"a " * count).json[
+            "estimate"
+        ]
         for count in (1000, 5000)
     )
     assert short["tokens"] * 4 < long["tokens"]
@@ -124,7 +151,11 @@ def test_plain_has_a_row_per_layer_and_per_model(cache: Path) -> None:
     assert len(ask("models", "show", "minilm", "--plain").out.splitlines()) == 7
     listed = ask("models", "list", "--plain", HF_HUB_CACHE=str(cache)).out.splitlines()
     assert listed[0].split("\t") == ["what", "name", "family", "where", "bytes", "runs"]
-    (whole,) = (line.split("\t") for line in listed if line.startswith(f"cached\towner/whole@{COMMIT}\tbert"))
+    (whole,) = (
+        line.split("\t")
+        for line in listed
+        if line.startswith(f"cached\towner/whole@{COMMIT}\tbert")
+    )
     assert whole[-1] == "natively"
     assert sum(line.endswith("\tno weights") for line in listed) == 2
 
@@ -133,7 +164,10 @@ def test_names_to_be_copied_are_whole(cache: Path) -> None:
     listed = ask("models", "list", HF_HUB_CACHE=str(cache)).out
     assert all(alias.hub in listed for alias in ALIASES.values())
     folder = "".join(
-        ask("models", "show", "minilm", width=60).out.partition("package\n")[2].partition("family")[0].split()
+        ask("models", "show", "minilm", width=60)
+        .out.partition("package\n")[2]
+        .partition("family")[0]
+        .split()
     )
     assert (Path(folder) / "model.safetensors").is_file()
 
@@ -163,7 +197,11 @@ BAD = [
     (("models", "show", "minilm", "--layer", "0"), 2, "--estimate"),
     (("models", "show", "minilm", "--dtype", "float64"), 2, "--estimate"),
     (("models", "show", "minilm", "--estimate", " "), 3, "no text"),
-    (("models", "show", "minilm", "--estimate", "word " * 511), 3, "513 tokens, the model has 512 positions"),
+    (
+        ("models", "show", "minilm", "--estimate", "word " * 511),
+        3,
+        "513 tokens, the model has 512 positions",
+    ),
 ]
 
 
@@ -183,7 +221,11 @@ def test_an_unknown_family_is_exit_four(tmp_path: Path) -> None:
 
 
 def test_words_for_ranges_and_sizes() -> None:
-    assert [ranges(numbers) for numbers in ([0], [0, 1, 2], [0, 2, 3, 7])] == ["0", "0-2", "0, 2-3, 7"]
+    assert [ranges(numbers) for numbers in ([0], [0, 1, 2], [0, 2, 3, 7])] == [
+        "0",
+        "0-2",
+        "0, 2-3, 7",
+    ]
     assert [size_words(size) for size in (12, 1200, 3_400_000, 6_442_450_944)] == [
         "12 bytes",
         "1.2 kB",

@@ -27,7 +27,9 @@ PAIRS = {
     told.RopePart: spec.Rope(8, 5e5, "adjacent", spec.Yarn(4.0, 16), 2),
     told.AlibiPart: spec.Alibi(symmetric=True),
     told.BucketsPart: spec.RelativeBuckets(32, 128, bidirectional=False),
-    told.DisentangledPart: spec.Disentangled(8, None, asks=True, answers=False, own=True, norm=NORM),
+    told.DisentangledPart: spec.Disentangled(
+        8, None, asks=True, answers=False, own=True, norm=NORM
+    ),
     told.RelativeSinesPart: spec.RelativeSines(7),
     told.FirstBlockAgainPart: spec.FirstBlockAgain(3, 64, 704),
     told.BoundedPart: spec.Bounded(7.0, 1.702),
@@ -57,11 +59,19 @@ def models() -> list[spec.Spec]:
             told.FirstBlockAgainPart,
         )
     ]
-    scalings = (told.LinearPart, told.DynamicPart, told.Llama3Part, told.YarnPart, told.LongRopePart)
+    scalings = (
+        told.LinearPart,
+        told.DynamicPart,
+        told.Llama3Part,
+        told.YarnPart,
+        told.LongRopePart,
+    )
     positions += [None, *(spec.Rope(8, 97.0, "half", PAIRS[scaling]) for scaling in scalings)]
     for number, position in enumerate(positions):
         mlp = (None, PAIRS[told.MlpPart], PAIRS[told.ExpertsPart])[number % 3]
-        attention = spec.Attention(3, 3, 8, 8, 0.5, position=position, qk_norm=PAIRS[told.QkNormPart])
+        attention = spec.Attention(
+            3, 3, 8, 8, 0.5, position=position, qk_norm=PAIRS[told.QkNormPart]
+        )
         block = spec.Block(attention, mlp, {"attn.in": NORM, "mlp.sum": NORM})
         found.append(
             spec.Spec(
@@ -86,9 +96,17 @@ def test_every_kind_is_written_read_again_and_named(model: spec.Spec) -> None:
     if position is None:
         assert attention["position"] is None
     else:
-        assert next(iter(attention["position"].items())) == ("kind", type(position).__name__.lower())
+        assert next(iter(attention["position"].items())) == (
+            "kind",
+            type(position).__name__.lower(),
+        )
     assert attention["qk_norm"]["kind"] == "qknorm"
-    assert written["embedding"]["norm"] == {"kind": "rms", "eps": 1e-6, "unit_offset": True, "affine": True}
+    assert written["embedding"]["norm"] == {
+        "kind": "rms",
+        "eps": 1e-6,
+        "unit_offset": True,
+        "affine": True,
+    }
     again = msgspec.convert(written, ModelSide)
     assert json_bytes(again) == json_bytes(side)
 

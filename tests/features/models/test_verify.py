@@ -31,7 +31,9 @@ def test_minilm_agrees_with_transformers() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 120])
-def test_a_difference_ends_with_one_and_is_named(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_a_difference_ends_with_one_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
     monkeypatch.setattr(verify, "verify", lambda *given, **named: crafted(3e-3))
     found = ask("models", "verify", "minilm", "a text", width=width)
     assert found.code == 1
@@ -47,7 +49,10 @@ def test_a_difference_ends_with_one_and_is_named(monkeypatch: pytest.MonkeyPatch
 def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "verify", lambda *given, **named: crafted(1e-11))
     assert ask("models", "verify", "minilm", "a").code == 0
-    rows = [line.split("\t") for line in ask("models", "verify", "minilm", "a", "--plain").out.splitlines()]
+    rows = [
+        line.split("\t")
+        for line in ask("models", "verify", "minilm", "a", "--plain").out.splitlines()
+    ]
     assert [row[:4] for row in rows[1:]] == [
         ["encoder", "0", "self", "0"],
         ["encoder", "0", "self", "1"],
@@ -77,8 +82,13 @@ def test_refusals(arguments: tuple[str, ...], code: int, says: str) -> None:
 
 def test_a_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
-    monkeypatch.setattr(verify, "verify", lambda folder, text, **named: (told.append(text), crafted(1e-11))[1])
-    assert ask("models", "verify", "minilm", "-", "--json", stdin=b"two words\n").json["text"] == "two words"
+    monkeypatch.setattr(
+        verify, "verify", lambda folder, text, **named: (told.append(text), crafted(1e-11))[1]
+    )
+    assert (
+        ask("models", "verify", "minilm", "-", "--json", stdin=b"two words\n").json["text"]
+        == "two words"
+    )
     assert told == ["two words"]
 
 
@@ -87,7 +97,9 @@ def test_a_family_that_transformers_runs_itself_has_nothing_to_compare(tmp_path:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     found = ask("models", "verify", str(tmp_path))
     assert (found.code, found.out) == (4, "")
-    assert "'mamba' run through transformers, which keeps what their layers do to itself" in found.err
+    assert (
+        "'mamba' run through transformers, which keeps what their layers do to itself" in found.err
+    )
     assert "attn run and attn heads run it" in found.err
 
 

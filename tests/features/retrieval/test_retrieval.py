@@ -1,4 +1,6 @@
-"""Heads that fetch: a model whose fetching head is known by construction, both scores against loops, and refusals."""
+"""Heads that fetch: a model whose fetching head is known by construction, both scores against
+loops, and refusals.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def model() -> Any:
 
 
 def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
-    document = fetching_heads(model, needles=NEEDLES, passages=PASSAGES, lengths=[10, 12], depths=DEPTHS, verify=True)
+    document = fetching_heads(
+        model, needles=NEEDLES, passages=PASSAGES, lengths=[10, 12], depths=DEPTHS, verify=True
+    )
     assert document.recall == 1.0
     assert document.answered == document.runs == 2 * 4 * 2
     first, *others = document.heads
@@ -101,7 +105,8 @@ def test_texts_are_as_long_and_deep_as_asked(model: Any) -> None:
         assert len(probe.tokens) == 10
         assert probe.places == [expected + 1]
     texts = {
-        "".join(t.text for t in compute._make_probe(model, facts, 0, PASSAGES, 10, 0.0, n).tokens) for n in range(6)
+        "".join(t.text for t in compute._make_probe(model, facts, 0, PASSAGES, 10, 0.0, n).tokens)
+        for n in range(6)
     }
     assert len(texts) > 1
     assert all(text.count("c") + text.count("d") >= 2 for text in texts)
@@ -156,7 +161,9 @@ def test_a_model_that_cannot_do_it_is_told_as_that(folder: Path) -> None:
         ((*SHORT, "--haystack", "{t}/none"), 3, "none"),
     ],
 )
-def test_what_is_no_search_is_refused(line: tuple[str, ...], code: int, says: str, folder: Path) -> None:
+def test_what_is_no_search_is_refused(
+    line: tuple[str, ...], code: int, says: str, folder: Path
+) -> None:
     found = answer(folder, *line)
     assert found.code == code, found.err
     assert says in found.err
@@ -167,11 +174,27 @@ def test_what_is_no_search_is_refused(line: tuple[str, ...], code: int, says: st
 def test_the_model_that_learned_to_look_up_needs_its_fetching_head(tmp_path: Path) -> None:
     options = ("--save", str(tmp_path / "lookup"))
     (value,) = (
-        row for row in ask("learn", "lookup", *options, "--json").json["runs"][0]["best"] if row["score"] == "value"
+        row
+        for row in ask("learn", "lookup", *options, "--json").json["runs"][0]["best"]
+        if row["score"] == "value"
     )
     samples = ROOT / "sample_inputs"
-    line = ("--needle", str(samples / "lookup_needles.tsv"), "--haystack", str(samples / "lookup_haystack.txt"))
-    line = ("heads", "--model", str(tmp_path / "lookup"), "--retrieval", *line, "--lengths", "15", "--verify")
+    line = (
+        "--needle",
+        str(samples / "lookup_needles.tsv"),
+        "--haystack",
+        str(samples / "lookup_haystack.txt"),
+    )
+    line = (
+        "heads",
+        "--model",
+        str(tmp_path / "lookup"),
+        "--retrieval",
+        *line,
+        "--lengths",
+        "15",
+        "--verify",
+    )
     document = ask(*line, "--json").json
     assert document["recall"] > 0.9
     first = document["heads"][0]
@@ -185,7 +208,8 @@ def test_the_model_that_learned_to_look_up_needs_its_fetching_head(tmp_path: Pat
     (tmp_path / "saved.json").write_text(json.dumps(document))
     shown = " ".join(ask("view", str(tmp_path / "saved.json")).out.split())
     assert re.search(
-        r"Without the first 2 of them recall is [123]?\d%, without as many random others (9\d|100)%", shown
+        r"Without the first 2 of them recall is [123]?\d%, without as many random others (9\d|100)%",
+        shown,
     )
 
 

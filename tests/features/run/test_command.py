@@ -29,7 +29,8 @@ def test_an_empty_pipe_is_an_error_never_the_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--num-heads", "4"), ("--mask", "causal"), ("--query", "it"), ("--stages", "all")]
+    "options",
+    [(), ("--num-heads", "4"), ("--mask", "causal"), ("--query", "it"), ("--stages", "all")],
 )
 def test_json_is_valid_and_its_rows_sum_to_one(options: tuple[str, ...]) -> None:
     document = ask("run", SENTENCE, "--json", *options).json
@@ -60,11 +61,15 @@ def test_texts_by_line_give_what_each_gives_alone() -> None:
 def test_a_batch_gives_each_text_what_it_has_alone() -> None:
     lines = ["one two three", "four five"]
     asked = ("--num-heads", "4", "--head", "1,3", "--dtype", "float64")
-    together = ask("run", "--lines", "--padded", "--ndjson", *asked, stdin="\n".join(lines).encode()).out.splitlines()
+    together = ask(
+        "run", "--lines", "--padded", "--ndjson", *asked, stdin="\n".join(lines).encode()
+    ).out.splitlines()
     for line, text in zip(together, lines, strict=True):
         batched, alone = json.loads(line), ask("run", text, "--json", *asked).json
         assert batched["shapes"][0]["axes"][0] == "batch"
-        for one, other in zip(batched["layers"][0]["heads"], alone["layers"][0]["heads"], strict=True):
+        for one, other in zip(
+            batched["layers"][0]["heads"], alone["layers"][0]["heads"], strict=True
+        ):
             assert one["head"] == other["head"]
             assert np.allclose(one["weights"], other["weights"], atol=1e-12)
             assert np.allclose(one["output"], other["output"], atol=1e-12)
@@ -72,7 +77,10 @@ def test_a_batch_gives_each_text_what_it_has_alone() -> None:
 
 
 def test_plain_rows_of_several_texts_say_which() -> None:
-    rows = [row.split("\t") for row in ask("run", "--lines", "--plain", stdin=b"one two\nthree\n").out.splitlines()]
+    rows = [
+        row.split("\t")
+        for row in ask("run", "--lines", "--plain", stdin=b"one two\nthree\n").out.splitlines()
+    ]
     assert rows[0][:2] == ["text", "layer"]
     assert [row[0] for row in rows[1:]] == ["0"] * 4 + ["1"]
     assert all(len(row) == len(rows[0]) for row in rows)
@@ -91,10 +99,15 @@ def test_save_holds_every_stage_and_they_agree_with_the_json(tmp_path: Path) -> 
         tensors = read_tensors(path, allow_nonfinite=True)
         for head in (0, 1):
             assert np.array_equal(
-                tensors["layers.0.weights"][head], np.float32(document["layers"][0]["heads"][head]["weights"])
+                tensors["layers.0.weights"][head],
+                np.float32(document["layers"][0]["heads"][head]["weights"]),
             )
         assert tensors["hidden.0"].shape == (11, 64)
-        assert np.allclose(tensors["layers.0.weights"] @ tensors["layers.0.v"], tensors["layers.0.mixed"], atol=1e-5)
+        assert np.allclose(
+            tensors["layers.0.weights"] @ tensors["layers.0.v"],
+            tensors["layers.0.mixed"],
+            atol=1e-5,
+        )
 
 
 def test_a_query_is_a_row_of_the_whole() -> None:
@@ -107,17 +120,23 @@ def test_a_query_is_a_row_of_the_whole() -> None:
 
 def test_stages_of_a_query_are_its_rows_with_all_keys_and_values() -> None:
     whole, row = (
-        ask("run", SENTENCE, "--json", "--stages", "all", *more).json["layers"][0] for more in ((), ("--query", "it"))
+        ask("run", SENTENCE, "--json", "--stages", "all", *more).json["layers"][0]
+        for more in ((), ("--query", "it"))
     )
     for kept, cut in ((whole, row), (whole["heads"][0], row["heads"][0])):
         for name, stage in cut["stages"].items():
-            assert stage == (kept["stages"][name] if name in ("hidden", "k", "v") else [kept["stages"][name][7]]), name
+            assert stage == (
+                kept["stages"][name] if name in ("hidden", "k", "v") else [kept["stages"][name][7]]
+            ), name
     assert row["hidden"] == [whole["hidden"][7]]
 
 
 def test_empty_rows_are_zero_and_listed() -> None:
     document = ask("run", "a b c d", "--json", "--mask", "window:1", "--mask", "padding:2").json
-    assert document["empty_rows"] == [{"layer": 0, "head": 0, "query": 2}, {"layer": 0, "head": 0, "query": 3}]
+    assert document["empty_rows"] == [
+        {"layer": 0, "head": 0, "query": 2},
+        {"layer": 0, "head": 0, "query": 3},
+    ]
     assert document["layers"][0]["heads"][0]["weights"][3] == [0, 0, 0, 0]
     assert document["layers"][0]["heads"][0]["scores"][3] == [None] * 4
 
@@ -125,11 +144,16 @@ def test_empty_rows_are_zero_and_listed() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_every_dtype_on_both_backends(backend: str, dtype: str) -> None:
-    reference = ask("run", SENTENCE, "--json", "--dtype", "float64").json["layers"][0]["heads"][0]["weights"]
+    reference = ask("run", SENTENCE, "--json", "--dtype", "float64").json["layers"][0]["heads"][0][
+        "weights"
+    ]
     document = ask("run", SENTENCE, "--json", "--dtype", dtype, "--backend", backend).json
     assert document["attention"]["backend"] == backend
     tolerance = {"float64": 1e-12, "float32": 1e-6}.get(dtype, 2e-2)
-    assert np.max(np.abs(np.subtract(document["layers"][0]["heads"][0]["weights"], reference))) < tolerance
+    assert (
+        np.max(np.abs(np.subtract(document["layers"][0]["heads"][0]["weights"], reference)))
+        < tolerance
+    )
 
 
 BAD = [
@@ -179,7 +203,14 @@ def test_hostile_text_is_inert(width: int) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize(
-    "text", [SENTENCE, "我 爱 你 计划", "👩‍👩‍👧 e\u0301 שלום عالم", "x" * 3000, " ".join("word" for _ in range(70))]
+    "text",
+    [
+        SENTENCE,
+        "我 爱 你 计划",
+        "👩‍👩‍👧 e\u0301 שלום عالم",
+        "x" * 3000,
+        " ".join("word" for _ in range(70)),
+    ],
 )
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_screens_fit_the_terminal(text: str, width: int) -> None:

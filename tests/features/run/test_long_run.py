@@ -22,12 +22,16 @@ TEXT = "the cat saw the dog and the dog saw the cat"
 
 def made(mask: Mask) -> Model:
     base = attncli.load(seed=0)
-    return seeded_model(Settings(d_model=30, heads=5, mask=mask), 0, "seeded", base.tokenizer, base.backend)
+    return seeded_model(
+        Settings(d_model=30, heads=5, mask=mask), 0, "seeded", base.tokenizer, base.backend
+    )
 
 
 @pytest.mark.parametrize("heads", [EVERY, [1, 4]])
 @pytest.mark.parametrize("mask", [Causal(), Window(2, 1)])
-def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_of_a_long_text(
+    mask: Mask, heads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_stream, "CELLS", 4)  # of 11 tokens
     model = made(mask)
     tokens = model.encode(TEXT)
@@ -38,14 +42,18 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
     assert len(shares) >= 10  # two or more blocks of each head
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert [told(link) for link in parts.links] == [pytest.approx(told(link)) for link in whole.links]
+    assert [told(link) for link in parts.links] == [
+        pytest.approx(told(link)) for link in whole.links
+    ]
     assert {link.query for link in parts.links} == {5}
     assert len(parts.layers[0].heads) == len(whole.layers[0].heads) == (5 if heads is EVERY else 2)
     for head, same in zip(parts.layers[0].heads, whole.layers[0].heads, strict=True):
         np.testing.assert_allclose(head.weights, same.weights, atol=1e-7)
         np.testing.assert_allclose(head.scores, same.scores, atol=1e-6)
     np.testing.assert_allclose(parts.average, whole.average, atol=1e-7)
-    full = run_document(model, TEXT, tokens, RunRequest(top=9, heads=heads, all_links=True)).layers[0]
+    full = run_document(model, TEXT, tokens, RunRequest(top=9, heads=heads, all_links=True)).layers[
+        0
+    ]
     assert [place.head for place in parts.maps] == [head.head for head in full.heads]
     for place, head in zip(parts.maps, full.heads, strict=True):
         assert place.pool == 3

@@ -34,7 +34,11 @@ def traced() -> Iterator[None]:
 def seeded() -> Model:
     base = attncli.load(seed=0)
     return seeded_model(
-        Settings(d_model=60, heads=6, mask=Causal(), position="alibi"), 0, "seeded", base.tokenizer, base.backend
+        Settings(d_model=60, heads=6, mask=Causal(), position="alibi"),
+        0,
+        "seeded",
+        base.tokenizer,
+        base.backend,
     )
 
 

@@ -20,8 +20,14 @@ def test_heads_that_share_keys_and_values_share_their_matrices(tmp_path: Path) -
     assert each > 1
     for head in range(spec.heads):
         found = head_projections(model, 1, head)
-        for name, role, place in (("W_Q", "q", head), ("W_K", "k", head // each), ("W_V", "v", head // each)):
-            rows = stored[f"model.layers.1.self_attn.{role}_proj.weight"][place * dim : (place + 1) * dim]
+        for name, role, place in (
+            ("W_Q", "q", head),
+            ("W_K", "k", head // each),
+            ("W_V", "v", head // each),
+        ):
+            rows = stored[f"model.layers.1.self_attn.{role}_proj.weight"][
+                place * dim : (place + 1) * dim
+            ]
             np.testing.assert_array_equal(found.pop(name), rows.T)
         assert not found
     output = layer_projections(model, 1)["W_O"]

@@ -1,4 +1,6 @@
-"""`attn series`: the checkpoints of one model, in folders and as revisions of a hub, measured once each."""
+"""`attn series`: the checkpoints of one model, in folders and as revisions of a hub, measured once
+each.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TEXT = "f p e h a n c f p e h a n c f p"
 def snapshots(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Checkpoints of one training; the last is there twice."""
     folder = tmp_path_factory.mktemp("series") / "m"
-    answer = ask("learn", "induction", "--steps", "140", "--save", str(folder), "--snapshots", "4", "--json")
+    answer = ask(
+        "learn", "induction", "--steps", "140", "--save", str(folder), "--snapshots", "4", "--json"
+    )
     assert answer.code == 0, answer.err
     shutil.copytree(folder / "step-140", folder / "step-141")
     return [Path(path) for path in answer.json["snapshots"]] + [folder / "step-141"]
@@ -57,13 +61,15 @@ def test_numbers_are_those_of_heads_and_of_random_repeats(snapshots, cache) -> N
     Draft202012Validator(SCHEMAS["attn.series/1"]).validate(document)
     assert [row["step"] for row in document["checkpoints"]] == [0, 5, 27, 140, 141]
     row = document["checkpoints"][3]
-    heads = ask("heads", "--model", str(snapshots[3]), TEXT, "--metric", "previous,sink,entropy", "--json").json[
-        "heads"
-    ]
+    heads = ask(
+        "heads", "--model", str(snapshots[3]), TEXT, "--metric", "previous,sink,entropy", "--json"
+    ).json["heads"]
     repeats = repeat_scores(attncli.load(snapshots[3]), range(2))
     for mine, theirs in zip(row["heads"], heads, strict=True):
         for name in ("previous", "sink", "entropy"):
-            assert mine["metrics"][name] == pytest.approx(theirs["metrics"][name]["value"], abs=1e-6)
+            assert mine["metrics"][name] == pytest.approx(
+                theirs["metrics"][name]["value"], abs=1e-6
+            )
         scores = repeats[mine["layer"], mine["head"]]
         assert mine["metrics"]["induction"] == pytest.approx(scores["repeats_induction"], abs=1e-6)
     assert any("induction" in head["labels"] for head in row["heads"])
@@ -71,7 +77,9 @@ def test_numbers_are_those_of_heads_and_of_random_repeats(snapshots, cache) -> N
     (last,) = model.trace(TEXT, layers=[1], keep=())
     scores = np.asarray(model.logits(last.after), np.float64)
     ids = [token.id for token in model.encode(TEXT)]
-    loss = [-(scores[at][ids[at + 1]] - np.log(np.exp(scores[at]).sum())) for at in range(len(ids) - 1)]
+    loss = [
+        -(scores[at][ids[at + 1]] - np.log(np.exp(scores[at]).sum())) for at in range(len(ids) - 1)
+    ]
     assert row["loss"] == pytest.approx(np.mean(loss), abs=1e-5)
 
 
@@ -97,7 +105,9 @@ def test_labels_change_where_they_do(snapshots, cache) -> None:
 def test_what_was_measured_is_not_measured_again(snapshots, cache, monkeypatch) -> None:
     loaded = []
     load = compute.load
-    monkeypatch.setattr(compute, "load", lambda name, **how: loaded.append(name) or load(name, **how))
+    monkeypatch.setattr(
+        compute, "load", lambda name, **how: loaded.append(name) or load(name, **how)
+    )
     first = asked(snapshots[:3], **cache)
     assert len(loaded) == 3
     again = ask("series", *map(str, snapshots), "--text", TEXT, "--json", **cache)
@@ -121,7 +131,9 @@ def test_interrupted_it_goes_on_where_it_was(snapshots, cache, monkeypatch) -> N
 
     monkeypatch.setattr(compute, "_measure", stopping)
     assert ask("series", *map(str, snapshots), "--text", TEXT, **cache).code == 130
-    monkeypatch.setattr(compute, "_measure", lambda *arguments: count.append(1) or measure(*arguments))
+    monkeypatch.setattr(
+        compute, "_measure", lambda *arguments: count.append(1) or measure(*arguments)
+    )
     asked(snapshots[:4], **cache)
     assert len(count) == 4
 
@@ -152,12 +164,22 @@ def test_one_checkpoint_is_in_memory_at_a_time(snapshots, cache, monkeypatch) ->
 
 def test_several_texts_are_means(snapshots, cache, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text(f"{TEXT}\na b c a b c a b\n")
-    both = ask("series", *map(str, snapshots[:2]), "--corpus", str(tmp_path / "corpus.txt"), "--json", **cache).json
+    both = ask(
+        "series",
+        *map(str, snapshots[:2]),
+        "--corpus",
+        str(tmp_path / "corpus.txt"),
+        "--json",
+        **cache,
+    ).json
     assert both["texts"] == 2
     single = [ask("series", *map(str, snapshots[:2]), "--text", text, "--json", **cache).json
               for text in (TEXT, "a b c a b c a b")]  # fmt: skip
     for place in range(4):
-        found = [document["checkpoints"][0]["heads"][place]["metrics"]["previous"] for document in (both, *single)]
+        found = [
+            document["checkpoints"][0]["heads"][place]["metrics"]["previous"]
+            for document in (both, *single)
+        ]
         assert found[0] == pytest.approx(np.mean(found[1:]))
 
 
@@ -173,8 +195,15 @@ def hub(snapshots) -> Iterator[Hub]:
 
 
 def test_revisions_of_a_hub(hub, cache, tmp_path: Path) -> None:
-    variables = {**cache, "HF_ENDPOINT": hub.endpoint, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
-    answer = ask("series", "owner/small@step140,step0,step27", "--text", TEXT, "--json", **variables)
+    variables = {
+        **cache,
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_HUB_OFFLINE": "0",
+    }
+    answer = ask(
+        "series", "owner/small@step140,step0,step27", "--text", TEXT, "--json", **variables
+    )
     assert answer.code == 0, answer.err
     names = [f"owner/small@{name}" for name in ("step0", "step27", "step140")]
     assert [row["name"] for row in answer.json["checkpoints"]] == names
@@ -197,12 +226,15 @@ def test_screen_page_and_figure(snapshots, cache, tmp_path: Path) -> None:
     assert "step-140" in page
     assert str(snapshots[0].parent) not in page
     assert "induction" in (tmp_path / "f.svg").read_text()
-    assert "检查点" in ask("series", *map(str, snapshots), "--text", TEXT, "--lang", "zh", **cache).out
+    assert (
+        "检查点" in ask("series", *map(str, snapshots), "--text", TEXT, "--lang", "zh", **cache).out
+    )
     plain = ask("series", *map(str, snapshots), "--text", TEXT, "--plain", **cache).out.splitlines()
     assert len(plain) == 1 + 5 * 4
     saved = tmp_path / "d.json"
     saved.write_text(ask("series", *map(str, snapshots), "--text", TEXT, "--json", **cache).out)
-    # a saved series has no maps: its tiles are scores, and it begins at the head that the answer names
+    # a saved series has no maps: its tiles are scores, and it begins at the head that the answer
+    # names
     assert ask("view", str(saved), "--html", str(tmp_path / "saved.html")).code == 0
     texts = [page, (tmp_path / "saved.html").read_text()]
     first, again = (json.loads(re.findall('id="meta">(.*?)</script>', text)[0]) for text in texts)
@@ -234,8 +266,12 @@ def test_what_is_refused(snapshots, cache, tmp_path: Path) -> None:
         assert answer.out == ""
 
 
-def risen(*values: list[float], metrics: tuple[str, ...] = ("induction",), texts: int = 1) -> list[str]:
-    """What the answer says of two checkpoints. values: of each metric's heads before and after, as [before, after]."""
+def risen(
+    *values: list[float], metrics: tuple[str, ...] = ("induction",), texts: int = 1
+) -> list[str]:
+    """What the answer says of two checkpoints. values: of each metric's heads before and after, as
+    [before, after].
+    """
     from attncli.features.series.document import SeriesCheckpoint, SeriesDocument, SeriesHead
     from attncli.features.series.screen import answer_sentences
 
@@ -259,7 +295,10 @@ def risen(*values: list[float], metrics: tuple[str, ...] = ("induction",), texts
 def test_the_answer_is_of_the_head_that_rose_and_not_of_the_one_that_always_was_high() -> None:
     told = risen([0.9, 0.91], [0.1, 0.8], [0.0, 0.3])
     assert told[0].startswith("Layer 0 head 1: its score induction goes from 0.10 to 0.80")
-    assert risen([0.9, 0.91], [0.1, 0.15])[0] == "In no head does a score rise by 0.1 or more: induction."
+    assert (
+        risen([0.9, 0.91], [0.1, 0.15])[0]
+        == "In no head does a score rise by 0.1 or more: induction."
+    )
     assert risen([3.0, 2.0], [1.0, 1.0], metrics=("entropy",))[0] == (
         "The mean entropy of all heads goes from 2.00 to 1.50."
     )
@@ -269,7 +308,13 @@ def test_the_answer_is_of_the_head_that_rose_and_not_of_the_one_that_always_was_
 
 def test_checkpoints_without_steps_go_by_their_names() -> None:
     """The 2 of gpt2 is no step."""
-    from attncli.features.series.document import SeriesCheckpoint, SeriesDocument, SeriesHead, has_steps, short_names
+    from attncli.features.series.document import (
+        SeriesCheckpoint,
+        SeriesDocument,
+        SeriesHead,
+        has_steps,
+        short_names,
+    )
 
     def of(*names: str) -> SeriesDocument:
         rows = [
@@ -285,6 +330,9 @@ def test_checkpoints_without_steps_go_by_their_names() -> None:
         )  # fmt: skip
 
     assert short_names(of("m/gpt2", "m/again")) == {"m/gpt2": "gpt2", "m/again": "again"}
-    assert short_names(of("a/step-5", "b/step-5")) == {"a/step-5": "a/step-5", "b/step-5": "b/step-5"}
+    assert short_names(of("a/step-5", "b/step-5")) == {
+        "a/step-5": "a/step-5",
+        "b/step-5": "b/step-5",
+    }
     assert short_names(of("m/step-5", "m/step-2000")) == {"m/step-5": "5", "m/step-2000": "2,000"}
     assert not has_steps(of("m/gpt2", "m/again"))

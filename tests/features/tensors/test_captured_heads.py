@@ -32,7 +32,10 @@ def arrays(lead: tuple[int, ...], **extra: Any) -> dict[str, np.ndarray]:
 
 
 FIRST = [
-    [[9.0 * (key == 0 and (head == 2 or query % 3 == 0)) for key in range(KEYS)] for query in range(QUERIES)]
+    [
+        [9.0 * (key == 0 and (head == 2 or query % 3 == 0)) for key in range(KEYS)]
+        for query in range(QUERIES)
+    ]
     for head in range(HEADS)
 ]
 CASES: dict[str, tuple[dict[str, np.ndarray], Mask]] = {
@@ -41,7 +44,10 @@ CASES: dict[str, tuple[dict[str, np.ndarray], Mask]] = {
     "two axes": (arrays((2, 3)), Causal()),
     "lengths": (arrays((2,), key_lengths=np.array([23, 9]), offset=np.array([6, 1])), Causal()),
     "mask": (arrays((2,), mask=RNG.random((2, 1, QUERIES, KEYS)) < 0.6), Causal()),
-    "key 0 first in some rows, in most of one head": (arrays((), bias=np.array(FIRST, np.float64)), Window(9, 2)),
+    "key 0 first in some rows, in most of one head": (
+        arrays((), bias=np.array(FIRST, np.float64)),
+        Window(9, 2),
+    ),
     "bias and sinks": (
         arrays((), bias=RNG.standard_normal((HEADS, QUERIES, KEYS)), sinks=np.arange(6.0)),
         Window(9, 0),
@@ -51,17 +57,23 @@ CASES: dict[str, tuple[dict[str, np.ndarray], Mask]] = {
 
 def ready(name: str, backend: str) -> CapturedTensors:
     found, mask = CASES[name]
-    return capture_attention(found, name, choose(backend, device=None, dtype="float64"), Options(mask=mask))
+    return capture_attention(
+        found, name, choose(backend, device=None, dtype="float64"), Options(mask=mask)
+    )
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("name", CASES)
-def test_blocks_give_what_whole_weights_give(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_give_what_whole_weights_give(
+    name: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held, heads = ready(name, backend), [1, 2, 5]
     whole = tensors_document(name, held, held.attend(), Causal(), heads=heads, top=9, stages=False)
     told: list[float] = []
     monkeypatch.setattr("attncli.features.tensors.compute.rows_within", lambda *sizes: 2)
-    parts = tensors_document(name, held, None, Causal(), heads=heads, top=9, stages=False, progress=told.append)
+    parts = tensors_document(
+        name, held, None, Causal(), heads=heads, top=9, stages=False, progress=told.append
+    )
     assert told == sorted(told)
     assert told[-1] == 1.0
     assert [link.index for link in parts.links] == [link.index for link in whole.links]
@@ -80,14 +92,18 @@ def test_blocks_give_what_whole_weights_give(name: str, backend: str, monkeypatc
                 assert value.rows == again.metrics[metric].rows, metric
                 wanted = again.metrics[metric].value
                 assert (value.value is None) == (wanted is None), metric
-                assert value.value is None or value.value == pytest.approx(wanted, rel=1e-9, abs=1e-12), metric
+                assert value.value is None or value.value == pytest.approx(
+                    wanted, rel=1e-9, abs=1e-12
+                ), metric
 
 
 def test_links_are_the_largest_weights_of_all_entries() -> None:
     held = ready("two axes", "numpy")
     trace = held.attend()
     weights = trace.stages["weights"]
-    found = tensors_document("file", held, trace, Causal(), heads=range(HEADS), top=11, stages=False).links
+    found = tensors_document(
+        "file", held, trace, Causal(), heads=range(HEADS), top=11, stages=False
+    ).links
     wanted = sorted((-float(weight), place) for place, weight in np.ndenumerate(weights))[:11]
     assert [((*link.index, link.head, link.query, link.key), link.weight) for link in found] == [
         (place, -less) for less, place in wanted
@@ -100,7 +116,9 @@ def test_records_of_captured_arrays_are_those_of_their_entries() -> None:
     trace = held.attend()
     document = tensors_document("file", held, trace, Causal(), heads=[1, 4], top=3, stages=False)
     heads = list(captured_record(held, trace, document, heads=[1, 4]).heads)
-    assert [(head.layer, head.head) for head in heads] == [(layer, head) for layer in range(6) for head in (1, 4)]
+    assert [(head.layer, head.head) for head in heads] == [
+        (layer, head) for layer in range(6) for head in (1, 4)
+    ]
     weights = np.asarray(trace.stages["weights"]).reshape(6, HEADS, QUERIES, KEYS)
     for head in heads:
         wanted = weights[head.layer, head.head]
@@ -119,4 +137,6 @@ def test_a_long_file_runs_by_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     screen = ask("tensors", str(tmp_path / "f.npz"), "--mask", "causal").out
     assert "metrics" in screen
     assert "scores" not in screen
-    assert ask("tensors", str(tmp_path / "f.npz"), "--plain").out.startswith("batch\thead\tmetric\tvalue")
+    assert ask("tensors", str(tmp_path / "f.npz"), "--plain").out.startswith(
+        "batch\thead\tmetric\tvalue"
+    )

@@ -41,7 +41,10 @@ def test_a_document_is_shown_as_it_was(name: str, tmp_path: Path) -> None:
         was, again = ask(*COMMANDS[name], *extra), ask("view", str(path), *extra)
         assert again.code == 0, again.err
         assert again.out == was.out
-    lines = [ask(*command, "--plain").out.splitlines() for command in (COMMANDS[name], ("view", str(path)))]
+    lines = [
+        ask(*command, "--plain").out.splitlines()
+        for command in (COMMANDS[name], ("view", str(path)))
+    ]
     assert lines[0][0] == lines[1][0]
     assert len(lines[0]) == len(lines[1])
     assert ask("view", str(path), "--json").out == path.read_text()
@@ -85,7 +88,10 @@ def run_document() -> dict:
         (lambda d: d["links"][0].update(weight=7), "<= 1.00001"),
         (lambda d: d["links"][0].update(query=999), "contradicts itself"),
         (lambda d: d["model"].update(seed=None), "weights from a seed, and none is named"),
-        (lambda d: d["layers"][0]["heads"][0].update(weights=[[0.5], [0.5, 0.5]]), "rows of one length"),
+        (
+            lambda d: d["layers"][0]["heads"][0].update(weights=[[0.5], [0.5, 0.5]]),
+            "rows of one length",
+        ),
     ],
 )
 def test_what_is_no_document_is_refused(change, told: str, tmp_path: Path) -> None:
@@ -100,9 +106,14 @@ def test_what_is_no_document_is_refused(change, told: str, tmp_path: Path) -> No
 
 
 def test_a_contradiction_is_told_by_the_names_of_the_json(tmp_path: Path) -> None:
-    """Where a member's name is no name for Python, its field has another; a file's reader knows the member alone."""
+    """Where a member's name is no name for Python, its field has another; a file's reader knows the
+    member alone.
+    """
     path = tmp_path / "changed.json"
-    for command, member, value in ((COMMANDS["find"], "from", 999), (("explain", "softmax", "1", "2"), "given", [1.0])):
+    for command, member, value in (
+        (COMMANDS["find"], "from", 999),
+        (("explain", "softmax", "1", "2"), "given", [1.0]),
+    ):
         document = ask(*command, "--json").json
         document[member] = value
         path.write_text(json.dumps(document))
@@ -114,7 +125,10 @@ def test_a_contradiction_is_told_by_the_names_of_the_json(tmp_path: Path) -> Non
 
 def test_a_link_of_a_head_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "changed.json"
-    for command in (("cross", "the cat", "le chat"), ("tensors", "sample_inputs/captured.safetensors")):
+    for command in (
+        ("cross", "the cat", "le chat"),
+        ("tensors", "sample_inputs/captured.safetensors"),
+    ):
         document = ask(*command, "--json").json
         document["links"][0]["head"] = 99
         path.write_text(json.dumps(document))
@@ -190,7 +204,9 @@ def test_what_is_read_agrees_with_jsonschema() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--words",)])
-def test_a_saved_run_takes_tokens_of_one_id_for_the_same(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_saved_run_takes_tokens_of_one_id_for_the_same(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     line = ("The cat saw the cat", "--model", "minilm", "--layer", "0", "--head", "0-3", *options)
     (tmp_path / "run.json").write_text(ask("run", *line, "--json").out)
     document = document_of(json.loads((tmp_path / "run.json").read_text()), "here")
@@ -200,13 +216,18 @@ def test_a_saved_run_takes_tokens_of_one_id_for_the_same(options: tuple[str, ...
     saved = compared.heads
     own = ask("heads", *line, "--metric", ",".join(names), "--json").json["heads"]
     for name in names:
-        there, here = [head["metrics"][name]["value"] for head in own], [head.metrics[name].value for head in saved]
+        there, here = (
+            [head["metrics"][name]["value"] for head in own],
+            [head.metrics[name].value for head in saved],
+        )
         assert here == pytest.approx(there, abs=1e-6)
         assert max(here) > 0
 
 
 def test_a_saved_query_is_a_row_among_rows_that_look_at_nothing() -> None:
-    document = document_of(ask("run", "a b c d", "--query", "c", "--num-heads", "2", "--json").json, "here")
+    document = document_of(
+        ask("run", "a b c d", "--query", "c", "--num-heads", "2", "--json").json, "here"
+    )
     record = document_record(document)
     assert record is not None
     for head, told in zip(record.heads, document.layers[0].heads, strict=True):

@@ -27,7 +27,9 @@ LAYOUTS = ("canonical", "torch", "heads", "matrices", "fused")
         ("--d-model", "24", "--d-k", "7", "--d-v", "5", "--seed", "9"),
     ],
 )
-def test_what_init_writes_runs_as_the_seeded_weights_do(options: tuple[str, ...], ending: str, tmp_path: Path) -> None:
+def test_what_init_writes_runs_as_the_seeded_weights_do(
+    options: tuple[str, ...], ending: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"w{ending}"
     assert ask("weights", "init", str(path), *options).code == 0
     seeded = ask("run", SENTENCE, "--json", *options).out
@@ -57,14 +59,28 @@ def test_a_random_seed_is_told_and_stored(tmp_path: Path) -> None:
 def test_every_layout_gives_the_same_document(layout: str, tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
     shown = ask(
-        "weights", "init", str(path), "--d-model", "24", "--num-heads", "4", "--bias", "--layout", layout, "--json"
+        "weights",
+        "init",
+        str(path),
+        "--d-model",
+        "24",
+        "--num-heads",
+        "4",
+        "--bias",
+        "--layout",
+        layout,
+        "--json",
     )
     assert shown.code == 0, shown.err
     canonical = tmp_path / "canonical.npz"
     ask("weights", "init", str(canonical), "--d-model", "24", "--num-heads", "4", "--bias")
-    documents = [ask("run", SENTENCE, "--json", "--weights", str(file)).json for file in (path, canonical)]
+    documents = [
+        ask("run", SENTENCE, "--json", "--weights", str(file)).json for file in (path, canonical)
+    ]
     assert documents[0]["layers"] == documents[1]["layers"]
-    assert documents[0]["model"]["digest"] == documents[1]["model"]["digest"] == shown.json["digest"]
+    assert (
+        documents[0]["model"]["digest"] == documents[1]["model"]["digest"] == shown.json["digest"]
+    )
     assert not any("also fit" in said for said in documents[0]["warnings"])
 
 
@@ -95,13 +111,20 @@ def test_converting_there_and_back_loses_nothing(first: str, second: str, tmp_pa
 
 def test_a_class_keeps_its_scale_when_it_is_converted(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    weights = {f"{name}.weight": random.normal(size=(4, 4)) for name in ("values", "keys", "queries")} | {
-        "fc_out.weight": random.normal(size=(12, 12))
-    }
+    weights = {
+        f"{name}.weight": random.normal(size=(4, 4)) for name in ("values", "keys", "queries")
+    } | {"fc_out.weight": random.normal(size=(12, 12))}
     write_tensors(tmp_path / "a.npz", weights, {})
     ask("weights", "convert", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"))
-    documents = [ask("run", "a b c", "--json", "--weights", str(tmp_path / name)).json for name in ("a.npz", "b.npz")]
-    assert documents[0]["attention"]["scale"] == documents[1]["attention"]["scale"] == pytest.approx(12**-0.5)
+    documents = [
+        ask("run", "a b c", "--json", "--weights", str(tmp_path / name)).json
+        for name in ("a.npz", "b.npz")
+    ]
+    assert (
+        documents[0]["attention"]["scale"]
+        == documents[1]["attention"]["scale"]
+        == pytest.approx(12**-0.5)
+    )
     assert documents[0]["layers"] == documents[1]["layers"]
     assert all("--scale" in document["warnings"][0] for document in documents)
 
@@ -123,7 +146,11 @@ def test_embeddings_for_a_text_go_along(tmp_path: Path) -> None:
 def test_show_lists_tensors_with_their_statistics(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
     eye = np.eye(3, dtype=np.float32)
-    write_tensors(path, {"q.weight": eye, "k.weight": -eye, "v.weight": np.full((5, 3), 2.0)}, {"note": "mine"})
+    write_tensors(
+        path,
+        {"q.weight": eye, "k.weight": -eye, "v.weight": np.full((5, 3), 2.0)},
+        {"note": "mine"},
+    )
     document = ask("weights", "show", str(path), "--json").json
     validate(document, "attn.weights/1")
     rows = {row["name"]: row for row in document["tensors"]}
@@ -141,7 +168,9 @@ def test_show_lists_tensors_with_their_statistics(tmp_path: Path) -> None:
 
 def test_show_lists_what_is_no_attention_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
-    write_tensors(path, {"conv.weight": np.zeros((2, 3, 4)), "odd": np.array([1.0, np.nan, np.inf])}, {})
+    write_tensors(
+        path, {"conv.weight": np.zeros((2, 3, 4)), "odd": np.array([1.0, np.nan, np.inf])}, {}
+    )
     document = ask("weights", "show", str(path), "--json").json
     validate(document, "attn.weights/1")
     assert document["layout"] is None
@@ -170,7 +199,13 @@ def test_hostile_names_and_metadata_are_inert(width: int, tmp_path: Path) -> Non
 def test_convert_takes_one_attention_out_of_several(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
     write_tensors(
-        path, {f"layers.{at}.{role}_proj.weight": np.eye(4) * (at + 1) for at in (0, 1) for role in "qkv"}, {}
+        path,
+        {
+            f"layers.{at}.{role}_proj.weight": np.eye(4) * (at + 1)
+            for at in (0, 1)
+            for role in "qkv"
+        },
+        {},
     )
     refused = ask("run", "x", "--weights", str(path))
     assert refused.code == 3
@@ -210,7 +245,11 @@ BAD = [
 
 @pytest.mark.parametrize(("arguments", "code", "says"), BAD)
 def test_bad_questions(
-    arguments: tuple[str, ...], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
+    code: int,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = ask("weights", *arguments)
@@ -223,8 +262,15 @@ def test_a_learned_key_has_a_column_of_its_own_everywhere(tmp_path: Path) -> Non
     """torch's add_bias_kv appends a key that no token stands for."""
     path, picture = tmp_path / "kv.npz", tmp_path / "picture.svg"
     random = np.random.default_rng(0)
-    sizes = {"in_proj_weight": (18, 6), "out_proj.weight": (6, 6), "bias_k": (1, 1, 6), "bias_v": (1, 1, 6)}
-    write_tensors(path, {name: random.normal(size=size) for name, size in sizes.items()}, {"num_heads": "2"})
+    sizes = {
+        "in_proj_weight": (18, 6),
+        "out_proj.weight": (6, 6),
+        "bias_k": (1, 1, 6),
+        "bias_v": (1, 1, 6),
+    }
+    write_tensors(
+        path, {name: random.normal(size=size) for name, size in sizes.items()}, {"num_heads": "2"}
+    )
     asked = ("a b c", "--weights", str(path))
     weights = np.array(ask("run", *asked, "--json").json["layers"][0]["heads"][1]["weights"])
     assert weights.shape == (3, 4)
@@ -252,12 +298,16 @@ def test_statistics_are_those_of_the_numbers(tmp_path: Path) -> None:
     assert row["std"] == pytest.approx(np.sqrt(32 / 3))
 
 
-@pytest.mark.parametrize("command", [("weights", "show"), ("tensors",), ("view",), ("run", "a", "--weights")])
+@pytest.mark.parametrize(
+    "command", [("weights", "show"), ("tensors",), ("view",), ("run", "a", "--weights")]
+)
 def test_a_file_of_thousands_of_tensors_is_read_once(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "w.safetensors"
-    write_tensors(path, {f"weird.{number}": np.ones((2, 3), np.float32) for number in range(3000)}, {})
+    write_tensors(
+        path, {f"weird.{number}": np.ones((2, 3), np.float32) for number in range(3000)}, {}
+    )
     seen: list[str] = []
 
     def told(name: str, whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,14 +323,20 @@ def test_a_file_of_thousands_of_tensors_is_read_once(
 
 def test_statistics_of_tensors_that_are_alike_are_each_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    kept = {f"w{number}": rng.normal(number, 1 + number, (3, 4)).astype(np.float32) for number in range(5)}
+    kept = {
+        f"w{number}": rng.normal(number, 1 + number, (3, 4)).astype(np.float32)
+        for number in range(5)
+    }
     kept["w2"][1, 1] = np.inf
     write_tensors(tmp_path / "x.safetensors", kept | {"none": np.ones((0, 4), np.float32)}, {})
     rows = {
-        row["name"]: row for row in ask("weights", "show", str(tmp_path / "x.safetensors"), "--json").json["tensors"]
+        row["name"]: row
+        for row in ask("weights", "show", str(tmp_path / "x.safetensors"), "--json").json["tensors"]
     }
     assert rows.pop("none")["mean"] is None
     for name, row in rows.items():
         values = kept[name][np.isfinite(kept[name])].astype(np.float64)
         found = [row["min"], row["mean"], row["max"], row["std"]]
-        assert found == pytest.approx([values.min(), values.mean(), values.max(), values.std()], rel=1e-9)
+        assert found == pytest.approx(
+            [values.min(), values.mean(), values.max(), values.std()], rel=1e-9
+        )

@@ -1,6 +1,8 @@
-"""What a part of the residual stream does to a head's weight, against transformers with hooks, in float64.
+"""What a part of the residual stream does to a head's weight, against transformers with hooks, in
+float64.
 
-The oracle (`frozen_transformers`) subtracts a part from the input of the head's projection alone and runs on.
+The oracle (`frozen_transformers`) subtracts a part from the input of the head's projection alone
+and runs on.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def runner(model: Any, side: str) -> Callable[[], Any]:
     def run() -> Any:
         ids = {"input_ids": torch.tensor([list(IDS)])}
         if side == "decoder":
-            ids = {"input_ids": torch.tensor([list(SOURCE)]), "decoder_input_ids": torch.tensor([list(IDS)])}
+            ids = {
+                "input_ids": torch.tensor([list(SOURCE)]),
+                "decoder_input_ids": torch.tensor([list(IDS)]),
+            }
         whole = model.encoder if side == "encoder" else model
         return whole(**ids, output_attentions=True, use_cache=False)
 
@@ -99,7 +104,9 @@ def test_each_part_does_what_a_forward_pass_without_it_does(
     changed = found.weights_without()
     with reference_model(folder_of(name), both=side == "decoder") as model:
         frozen = Frozen(model, runner(model, side), side)
-        asks, answers = (frozen.projection(pattern, layer, kind == "cross") for pattern in (ASKS, ANSWERS))
+        asks, answers = (
+            frozen.projection(pattern, layer, kind == "cross") for pattern in (ASKS, ANSWERS)
+        )
         clean = weights_of(frozen.result, side, layer, kind == "cross")[link.head, QUERY, KEY]
         assert found.weight == pytest.approx(clean, abs=1e-9)
         group = link.head // (attention.heads // attention.kv_heads)
@@ -113,9 +120,14 @@ def test_each_part_does_what_a_forward_pass_without_it_does(
             number = 1 if crossing else 0
             heads = blocks[0].cross.heads if crossing else blocks[0].attention.heads
             of_head = StreamPart("head", 0, "cross" if crossing else "self", 1)
-            parts += [(of_head, {"head": (number, 1, heads)}), (StreamPart("feed_forward", 0), {"feed": 0})]
+            parts += [
+                (of_head, {"head": (number, 1, heads)}),
+                (StreamPart("feed_forward", 0), {"feed": 0}),
+            ]
         if side == "decoder":
-            parts = [(part, what) for part, what in parts if part.kind != "token"]  # one table serves both sides
+            parts = [
+                (part, what) for part, what in parts if part.kind != "token"
+            ]  # one table serves both sides
         for part, what in parts:
             index = index_of(found, part)
             share = frozen.share(asks, **what)
@@ -128,5 +140,9 @@ def test_each_part_does_what_a_forward_pass_without_it_does(
                 assert changed[where][index] == pytest.approx(known, abs=1e-9), (part, where)
         assert parts
         assert (
-            max(abs(found.weight - np.nan_to_num(values, nan=found.weight)).max() for values in changed.values()) > 1e-6
+            max(
+                abs(found.weight - np.nan_to_num(values, nan=found.weight)).max()
+                for values in changed.values()
+            )
+            > 1e-6
         )

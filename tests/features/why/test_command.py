@@ -48,8 +48,12 @@ def test_the_known_values(document: dict[str, Any]) -> None:
         ("position", None): 0.07702,
     }
     answers = {("token", None): 0.21414, ("feed_forward", 0): 0.15669, ("feed_forward", 1): 0.10201}
-    assert {name: part(document, *name)["query_side"] for name in asks} == pytest.approx(asks, abs=5e-6)
-    assert {name: part(document, *name)["key_side"] for name in answers} == pytest.approx(answers, abs=5e-6)
+    assert {name: part(document, *name)["query_side"] for name in asks} == pytest.approx(
+        asks, abs=5e-6
+    )
+    assert {name: part(document, *name)["key_side"] for name in answers} == pytest.approx(
+        answers, abs=5e-6
+    )
     lost = document["weight"] - part(document, "feed_forward", 4)["weight_without"]["query"]
     assert lost == pytest.approx(0.16626, abs=5e-6)
     without = part(document, "token")["weight_without"]
@@ -64,21 +68,31 @@ def test_the_known_values(document: dict[str, Any]) -> None:
 
 def test_both_sides_add_up(document: dict[str, Any]) -> None:
     for side in ("query_side", "key_side"):
-        assert sum(row[side] for row in document["parts"]) == pytest.approx(document["total"], abs=1e-9)
+        assert sum(row[side] for row in document["parts"]) == pytest.approx(
+            document["total"], abs=1e-9
+        )
     assert abs(document["difference"]) < 1e-9
     row = document["row"]
     assert sum(key["weight"] * key["advantage"] for key in row) == pytest.approx(0, abs=1e-6)
 
 
-def test_sources_that_are_not_told_alone_are_one_part_of_their_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_that_are_not_told_alone_are_one_part_of_their_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = ask("why", TEXT, *L5H11, "--by", "token", "--json").json
     monkeypatch.setattr("attncli.features.effects.contributions.SOURCES", 40)
     few = ask("why", TEXT, *L5H11, "--by", "token", "--json").json
     alone = [row for row in few["parts"] if row["source"] is not None]
     rest = [row for row in few["parts"] if row["place"] == "rest"]
     assert 40 <= len(alone) < 60 < len([row for row in whole["parts"] if row["source"] is not None])
-    sizes = sorted(abs(row["query_side"]) + abs(row["key_side"]) for row in whole["parts"] if row["source"] is not None)
-    assert min(abs(row["query_side"]) + abs(row["key_side"]) for row in alone) == pytest.approx(sizes[-40])
+    sizes = sorted(
+        abs(row["query_side"]) + abs(row["key_side"])
+        for row in whole["parts"]
+        if row["source"] is not None
+    )
+    assert min(abs(row["query_side"]) + abs(row["key_side"]) for row in alone) == pytest.approx(
+        sizes[-40]
+    )
     assert len(rest) == 60
     for side in ("query_side", "key_side"):
         assert sum(row[side] for row in few["parts"]) == pytest.approx(few["total"], abs=1e-9)
@@ -97,7 +111,18 @@ def test_sources_that_are_not_told_alone_are_one_part_of_their_head(monkeypatch:
 
 def test_numbers_of_any_size_take_few_cells(tmp_path: Path) -> None:
     figure = tmp_path / "why.svg"
-    line = ("why", "the cat sat", "--from", "sat", "--to", "cat", "--than", "the", "--scale", "1e200")
+    line = (
+        "why",
+        "the cat sat",
+        "--from",
+        "sat",
+        "--to",
+        "cat",
+        "--than",
+        "the",
+        "--scale",
+        "1e200",
+    )
     answer = ask(*line, "--dtype", "float64", "--figure", str(figure))
     assert answer.code == 0, answer.err
     assert "e+20" in answer.out
@@ -106,7 +131,18 @@ def test_numbers_of_any_size_take_few_cells(tmp_path: Path) -> None:
 
 
 def test_equal_words_are_told_apart() -> None:
-    answer = ask("why", "a b c d e f d e f g", "--from", "#8", "--to", "#2", "--than", "#5", "--num-heads", "2").out
+    answer = ask(
+        "why",
+        "a b c d e f d e f g",
+        "--from",
+        "#8",
+        "--to",
+        "#2",
+        "--than",
+        "#5",
+        "--num-heads",
+        "2",
+    ).out
     (line,) = [line for line in answer.splitlines() if " looks " in line]
     assert '"f" (8) looks at "c"' in line
     assert '"f" (5)' in line
@@ -115,7 +151,18 @@ def test_equal_words_are_told_apart() -> None:
 def test_a_key_that_gets_less_than_the_other_is_not_said_to_get_more() -> None:
     shown = " ".join(
         ask(
-            "why", TEXT, *MINILM, "--from", "it", "--to", "street", "--than", "animal", "--head", "L5H11", "--brief"
+            "why",
+            TEXT,
+            *MINILM,
+            "--from",
+            "it",
+            "--to",
+            "street",
+            "--than",
+            "animal",
+            "--head",
+            "L5H11",
+            "--brief",
         ).out.split()
     )
     assert 'looks less at "street"' in shown
@@ -138,7 +185,8 @@ def test_a_part_that_adds_nearly_as_much_is_told_beside_the_first() -> None:
     line = ("why", "the cat sat on the mat", *MINILM, "--from", "mat", "--to", "on", "--layer", "1")
     document = ask(*line, "--json").json
     asks, answers = (
-        sorted((part[side] for part in document["parts"]), reverse=True) for side in ("query_side", "key_side")
+        sorted((part[side] for part in document["parts"]), reverse=True)
+        for side in ("query_side", "key_side")
     )
     assert asks[1] > 0.8 * asks[0]
     assert answers[1] < 0.8 * answers[0]
@@ -173,7 +221,10 @@ def test_a_source_that_stands_twice_is_told_with_its_place(gpt2: str) -> None:
         "token",
     )
     shown = ask(*line, "--writes", "--full").out
-    rows = [row.split("  ")[0] for row in shown.split("what asks")[1].split("what answers")[0].splitlines()]
+    rows = [
+        row.split("  ")[0]
+        for row in shown.split("what asks")[1].split("what answers")[0].splitlines()
+    ]
     named = [row for row in rows if "←" in row]
     assert len(named) == len({*named}) > 3
     assert any(row.endswith("← t #1") for row in named)
@@ -198,7 +249,16 @@ def bart(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_layer_that_attends_to_nothing_is_told_as_that(tmp_path: Path) -> None:
     answer = ask(
-        "why", "the cat", "--model", with_words("lfm2_moe", tmp_path), "--from", "#3", "--to", "#2", "--head", "L0H0"
+        "why",
+        "the cat",
+        "--model",
+        with_words("lfm2_moe", tmp_path),
+        "--from",
+        "#3",
+        "--to",
+        "#2",
+        "--head",
+        "L0H0",
     )
     assert answer.code == 3
     assert "layer 0 attends to nothing: it is short convolution" in answer.err
@@ -206,11 +266,27 @@ def test_a_layer_that_attends_to_nothing_is_told_as_that(tmp_path: Path) -> None
 
 
 def test_the_encoder_s_parts_are_not_taken_for_the_decoder_s(bart: str) -> None:
-    """Layers of both have the same numbers: each head stands in the grid of its side, with what it adds there."""
-    line = ("why", "the cat sat", "--model", bart, "--source", "the dog ran", "--cross", "--from", "cat", "--to", "dog")
+    """Layers of both have the same numbers: each head stands in the grid of its side, with what it
+    adds there.
+    """
+    line = (
+        "why",
+        "the cat sat",
+        "--model",
+        bart,
+        "--source",
+        "the dog ran",
+        "--cross",
+        "--from",
+        "cat",
+        "--to",
+        "dog",
+    )
     line = (*line, "--head", "L2H1")
     document = ask(*line, "--json").json
-    parts = {(p["kind"], p["layer"], p["attention"], p["head"], p["side"]): p for p in document["parts"]}
+    parts = {
+        (p["kind"], p["layer"], p["attention"], p["head"], p["side"]): p for p in document["parts"]
+    }
     own, other = (parts["head", 1, "self", 0, side] for side in ("query", "key"))
     shown = ask(*line, "--full", "--precision", "5").out
     blocks = shown.split("what asks")[0].split("what the encoder's heads of")
@@ -230,8 +306,12 @@ def test_the_encoder_s_parts_are_not_taken_for_the_decoder_s(bart: str) -> None:
 
 def test_than_is_the_ratio_of_two_weights() -> None:
     document = ask("why", TEXT, *L5H11, "--than", "street", "--json").json
-    assert document["total"] == pytest.approx(np.log(document["weight"] / document["centred"]["weight"]), abs=1e-9)
-    assert sum(row["query_side"] for row in document["parts"]) == pytest.approx(document["total"], abs=1e-9)
+    assert document["total"] == pytest.approx(
+        np.log(document["weight"] / document["centred"]["weight"]), abs=1e-9
+    )
+    assert sum(row["query_side"] for row in document["parts"]) == pytest.approx(
+        document["total"], abs=1e-9
+    )
 
 
 def test_without_a_head_it_is_the_one_that_find_ranks_first() -> None:
@@ -244,7 +324,10 @@ def test_without_a_head_it_is_the_one_that_find_ranks_first() -> None:
 def test_the_answer_stands_last_and_says_where_the_reason_is_spread() -> None:
     shown = ask("why", TEXT, *L5H11).out
     answer = " ".join(shown.split())
-    assert 'layer 4\'s feed-forward made of "it": 0.23 of 0.92; without it the weight is 0.48' in answer
+    assert (
+        'layer 4\'s feed-forward made of "it": 0.23 of 0.92; without it the weight is 0.48'
+        in answer
+    )
     assert "On the side that answers, no part explains a quarter: the reason is spread." in answer
     assert "85 parts add up to the score 4.1412" in answer
     assert shown.splitlines()[-1] == "Does it matter?  attn ablate … --from it --to animal"
@@ -257,24 +340,51 @@ def test_the_answer_stands_last_and_says_where_the_reason_is_spread() -> None:
 
 
 def test_splits_by_entries_add_up() -> None:
-    turned = ("why", TEXT, *LINK, "--position", "rope", "--num-heads", "2", "--dtype", "float64", "--json")
+    turned = (
+        "why",
+        TEXT,
+        *LINK,
+        "--position",
+        "rope",
+        "--num-heads",
+        "2",
+        "--dtype",
+        "float64",
+        "--json",
+    )
     for by, count in (("frequency", 16), ("dimension", 32)):
         document = ask(*turned, "--by", by).json
         assert len(document["dimensions"]) == count
-        assert sum(row["contribution"] for row in document["dimensions"]) == pytest.approx(document["total"], abs=1e-9)
+        assert sum(row["contribution"] for row in document["dimensions"]) == pytest.approx(
+            document["total"], abs=1e-9
+        )
     shown = ask(*turned[:-1], "--by", "frequency").out
     assert "period in tokens" in shown
     assert "which turn once in" in shown
 
 
 def test_splits_by_entries_stand_beside_what_the_position_adds() -> None:
-    line = ("why", TEXT, *LINK, "--position", "alibi", "--num-heads", "2", "--dtype", "float64", "--by", "dimension")
+    line = (
+        "why",
+        TEXT,
+        *LINK,
+        "--position",
+        "alibi",
+        "--num-heads",
+        "2",
+        "--dtype",
+        "float64",
+        "--by",
+        "dimension",
+    )
     document = ask(*line, "--json").json
     entries = sum(row["contribution"] for row in document["dimensions"])
     (position,) = [part for part in document["parts"] if part["kind"] == "score_bias"]
     assert entries + position["query_side"] == pytest.approx(document["total"], abs=1e-9)
     rows = {row.split("  ")[0]: row.split() for row in ask(*line, "--full").out.splitlines()}
-    assert float(rows["what the position adds"][4]) == pytest.approx(position["query_side"], abs=5.1e-3)
+    assert float(rows["what the position adds"][4]) == pytest.approx(
+        position["query_side"], abs=5.1e-3
+    )
     assert float(rows["total"][1]) == pytest.approx(document["total"], abs=5.1e-3)
 
 
@@ -308,14 +418,18 @@ def test_what_the_head_writes_adds_up_to_its_entry_in_logits(gpt2: str) -> None:
         (entry,) = [part for part in parts if (part["layer"], part["head"]) == (1, head)]
         assert written["target"]["id"] == 4
         assert written["logit"] == pytest.approx(entry["value"], abs=1e-9)
-        assert sum(source["logit"] for source in written["sources"]) == pytest.approx(entry["value"], abs=1e-9)
+        assert sum(source["logit"] for source in written["sources"]) == pytest.approx(
+            entry["value"], abs=1e-9
+        )
         assert sum(source["share"] for source in written["sources"]) == pytest.approx(1, abs=1e-9)
         by_token = {source["source"]: source["value"] for source in entry["sources"]}
         for source in written["sources"]:
             assert source["logit"] == pytest.approx(by_token.get(source["source"], 0.0), abs=1e-9)
     for part in parts:
         if part["part"] == "head":
-            assert sum(source["value"] for source in part["sources"]) == pytest.approx(part["value"], abs=1e-9)
+            assert sum(source["value"] for source in part["sources"]) == pytest.approx(
+                part["value"], abs=1e-9
+            )
 
 
 def test_each_layer_runs_once(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +448,17 @@ def test_each_layer_runs_once(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_lens_reads_each_layer_through_the_last_norm(gpt2: str) -> None:
-    line = ("logits", "the cat sat on the mat", "--model", gpt2, "--dtype", "float64", "--target", "id:4", "--lens")
+    line = (
+        "logits",
+        "the cat sat on the mat",
+        "--model",
+        gpt2,
+        "--dtype",
+        "float64",
+        "--target",
+        "id:4",
+        "--lens",
+    )
     document = ask(*line, "--json").json
     model = attncli.load(gpt2, dtype="float64")
     traces = list(model.trace("the cat sat on the mat"))
@@ -345,7 +469,11 @@ def test_the_lens_reads_each_layer_through_the_last_norm(gpt2: str) -> None:
     assert stages[-1] == (None, "end")
     for row in document["lens"]:
         trace = traces[-1 if row["layer"] is None else row["layer"]]
-        states = {"before attention": trace.before, "after attention": trace.stages["sum"], "end": trace.after}
+        states = {
+            "before attention": trace.before,
+            "after attention": trace.stages["sum"],
+            "end": trace.after,
+        }
         x = states[row["stage"]][-1]
         normed = (x - x.mean()) / np.sqrt(x.var() + model.spec.final_norm.eps) * weight + bias
         scores = matrix @ normed
@@ -390,11 +518,17 @@ def test_memory_that_is_short_makes_one_part_of_a_layer_s_heads() -> None:
     (needed,) = re.findall("about ([0-9,]+) bytes", " ".join(refused.err.split()))
     document = ask(*line, "--json", "--max-memory", needed.replace(",", "")).json
     assert document["by_layer"]
-    assert [part["layer"] for part in document["parts"] if part["kind"] == "heads"] == list(range(5))
+    assert [part["layer"] for part in document["parts"] if part["kind"] == "heads"] == list(
+        range(5)
+    )
     whole = ask(*line, "--json").json
     for layer in range(5):
-        heads = [part for part in whole["parts"] if (part["kind"], part["layer"]) == ("head", layer)]
-        (together,) = [part for part in document["parts"] if (part["kind"], part["layer"]) == ("heads", layer)]
+        heads = [
+            part for part in whole["parts"] if (part["kind"], part["layer"]) == ("head", layer)
+        ]
+        (together,) = [
+            part for part in document["parts"] if (part["kind"], part["layer"]) == ("heads", layer)
+        ]
         for side in ("query_side", "key_side"):
             assert together[side] == pytest.approx(sum(part[side] for part in heads), abs=1e-9)
     shown = " ".join(ask(*line, "--max-memory", needed.replace(",", "")).out.split())
@@ -417,9 +551,14 @@ def test_a_page_holds_the_parts_of_chosen_heads(command: tuple[str, ...], tmp_pa
     assert answer.code == 0, answer.err
     (note,) = [row for row in answer.err.splitlines() if "links take" in row]
     meta = json.loads(
-        re.findall('<script type="application/json" id="meta">(.*?)</script>', page.read_text("utf-8"))[0]
+        re.findall(
+            '<script type="application/json" id="meta">(.*?)</script>', page.read_text("utf-8")
+        )[0]
     )
-    size = sum(len(json.dumps(link, ensure_ascii=False, separators=(",", ":")).encode()) for link in meta["why"])
+    size = sum(
+        len(json.dumps(link, ensure_ascii=False, separators=(",", ":")).encode())
+        for link in meta["why"]
+    )
     assert note.startswith(f"the parts of {len(meta['why'])} links take {size / 1000:.1f} kB")
     (link,) = [link for link in meta["why"] if (link["l"], link["h"], link["q"]) == (5, 11, 10)]
     document = ask("why", TEXT, *L5H11, "--json").json
@@ -441,7 +580,9 @@ def test_pages_of_changes_hold_them_too(gpt2: str, tmp_path: Path) -> None:
         answer = ask(*command, "--html", str(page), "--why", "L1H0")
         assert answer.code == 0, answer.err
         assert "links take" in answer.err
-        (meta,) = re.findall('<script type="application/json" id="meta">(.*?)</script>', page.read_text("utf-8"))
+        (meta,) = re.findall(
+            '<script type="application/json" id="meta">(.*?)</script>', page.read_text("utf-8")
+        )
         assert {(link["l"], link["h"]) for link in json.loads(meta)["why"]} == {(1, 0)}
         assert json.loads(meta)["effects"]
 
@@ -455,18 +596,30 @@ def test_pages_of_changes_hold_them_too(gpt2: str, tmp_path: Path) -> None:
         (("logits", TEXT, "--why", "L0H0"), 2, "--html FILE as well"),
         (("run", TEXT, "--why", "3", "--html", "{tmp}/a.html"), 2, "--why '3'"),
         (("run", TEXT, "--why", "L0H9", "--html", "{tmp}/a.html"), 3, "head 9"),
-        (("run", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--words", *MINILM), 2, "--words merges them"),
-        (("heads", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--attention", "reformer:2"), 4, "dense attention"),
+        (
+            ("run", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--words", *MINILM),
+            2,
+            "--words merges them",
+        ),
+        (
+            ("heads", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--attention", "reformer:2"),
+            4,
+            "dense attention",
+        ),
     ],
 )
-def test_pages_that_cannot_tell_why(line: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
+def test_pages_that_cannot_tell_why(
+    line: tuple[str, ...], code: int, said: str, tmp_path: Path
+) -> None:
     answer = ask(*(part.format(tmp=tmp_path) for part in line))
     assert answer.code == code, answer.err
     assert said in " ".join(answer.err.split())
     assert not (tmp_path / "a.html").exists()
 
 
-def test_a_model_that_runs_through_transformers_is_refused(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_runs_through_transformers_is_refused(
+    gpt2: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from attncli.models import load
     from attncli.models.families import MODEL_TYPES, family
 

@@ -1,4 +1,6 @@
-"""Parts of a score add up to it in every family, split by token too; and what is known by construction is found."""
+"""Parts of a score add up to it in every family, split by token too; and what is known by
+construction is found.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ from attncli.models.residual_stream import StreamPart
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 SOURCE = (33, 12, 3, 41, 29, 55, 10, 7)
 EVERY = bool(os.environ.get("ATTN_EVERY_HEAD"))
-ALL = [name for name in CASES if EVERY or name in {case.model_type: name for name, case in CASES.items()}.values()]
+ALL = [
+    name
+    for name in CASES
+    if EVERY or name in {case.model_type: name for name, case in CASES.items()}.values()
+]
 FEW = (
     "bert",
     "deberta-v2 with projections",
@@ -62,7 +68,11 @@ def texts(folder: Path) -> Iterator[tuple[SweepText, str]]:
 def links(text: SweepText, kind: str, *, every: bool) -> Iterator[Contributions]:
     for layer, block in enumerate(text.model.spec.blocks):
         attention = block.attention if kind == "self" else block.cross
-        if attention is None or block.instead or not (every or layer == text.model.spec.attending()[-1]):
+        if (
+            attention is None
+            or block.instead
+            or not (every or layer == text.model.spec.attending()[-1])
+        ):
             continue
         for head in range(attention.heads) if every else (attention.heads - 1,):
             for query, key in ((6, 5), (0, 0)):
@@ -109,7 +119,9 @@ def test_every_sum_holds_in_every_family(name: str, folder_of: Callable[[str], P
 
 
 def _than_is_the_ratio(found: Contributions) -> None:
-    """Over another key that is seen, parts add up to the logarithm of both weights' ratio, unless a cap follows."""
+    """Over another key that is seen, parts add up to the logarithm of both weights' ratio, unless a
+    cap follows.
+    """
     row, key = found.row, found.link.key
     others = [int(other) for other in row.keys[row.visible] if other != key]
     for other in others[:1] if row.softcap is None else ():
@@ -127,12 +139,16 @@ def _sources_add_up(text: SweepText, found: Contributions) -> None:
     for index, part in enumerate(found.parts):
         for side, whole in sides.items():
             if part.kind == "head" and part.side in ("both", side):
-                values = [getattr(source, f"{side}_side") or 0.0 for source in by_source.get(part, [])]
+                values = [
+                    getattr(source, f"{side}_side") or 0.0 for source in by_source.get(part, [])
+                ]
                 assert sum(values) == pytest.approx(whole[index], abs=1e-9)
 
 
 def test_what_a_token_brings_by_loops(folder_of: Callable[[str], Path]) -> None:
-    """A head's part from one token, with its values, weights and output matrix multiplied out by hand (GPT-2)."""
+    """A head's part from one token, with its values, weights and output matrix multiplied out by
+    hand (GPT-2).
+    """
     ((text, _),) = texts(folder_of("gpt2"))
     link = Link(1, "self", 2, 6, 5)
     found = contributions(text, link, by_token=True)
@@ -143,7 +159,9 @@ def test_what_a_token_brings_by_loops(folder_of: Callable[[str], Path]) -> None:
     spec = text.model.spec.blocks[1]
     dim, head, source = 10, 1, 3
     deviation = np.sqrt(entering.var(-1) + spec.norms["attn.in"].eps)
-    written = own("attn.o.weight")[:, head * dim : (head + 1) * dim] @ first.stages["v"][head, source]
+    written = (
+        own("attn.o.weight")[:, head * dim : (head + 1) * dim] @ first.stages["v"][head, source]
+    )
     rows = slice(link.head * dim, (link.head + 1) * dim)
     query = found.queries.sum(0)
     scores = np.zeros(7)
@@ -153,24 +171,34 @@ def test_what_a_token_brings_by_loops(folder_of: Callable[[str], Path]) -> None:
         scores[key] = found.scale * float(query @ (second("attn.k.weight")[rows] @ normed))
     part = next(part for part in found.parts if part.stream == StreamPart("head", 0, "self", head))
     (split,) = [one for one in source_parts(text, found)[part] if one.part.stream.source == source]
-    assert split.key_side == pytest.approx(scores[link.key] - scores @ found.row.weights[:7], abs=1e-12)
+    assert split.key_side == pytest.approx(
+        scores[link.key] - scores @ found.row.weights[:7], abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt2 with head", "gemma2", "qwen3_next", "bart"])
-def test_what_a_head_writes_adds_up_to_its_part_of_the_logit(name: str, folder_of: Callable[[str], Path]) -> None:
-    """In one run with the score, and of every attention: as the other run has it that follows all parts."""
+def test_what_a_head_writes_adds_up_to_its_part_of_the_logit(
+    name: str, folder_of: Callable[[str], Path]
+) -> None:
+    """In one run with the score, and of every attention: as the other run has it that follows all
+    parts.
+    """
     *_, (text, kind) = texts(folder_of(name))
     layer = text.model.spec.attending()[-1]
     chosen = LogitTerm("head", layer, kind, 1)
     attributor = Attributor(text, 6, chosen)
-    written = written_parts(text, contributions(text, Link(layer, kind, 1, 6, 5), follower=attributor), attributor, 4)
+    written = written_parts(
+        text, contributions(text, Link(layer, kind, 1, 6, 5), follower=attributor), attributor, 4
+    )
     known = dict(attribute(text, 6, 4, None).parts)[chosen]
     assert written.logit == pytest.approx(known, abs=1e-9)
     assert sum(row.logit or 0.0 for row in written.sources) == pytest.approx(known, abs=1e-9)
     assert abs(known) > 1e-6
 
 
-def test_negative_control(folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negative_control(
+    folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With deviations of another vector nothing adds up."""
     ((text, _),) = texts(folder_of("gpt2"))
     right = residual_stream.deviation
@@ -179,7 +207,9 @@ def test_negative_control(folder_of: Callable[[str], Path], monkeypatch: pytest.
 
 
 def test_the_induction_head_is_explained_by_the_head_before_it() -> None:
-    """By construction: layer 1 head 0 finds the place that layer 0 head 0 wrote the token before into."""
+    """By construction: layer 1 head 0 finds the place that layer 0 head 0 wrote the token before
+    into.
+    """
     document = why(induction_model(), "eabcda", "#5", "#2", heads=[0], layers=[1])
     parts = {(row.kind, row.head): row for row in document.parts}
     writes = parts["head", 0]
@@ -189,11 +219,26 @@ def test_the_induction_head_is_explained_by_the_head_before_it() -> None:
 
 
 @pytest.mark.thorough
-def test_the_induction_head_that_was_learned_is_explained_by_the_head_before_it(tmp_path: Path) -> None:
-    """`attn learn induction`: what answers is what the previous-token head brought, and the screen says so."""
+def test_the_induction_head_that_was_learned_is_explained_by_the_head_before_it(
+    tmp_path: Path,
+) -> None:
+    """`attn learn induction`: what answers is what the previous-token head brought, and the screen
+    says so.
+    """
     folder = tmp_path / "induction"
     assert ask("learn", "induction", "--save", str(folder)).code == 0
-    line = ("why", "f p e h a n c f p e h a n c", "--model", str(folder), "--from", "#12", "--to", "#6", "--layer", "1")
+    line = (
+        "why",
+        "f p e h a n c f p e h a n c",
+        "--model",
+        str(folder),
+        "--from",
+        "#12",
+        "--to",
+        "#6",
+        "--layer",
+        "1",
+    )
     document = ask(*line, "--by", "token", "--json").json
     ranked = sorted(document["parts"], key=lambda row: -row["key_side"])
     first, second = ranked[:2]

@@ -16,8 +16,14 @@ FILES = {"text": "own_text", "order": "which_first", "sentence": "own_sentence"}
 def task_names() -> tuple[str, ...]:
     """The names of all tasks, in the order in which they are listed."""
     files = {file: name for name, file in FILES.items()}
-    names = [files.get(module.name, module.name) for module in iter_modules(__path__) if module.name != "task"]
-    return tuple(sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)))
+    names = [
+        files.get(module.name, module.name)
+        for module in iter_modules(__path__)
+        if module.name != "task"
+    ]
+    return tuple(
+        sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+    )
 
 
 def task_class(name: str) -> type[Task]:

@@ -1,4 +1,6 @@
-"""Texts that begin to repeat, at a distance that differs from text to text: the two-layer circuit that copies."""
+"""Texts that begin to repeat, at a distance that differs from text to text: the two-layer circuit
+that copies.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from attncli.arrays.numpy_backend import integers
-from attncli.features.learn.tasks.task import LETTERS, Bools, Score, Task, after_same_pairs, previous_pairs
+from attncli.features.learn.tasks.task import (
+    LETTERS,
+    Bools,
+    Score,
+    Task,
+    after_same_pairs,
+    previous_pairs,
+)
 from attncli.features.learn.training import NO_TARGET, Batch
 from attncli.language import message
 
@@ -17,12 +26,14 @@ SHORTEST, LONGEST = 5, 11
 
 
 class Induction(Task):
-    """A random cycle of 5 to 11 different symbols, again and again. Source: Olsson et al., In-context learning and
-    induction heads, 2022."""
+    """A random cycle of 5 to 11 different symbols, again and again. Source: Olsson et al.,
+    In-context learning and induction heads, 2022."""
 
     name = "induction"
     summary = message("a random cycle of symbols, repeated; the distance differs from text to text")
-    lesson = message("the two-layer circuit that copies: a previous-token head, then an induction head")
+    lesson = message(
+        "the two-layer circuit that copies: a previous-token head, then an induction head"
+    )
     scores = (
         Score("previous", 0.25, message("a previous-token head")),
         Score("induction", 0.4, message("an induction head")),
@@ -30,7 +41,8 @@ class Induction(Task):
     forms = ("previous", "induction")
 
     def __init__(self) -> None:
-        self.words, self.length = LETTERS, 24
+        self.words = LETTERS
+        self.length = 24
 
     @property
     def chance(self) -> float:
@@ -40,7 +52,9 @@ class Induction(Task):
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """Texts that repeat a cycle of random length; targets from its second time on."""
         kinds = len(self.words)
-        numbers = integers(seed, f"induction\0{stream}", size * (kinds + 1)).reshape(size, kinds + 1)
+        numbers = integers(seed, f"induction\0{stream}", size * (kinds + 1)).reshape(
+            size, kinds + 1
+        )
         order = np.argsort(numbers[:, :kinds], 1, kind="stable")
         period = SHORTEST + (numbers[:, kinds:] % (LONGEST - SHORTEST + 1)).astype(np.int64)
         places = np.arange(self.length + 1)[None]
@@ -50,6 +64,6 @@ class Induction(Task):
         return Batch(ids[:, :-1], targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which keys count for each query, [text, query, key]: "previous", the one before it; "induction", those right
-        after an earlier token equal to the query."""
+        """Which keys count for each query, [text, query, key]: "previous", the one before it;
+        "induction", those right after an earlier token equal to the query."""
         return {"previous": previous_pairs(batch.ids), "induction": after_same_pairs(batch.ids)}

@@ -19,16 +19,20 @@ PAIRS = 6
 
 
 class Lookup(Task):
-    """A list of letters, each with a digit, then the letters in another order, each followed by its digit, which is to
-    be predicted."""
+    """A list of letters, each with a digit, then the letters in another order, each followed by its
+    digit, which is to be predicted."""
 
     name = "lookup"
     summary = message("keys with values, then the keys in another order: a 3 c 1 … c → 1")
-    lesson = message("queries as search: from a key that is asked for to the value that stood after it")
+    lesson = message(
+        "queries as search: from a key that is asked for to the value that stood after it"
+    )
     architecture = Architecture(heads=4)
     steps = 500
     thrift = 5.0
-    """With 0 two to four heads come to look up the same, and none of them is missed; with this, that is one head's."""
+    """With 0 two to four heads come to look up the same, and none of them is missed; with this,
+    that is one head's.
+    """
     scores = (
         Score("previous", 0.25, message("a previous-token head")),
         Score("value", 0.4, message("a head that looks up the value")),
@@ -37,7 +41,8 @@ class Lookup(Task):
     forms = ("value",)
 
     def __init__(self) -> None:
-        self.words, self.length = (*KEYS, *VALUES), 4 * PAIRS - 1
+        self.words = (*KEYS, *VALUES)
+        self.length = 4 * PAIRS - 1
 
     @property
     def chance(self) -> float:
@@ -45,12 +50,14 @@ class Lookup(Task):
         return math.log(len(VALUES))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """Texts with a list of letters and their digits, then the letters in another order; targets are the letters'
-        digits."""
+        """Texts with a list of letters and their digits, then the letters in another order; targets
+        are the letters' digits."""
         width = len(KEYS) + 2 * PAIRS
         numbers = integers(seed, f"lookup\0{stream}", size * width).reshape(size, width)
         keys = np.argsort(numbers[:, : len(KEYS)], 1, kind="stable")[:, :PAIRS]
-        values = len(KEYS) + (numbers[:, len(KEYS) : len(KEYS) + PAIRS] % len(VALUES)).astype(np.int64)
+        values = len(KEYS) + (numbers[:, len(KEYS) : len(KEYS) + PAIRS] % len(VALUES)).astype(
+            np.int64
+        )
         order = np.argsort(numbers[:, len(KEYS) + PAIRS :], 1, kind="stable")
         listed = np.stack([keys, values], -1)
         queries = np.take_along_axis(listed, order[..., None], 1)
@@ -60,8 +67,8 @@ class Lookup(Task):
         return Batch(ids[:, :-1], targets[:, :-1])
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which keys of attention count for each query, [text, query, key]: "previous", the one before it; "value", the
-        digit to be looked up; "key", its letter in the list."""
+        """Which keys of attention count for each query, [text, query, key]: "previous", the one
+        before it; "value", the digit to be looked up; "key", its letter in the list."""
         key = _pairs_of_listed_word(batch.ids)
         value = np.zeros_like(key)
         value[..., 1:] = key[..., :-1]
@@ -69,8 +76,8 @@ class Lookup(Task):
 
 
 def _pairs_of_listed_word(ids: Integers) -> Bools:
-    """Which pairs join a word asked for (query) to the same word in the list before it (key), [text, query, key]. ids:
-    [text, token]."""
+    """Which pairs join a word asked for (query) to the same word in the list before it (key),
+    [text, query, key]. ids: [text, token]."""
     places = np.arange(ids.shape[-1])
     asks = (places >= 2 * PAIRS) & (places % 2 == 0)
     listed = (places < 2 * PAIRS) & (places % 2 == 0)

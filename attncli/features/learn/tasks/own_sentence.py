@@ -15,17 +15,21 @@ from attncli.mechanism.mask import Everywhere
 
 
 class OwnSentence(Task):
-    """One head over one sentence, without a residual: what is predicted at the query's word is made of what the head
-    moves there alone.
+    """One head over one sentence, without a residual: what is predicted at the query's word is made
+    of what the head moves there alone.
 
-    The only text is the sentence itself, so it can be learned in several ways: whether the head looks at the target is
-    for the scores to tell.
+    The only text is the sentence itself, so it can be learned in several ways: whether the head
+    looks at the target is for the scores to tell.
     """
 
     name = "sentence"
-    summary = message("a sentence of your own: at the word --query, the word --target is to be said")
+    summary = message(
+        "a sentence of your own: at the word --query, the word --target is to be said"
+    )
     lesson = message("attention is not importance: a seed may solve it while looking elsewhere")
-    architecture = Architecture(layers=1, heads=1, position="none", mask=Everywhere(), residual=False)
+    architecture = Architecture(
+        layers=1, heads=1, position="none", mask=Everywhere(), residual=False
+    )
     steps = 100
     batch = 1
     rate = 2e-3
@@ -34,7 +38,9 @@ class OwnSentence(Task):
     tested_apart = False
 
     def __init__(self, tokens: tuple[str, ...], query: int, target: int) -> None:
-        self.tokens, self.query, self.target = tokens, query, target
+        self.tokens = tokens
+        self.query = query
+        self.target = target
         self.words, self.length = tuple(dict.fromkeys(tokens)), len(tokens)
 
     @property

@@ -1,4 +1,6 @@
-"""A text of the reader's own, character by character: what comes next is to be said, as language models do."""
+"""A text of the reader's own, character by character: what comes next is to be said, as language
+models do.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ MOST_WORDS = 400
 
 
 class OwnText(Task):
-    """Pieces of a text of one's own, of which each next character is to be predicted. Its last tenth is never trained
+    """Pieces of a text of one's own, of which each next character is to be predicted. Its last
+    tenth is never trained
     on: losses are those on it."""
 
     name = "text"
@@ -68,35 +71,47 @@ class OwnText(Task):
         return self.references()[-1].loss
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """Pieces of the part that is trained on; for the stream "test", of the part that is kept apart."""
+        """Pieces of the part that is trained on; for the stream "test", of the part that is kept
+        apart.
+        """
         test = stream == "test"
-        ids = self._ids[self._end :] if test else self._ids[: self._end]
+        if test:
+            ids = self._ids[self._end :]
+        else:
+            ids = self._ids[: self._end]
         starts = integers(seed, f"text\0{stream}", size).astype(np.int64) % (len(ids) - WINDOW)
         rows = ids[starts[:, None] + np.arange(WINDOW + 1)]
         return Batch(rows[:, :-1], rows[:, 1:])
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which keys count for each query, [text, query, key]: "previous", the one before it; "same", those right after
-        an earlier character equal to the query."""
+        """Which keys count for each query, [text, query, key]: "previous", the one before it;
+        "same", those right after an earlier character equal to the query."""
         return {"previous": previous_pairs(batch.ids), "same": after_same_pairs(batch.ids)}
 
     def references(self) -> Sequence[Reference]:
-        """The losses of predicting by counts of characters, and of pairs of characters, each count one more, on the
-        part that is kept apart."""
-        trained, test = self._ids[: self._end], self._ids[self._end :]
+        """The losses of predicting by counts of characters, and of pairs of characters, each count
+        one more, on the part that is kept apart."""
+        trained = self._ids[: self._end]
+        test = self._ids[self._end :]
         kinds = len(self.words) + 1
         single = np.bincount(trained, minlength=kinds) + 1.0
         pairs = np.ones((kinds, kinds))
         np.add.at(pairs, (trained[:-1], trained[1:]), 1.0)
         return (
-            Reference(message("counting characters"), _mean_surprise(single / single.sum(), test[1:])),
+            Reference(
+                message("counting characters"), _mean_surprise(single / single.sum(), test[1:])
+            ),
             Reference(
                 message("counting pairs of characters"),
-                _mean_surprise((pairs / pairs.sum(1, keepdims=True)).reshape(-1), test[:-1] * kinds + test[1:]),
+                _mean_surprise(
+                    (pairs / pairs.sum(1, keepdims=True)).reshape(-1), test[:-1] * kinds + test[1:]
+                ),
             ),
         )
 
 
 def _mean_surprise(shares: Floats, entries: Integers) -> float:
-    """The mean of −ln p of the entries, in nats. shares: p of every entry. entries: indices into them."""
+    """The mean of −ln p of the entries, in nats. shares: p of every entry. entries: indices into
+    them.
+    """
     return float(-np.log(shares[entries]).mean())

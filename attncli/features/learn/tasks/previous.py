@@ -15,7 +15,9 @@ from attncli.language import message
 
 
 class Previous(Task):
-    """Random symbols, at each of which the one before it is to be predicted: `c f a k` → c at f, f at a, a at k."""
+    """Random symbols, at each of which the one before it is to be predicted: `c f a k` → c at f, f
+    at a, a at k.
+    """
 
     name = "previous"
     summary = message("random symbols; after each, the one before it is to be said")
@@ -26,7 +28,8 @@ class Previous(Task):
     forms = ("previous",)
 
     def __init__(self) -> None:
-        self.words, self.length = LETTERS, 16
+        self.words = LETTERS
+        self.length = 16
 
     @property
     def chance(self) -> float:
@@ -35,7 +38,9 @@ class Previous(Task):
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """Texts of random symbols; the target of each is the one before."""
-        numbers = integers(seed, f"previous\0{stream}", size * self.length).reshape(size, self.length)
+        numbers = integers(seed, f"previous\0{stream}", size * self.length).reshape(
+            size, self.length
+        )
         ids = (numbers % len(self.words)).astype(np.int64)
         targets = np.full(ids.shape, NO_TARGET)
         targets[:, 1:] = ids[:, :-1]

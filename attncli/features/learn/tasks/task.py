@@ -1,4 +1,6 @@
-"""`Task`: what is to be learned: its texts, what can be known in them, and the scores that show how it is done."""
+"""`Task`: what is to be learned: its texts, what can be known in them, and the scores that show how
+it is done.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ LEARNED = 0.1
 
 
 class Score(Struct, frozen=True):
-    """A score of heads: the weight that rows give to certain keys, the mean over the rows that have such keys.
+    """A score of heads: the weight that rows give to certain keys, the mean over the rows that have
+    such keys.
 
     threshold: from where a head is said to do it. head: what such a head is called.
     """
@@ -42,11 +45,15 @@ class Reference(Struct, frozen=True):
 
 
 class Task(ABC):
-    """One task. A new one is one file in this folder, with a class of its own; its name is the file's.
+    """One task. A new one is one file in this folder, with a class of its own; its name is the
+    file's.
 
-    summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is learned with where
-    the options say nothing else. thrift: what heads pay for writing, see `Trainer`. scores: those that show how it is
-    done. forms: the names of those of which some head must do each, for it to be done so; none where any way will do.
+    summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is
+        learned with where
+    the options say nothing else. thrift: what heads pay for writing, see `Trainer`. scores: those
+    that show how it is
+    done. forms: the names of those of which some head must do each, for it to be done so; none
+    where any way will do.
     tested_apart: whether the stream "test" has texts that are not trained on.
     """
 
@@ -81,11 +88,15 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """A batch of `size` texts, drawn at random from the seed and the name of a stream, such as "test"."""
+        """A batch of `size` texts, drawn at random from the seed and the name of a stream, such as
+        "test".
+        """
 
     @abstractmethod
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """By the name of each score, which (query, key) pairs count for it, booleans [text, query, key]."""
+        """By the name of each score, which (query, key) pairs count for it, booleans [text, query,
+        key].
+        """
 
     def references(self) -> Sequence[Reference]:
         """Losses to compare with, besides chance."""
@@ -97,23 +108,30 @@ class Task(ABC):
 
 
 def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[str, Floats]:
-    """By the name of each score, its value for each head, [layer, head], NaN where no row has keys that count.
+    """By the name of each score, its value for each head, [layer, head], NaN where no row has keys
+    that count.
 
     weights: of each layer, [text, head, query, key]. pairs: [text, query, key].
     """
-    return {name: np.stack([_mean_weight(layer, counted) for layer in weights]) for name, counted in pairs.items()}
+    return {
+        name: np.stack([_mean_weight(layer, counted) for layer in weights])
+        for name, counted in pairs.items()
+    }
 
 
 def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
-    """By the name of each score, its value for a head that looks at all visible keys alike. visible: [query, key].
+    """By the name of each score, its value for a head that looks at all visible keys alike.
+    visible: [query, key].
     pairs: which count, [text, query, key]."""
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
-    return {name: float(_mean_weight(even[None, None], counted)[0]) for name, counted in pairs.items()}
+    return {
+        name: float(_mean_weight(even[None, None], counted)[0]) for name, counted in pairs.items()
+    }
 
 
 def _mean_weight(weights: Floats, counted: Bools) -> Floats:
-    """The weight of each head on the counted keys, mean over the rows that have such keys, [head]; NaN where none
-    has."""
+    """The weight of each head on the counted keys, mean over the rows that have such keys, [head];
+    NaN where none has."""
     rows = np.any(counted, -1, keepdims=True)[..., 0]
     total = np.einsum("...hqk,...qk->...hq", weights, counted.astype(weights.dtype))
     if not rows.any():
@@ -129,8 +147,10 @@ def previous_pairs(ids: Integers) -> Bools:
 
 
 def after_same_pairs(ids: Integers) -> Bools:
-    """Which keys stand right after an earlier token of the same id as the query, [text, query, key]. ids: [text,
-    token]."""
+    """Which keys stand right after an earlier token of the same id as the query, [text, query,
+    key]. ids: [text, token]."""
     count = ids.shape[-1]
-    same = ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]
+    same = (
+        ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]
+    )
     return same & np.tri(count, dtype=bool)

@@ -18,8 +18,9 @@ QUESTION = "?"
 
 
 class WhichFirst(Task):
-    """Two symbols and a question mark, at which the first of them is to be predicted: `c f ?` → c. One layer: what a
-    query gets from keys does not depend on their order unless positions say it."""
+    """Two symbols and a question mark, at which the first of them is to be predicted: `c f ?` → c.
+    One layer: what a query gets from keys does not depend on their order unless positions say
+    it."""
 
     name = "order"
     summary = message("two symbols, then a question mark: which of the two came first")
@@ -33,7 +34,8 @@ class WhichFirst(Task):
     )
 
     def __init__(self) -> None:
-        self.words, self.length = (*SYMBOLS, QUESTION), 3
+        self.words = (*SYMBOLS, QUESTION)
+        self.length = 3
 
     @property
     def chance(self) -> float:
@@ -42,7 +44,9 @@ class WhichFirst(Task):
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """Two different symbols and a question mark, whose target is the first of them."""
-        numbers = integers(seed, f"order\0{stream}", size * len(SYMBOLS)).reshape(size, len(SYMBOLS))
+        numbers = integers(seed, f"order\0{stream}", size * len(SYMBOLS)).reshape(
+            size, len(SYMBOLS)
+        )
         ids = np.argsort(numbers, 1, kind="stable")[:, :3]
         first = ids[:, 0].copy()
         ids[:, 2] = len(SYMBOLS)
@@ -51,8 +55,8 @@ class WhichFirst(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """For the question mark as query, which key is the "first" symbol and which the "second", [text, query,
-        key]."""
+        """For the question mark as query, which key is the "first" symbol and which the "second",
+        [text, query, key]."""
         counted = np.zeros((2, *batch.ids.shape, batch.ids.shape[-1]), bool)
         counted[0, :, 2, 0] = counted[1, :, 2, 1] = True
         return {"first": counted[0], "second": counted[1]}
