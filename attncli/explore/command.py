@@ -76,9 +76,8 @@ def explore(
 def _models(environment: Environment) -> list[str]:
     """The names of the models on this machine: aliases, and what the hub's cache holds whole."""
     from attncli.features.models.compute import models_document
-    from attncli.inputs.hub import cache_folder
 
-    document = models_document(cache_folder(environment.variables))
+    document = models_document(environment.variables)
     local_names = [alias.name for alias in document.aliases if alias.location is not None]
     cached_hubs = {alias.hub for alias in document.aliases if alias.location is not None}
     return [

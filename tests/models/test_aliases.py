@@ -8,12 +8,13 @@ import pytest
 from hub_server import COMMIT, Hub, serving
 from processes import finish
 
-from attncli.errors import InputError
+from attncli.errors import AttnError, InputError
 from attncli.extras import install_command
 from attncli.inputs import hub as hub_module
 from attncli.inputs.hub import Fetch, HubId
 from attncli.models import aliases
-from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
+from attncli.models.aliases import ALIASES, MINILM, Alias, local_folder, locate
+from attncli.models.packages import Package, package_place
 
 SMALL = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"\2\0\0\0\0\0\0\0{}"}
 GOOD = {
@@ -55,11 +56,11 @@ def test_a_changed_file_is_refused_whatever_the_source(
     folder.mkdir(parents=True)
     for name, content in SMALL.items():
         (folder / name).write_bytes(content)
-    monkeypatch.setattr(aliases, "package_folder", lambda package: folder)
+    monkeypatch.setattr(Package, "places", lambda package: [folder])
     with pytest.raises(InputError, match=GOOD["model.safetensors"]) as error:
         locate("minilm", variables=variables)
     assert error.value.expected == MINILM.digests["model.safetensors"]
-    monkeypatch.setattr(aliases, "package_folder", lambda package: None)
+    monkeypatch.setattr(Package, "places", lambda package: None)
     with (
         serving(Hub({MINILM.hub: SMALL})) as hub,
         pytest.raises(InputError, match=GOOD["model.safetensors"]),
@@ -75,7 +76,11 @@ def test_without_the_package_minilm_comes_from_the_hub_then_from_its_cache(
     monkeypatch.setattr(
         aliases,
         "ALIASES",
-        {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)},
+        {
+            "minilm": Alias(
+                MINILM.hub, "bert", package=Package(("not_installed_here",), "model"), digests=GOOD
+            )
+        },
     )
     with pytest.raises(InputError, match="HF_HUB_OFFLINE") as refused:
         locate("minilm", variables=variables)
@@ -186,5 +191,96 @@ def test_every_alias_is_a_hub_id() -> None:
 
 
 def test_packages_without_a_model() -> None:
-    assert package_folder("json") is None
-    assert package_folder("no_such_package_at_all") is None
+    assert package_place("json", "model") is None
+    assert package_place("no_such_package_at_all", "model") is None
+
+
+PARTS = (b"GGUF and ", b"the rest ", b"of a model")
+
+
+@pytest.fixture
+def parted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An alias `parted` whose file three installed packages hold; returns where they are."""
+    installed = tmp_path / "site-packages"
+    for number, content in enumerate(PARTS):
+        folder = installed / f"parted_{number}" / "data"
+        folder.mkdir(parents=True)
+        (folder.parent / "__init__.py").write_text("raise SystemExit('imported')")
+        (folder / f"model.part{number:02}").write_bytes(content)
+    monkeypatch.syspath_prepend(str(installed))
+    whole = b"".join(PARTS)
+    package = Package(
+        tuple(f"parted_{number}" for number in range(len(PARTS))),
+        "data/model.part{part:02}",
+        file="whole.gguf",
+        digest=hashlib.sha256(whole).hexdigest(),
+        bytes=len(whole),
+        terms="example.org/terms",
+    )
+    known = {"gemma3": Alias("owner/parted", "gemma3_text", package=package)}
+    monkeypatch.setattr(aliases, "ALIASES", known)
+    return installed
+
+
+def test_parts_are_joined_once_in_the_own_cache(parted: Path, variables: dict[str, str]) -> None:
+    said: list[str] = []
+    assert local_folder("gemma3", variables) is None
+    found = locate("gemma3", variables=variables, fetch=Fetch(said.append))
+    assert (found.source, found.name) == ("package", "gemma3")
+    assert found.folder.read_bytes() == b"".join(PARTS)
+    assert found.folder.is_relative_to(Path(variables["XDG_CACHE_HOME"]) / "attn")
+    assert len(said) == 1
+    assert "example.org/terms" in said[0]
+    written = found.folder.stat().st_mtime_ns
+    again = locate("gemma3", variables=variables, fetch=Fetch(said.append))
+    assert (again, len(said)) == (found, 1)
+    assert again.folder.stat().st_mtime_ns == written
+    assert local_folder("gemma3", variables) == found.folder
+
+
+def test_a_joined_file_that_was_changed_is_joined_again_or_refused(
+    parted: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = locate("gemma3", variables=variables)
+    found.folder.write_bytes(b"GGUF another model")
+    assert locate("gemma3", variables=variables).folder.read_bytes() == b"".join(PARTS)
+    found.folder.write_bytes(b"GGUF another model")
+    monkeypatch.setattr(Package, "places", lambda package: None)
+    with pytest.raises(InputError, match="has the sha256") as refused:
+        locate("gemma3", variables=variables)
+    assert "--force-reinstall" in refused.value.hint
+
+
+def test_parts_that_make_another_file_leave_nothing(
+    parted: Path, variables: dict[str, str]
+) -> None:
+    (parted / "parted_1" / "data" / "model.part01").write_bytes(b"the best ")
+    with pytest.raises(InputError, match="3 parts make a file with the sha256"):
+        locate("gemma3", variables=variables)
+    assert list((Path(variables["XDG_CACHE_HOME"]) / "attn" / "models").iterdir()) == []
+
+
+def test_a_cache_that_cannot_take_the_parts_says_where(
+    parted: Path, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(AttnError) as refused:
+        locate("gemma3", variables={**variables, "XDG_CACHE_HOME": str(tmp_path / "file")})
+    assert str(tmp_path / "file") in refused.value.where
+    assert refused.value.hint.startswith("XDG_CACHE_HOME=")
+
+
+def test_without_one_of_its_packages_an_alias_is_the_hubs_or_says_the_one_command(
+    parted: Path, variables: dict[str, str]
+) -> None:
+    (parted / "parted_2" / "data" / "model.part02").unlink()
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE") as refused:
+        locate("gemma3", variables=variables)
+    assert refused.value.hint == install_command("gemma3")
+    assert "--no-deps" in refused.value.hint
+
+
+def test_every_packaged_alias_has_an_install_command() -> None:
+    for name, alias in ALIASES.items():
+        if alias.package is not None:
+            assert install_command(name).count(" ") >= 2 + len(alias.package.modules)

@@ -34,9 +34,8 @@ def list_(ctx: typer.Context, output: TableOutput) -> None:
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     from attncli.features.models.compute import models_document
-    from attncli.inputs.hub import cache_folder
 
-    document = models_document(cache_folder(environment.variables))
+    document = models_document(environment.variables)
     write_documents([document], output, environment, view)
 
 

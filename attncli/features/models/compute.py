@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -14,13 +14,21 @@ from msgspec.structs import replace
 
 from attncli.documents import Count, Document, Part, Size, describe
 from attncli.errors import AttnError
+from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import read_object
-from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
+from attncli.inputs.hub import (
+    TOKENIZER,
+    HubId,
+    ModelLocation,
+    all_cached,
+    cache_folder,
+    find_snapshot,
+)
 from attncli.inputs.packed_checkpoint import METHODS
 from attncli.language import message
 from attncli.mechanism.spec import Attention, Block, LinearAttention, Spec
-from attncli.models.aliases import ALIASES, Alias, package_folder
+from attncli.models.aliases import ALIASES, Alias
 from attncli.models.estimate import RULE, CostEstimate
 from attncli.models.families import BY_TRANSFORMERS, FOUR_BIT_EXPERTS, GGUF_FAMILIES, MODEL_TYPES
 from attncli.models.verify import LIMIT, RATIO, Verification
@@ -37,6 +45,16 @@ class AliasRow(Part, frozen=True, kw_only=True):
         Literal["package", "cache"] | None,
         describe("Where it is on this machine; null if it would be fetched."),
     ] = field(name="here")
+    kind: Literal["encoder", "decoder", "encoder-decoder"]
+    chinese: Annotated[bool, describe("Whether it was trained on Chinese.")]
+    chat: Annotated[bool, describe("Whether it was trained to answer and has a chat template.")]
+    install: Annotated[
+        str | None,
+        describe("The command that installs it as a package; null where no package holds it."),
+    ]
+    terms: Annotated[
+        str | None, describe("The terms of use of what the package holds; null for a free licence.")
+    ]
 
 
 class CachedModel(Part, frozen=True, kw_only=True):
@@ -591,12 +609,14 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
                     yield f"{name}.groups", what
 
 
-def models_document(cache: Path) -> ModelsDocument:
+def models_document(variables: Mapping[str, str]) -> ModelsDocument:
     """`attn.models/1`: the families that run natively, the aliases and whether each is here, the
     models in the hub's cache.
 
-    Looks at names, sizes and config.json only, and never uses the network.
+    variables: where the folders of caches are looked up. Looks at names, sizes and config.json
+    only, and never uses the network.
     """
+    cache = cache_folder(variables)
     cached_models = [
         CachedModel(
             name=snapshot.name,
@@ -610,10 +630,7 @@ def models_document(cache: Path) -> ModelsDocument:
         for snapshot in all_cached(cache)
         for family in [_model_type(snapshot.folder)]
     ]
-    aliases = [
-        AliasRow(name=name, hub=alias.hub, family=alias.family, location=_cached_in(alias, cache))
-        for name, alias in ALIASES.items()
-    ]
+    aliases = [_alias_row(name, alias, cache, variables) for name, alias in ALIASES.items()]
     return ModelsDocument(
         version=__version__,
         families=list(MODEL_TYPES),
@@ -654,14 +671,26 @@ def _formats() -> list[FormatRow]:
     ]
 
 
-def _cached_in(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:
-    """Where an alias would be taken from without the network: "package" or "cache"; None where it
-    would be fetched.
-    """
-    if alias.package and package_folder(alias.package):
-        return "package"
+def _alias_row(name: str, alias: Alias, cache: Path, variables: Mapping[str, str]) -> AliasRow:
+    """What is known of an alias, and where it would be taken from without the network. cache: the
+    hub's."""
+    location: Literal["package", "cache"] | None = None
     snapshot = find_snapshot(cache, HubId(alias.hub))
-    return "cache" if snapshot is not None and set(snapshot.missing) <= {TOKENIZER} else None
+    if alias.package is not None and alias.package.is_here(variables):
+        location = "package"
+    elif snapshot is not None and set(snapshot.missing) <= {TOKENIZER}:
+        location = "cache"
+    return AliasRow(
+        name=name,
+        hub=alias.hub,
+        family=alias.family,
+        location=location,
+        kind=alias.kind,
+        chinese=alias.chinese,
+        chat=alias.chat,
+        install=None if alias.package is None else install_command(name),
+        terms=None if alias.package is None else alias.package.terms or None,
+    )
 
 
 def model_document(

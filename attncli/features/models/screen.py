@@ -27,6 +27,7 @@ from attncli.draw.screen_header import SIDE, count_phrase, fact, mask_and_positi
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.models.compute import (
+    AliasRow,
     AlibiPart,
     AttentionRow,
     BoundedPart,
@@ -71,11 +72,6 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     if view.brief:
         return fit_to_view(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
-    present = localize(contextual("here", "yes"), view)
-    rows = [
-        [alias.name, alias.family, "-" if alias.location is None else present, alias.hub]
-        for alias in document.aliases
-    ]
     proof = fact(message("proof"), document.proof, view)
     foreign = table(
         ["family", message("what stands in the way")],
@@ -96,9 +92,8 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         view,
         title=message("{rows} formats", rows=format_count),
     )
-    note = message("here: installed, or in the hub's cache; the others are fetched")
-    names = ["alias", "family", "here", message("on the hub")]
-    aliases = table(names, rows, view, title=message("{rows} aliases", rows=len(rows)), note=note)
+    packaged = _packaged_aliases(document, view)
+    aliases = _hub_aliases(document, view)
     rows_cached = [
         [
             model.name,
@@ -122,8 +117,64 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     else:
         hub = stack(heading(title, "", view), where)
     return fit_to_view(
-        stack_spaced(stack(families, proof), foreign, formats, aliases, hub, answer), view
+        stack_spaced(stack(families, proof), foreign, formats, aliases, hub, packaged, answer), view
     )
+
+
+def _packaged_aliases(document: ModelsDocument, view: View) -> Lines:
+    """The aliases that packages hold: what each is, whether it is here, the command that installs
+    it."""
+    aliases = [alias for alias in document.aliases if alias.install is not None]
+    rows = [[alias.name, _alias_kind(alias, view), _is_here(alias, view)] for alias in aliases]
+    title = plural(
+        "{count} model comes as a package", "{count} models come as packages", count=len(aliases)
+    )
+    models = table(["alias", message("what it is"), "here"], rows, view, title=title)
+    commands = [
+        part for alias in aliases if alias.location is None for part in _install_lines(alias, view)
+    ]
+    return stack(models, *commands)
+
+
+def _install_lines(alias: AliasRow, view: View) -> Iterator[Lines]:
+    """How to install an alias, and under which terms it stands."""
+    yield fact(alias.name, [f"$ {alias.install}"], view)
+    if alias.terms is not None:
+        yield remark(say(view, "its terms of use: {terms}", terms=alias.terms), view)
+
+
+def _hub_aliases(document: ModelsDocument, view: View) -> Lines:
+    """All aliases: whether each is here, its name on the hub; then what they can do."""
+    rows = [
+        [alias.name, alias.family, _is_here(alias, view), alias.hub] for alias in document.aliases
+    ]
+    note = message("here: installed, or in the hub's cache; the others are fetched")
+    names = ["alias", "family", "here", message("on the hub")]
+    aliases = table(names, rows, view, title=message("{rows} aliases", rows=len(rows)), note=note)
+    abilities = [
+        (message("encoders"), [row.name for row in document.aliases if row.kind == "encoder"]),
+        (message("both"), [row.name for row in document.aliases if row.kind == "encoder-decoder"]),
+        (message("chat"), [row.name for row in document.aliases if row.chat]),
+        (contextual("language", "Chinese"), [row.name for row in document.aliases if row.chinese]),
+    ]
+    facts = [fact(name, models, view) for name, models in abilities]
+    others = say(view, "both: an encoder and a decoder; all others are decoders")
+    return stack(aliases, *facts, remark(others, view))
+
+
+def _is_here(alias: AliasRow, view: View) -> str:
+    """Whether an alias can be used without the network, for a column."""
+    return "-" if alias.location is None else localize(contextual("here", "yes"), view)
+
+
+def _alias_kind(alias: AliasRow, view: View) -> str:
+    """What a model is and can do, in a few words."""
+    words = [say(view, SIDES.get(alias.kind, alias.kind))]
+    if alias.chat:
+        words.append(say(view, "chat"))
+    if alias.chinese:
+        words.append(say(view, contextual("language", "Chinese")))
+    return say(view, contextual("between", ", ")).join(words)
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:

@@ -15,6 +15,7 @@ from validity import validate
 from attncli.documents.header import ranges
 from attncli.draw.numbers import size_words
 from attncli.draw.safe import cells
+from attncli.extras import install_command
 from attncli.models.aliases import ALIASES
 
 TEXT = "The animal didn't cross the street"
@@ -52,6 +53,11 @@ def test_the_list_holds_families_aliases_and_the_cache(cache: Path) -> None:
         "hub": "sentence-transformers/all-MiniLM-L6-v2",
         "family": "bert",
         "here": "package",
+        "kind": "encoder",
+        "chinese": False,
+        "chat": False,
+        "install": install_command("minilm"),
+        "terms": None,
     } in found["aliases"]
     told = {
         model["name"]: (model["family"], model["native"], model["missing"])
