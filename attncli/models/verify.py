@@ -411,11 +411,26 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
 
         module.make_weights = table
         table(len(buffers["weights"]), buffers["weights"].shape[1], module.padding_idx)
-    if "embed_positions" in buffers and hasattr(module, "rotary_dim"):
-        count, dims = buffers["embed_positions"].shape
-        frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()
-        angles = (torch.arange(count).float()[:, None] * frequencies).double()
-        module.embed_positions = torch.cat((torch.sin(angles), torch.cos(angles)), dim=1)
+    for name, buffer in buffers.items():
+        # known by its numbers: up to 5.23 transformers keeps the table in the attention of each
+        # layer, since then in a module of its own
+        if buffer.ndim == 2 and buffer.shape[1] % 2 == 0 and buffer.is_floating_point():
+            sines = _sines_and_cosines(torch, *buffer.shape)
+            rounding = ROUNDING * len(buffer)
+            if torch.allclose(buffer.double(), sines, rtol=0.0, atol=rounding):
+                setattr(module, name, sines)
+
+
+ROUNDING = 1e-6
+"""How far a sine of float32 may be from that of float64, for each position before it."""
+
+
+def _sines_and_cosines(torch: Any, count: int, dims: int) -> Any:
+    """GPT-J's table for `count` positions, [position, sines and then cosines], in float64 of angles
+    that are rounded to float32 once."""
+    frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()
+    angles = (torch.arange(count).float()[:, None] * frequencies).double()
+    return torch.cat((torch.sin(angles), torch.cos(angles)), dim=1)
 
 
 # Weights that transformers gives by distance, as for windows, or by blocks, brought into rows and

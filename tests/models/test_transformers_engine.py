@@ -266,18 +266,41 @@ def test_an_encoder_has_no_mask(folder_of: Callable) -> None:
         next(iter(model.trace(model.tokenizer.ids_to_tokens(IDS), past={})))
 
 
-@pytest.mark.parametrize(
-    ("case", "told"),
-    [
-        (Case("mamba", {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 1}), "no attention of this 'mamba' model"),
-        (Case("codegen", {"vocab_size": 61, "n_embd": 48, "n_layer": 1, "n_head": 4, "rotary_dim": 6, "n_positions": 29}),
-         "no attention of this 'codegen' model"),
-        (Case("diffllama", PLAIN), "2 times in one layer"),
-    ],
-)  # fmt: skip
-def test_what_the_engine_cannot_run(case: Case, told: str, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=told):
-        attncli.load(make(case, tmp_path))
+GPT = {"vocab_size": 61, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 29}
+BY_RELEASE = (
+    Case("codegen", {**GPT, "rotary_dim": 6, "bos_token_id": 1, "eos_token_id": 2}),
+    Case("ctrl", {**GPT, "dff": 37}),
+    Case("openai-gpt", GPT),
+    Case("mamba", {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 1}),
+)
+"""Families that enter transformers' attention interface with some release, or never."""
+
+
+@pytest.mark.parametrize("case", BY_RELEASE, ids=lambda case: case.model_type)
+def test_the_engine_runs_what_the_installed_transformers_lends_it(
+    case: Case, tmp_path: Path
+) -> None:
+    """Whose attention others may compute is asked of the library, not of a list."""
+    import transformers
+
+    folder = make(case, tmp_path)
+    kind = transformers.MODEL_MAPPING[type(transformers.AutoConfig.from_pretrained(folder))]
+    if not kind._supports_attention_backend:
+        with pytest.raises(UnsupportedError, match=f"no attention of this '{case.model_type}'"):
+            attncli.load(folder)
+        return
+    model = attncli.load(folder)
+    (side,) = reference(folder, IDS, dtype="float32")
+    traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS)))
+    assert len(traces) == len(side.weights) == 2
+    for trace, weights in zip(traces, side.weights, strict=True):
+        assert np.abs(trace.stages["weights"].numpy() - weights).max() < 1e-5
+        assert float(weights.max()) > 0.5
+
+
+def test_attention_twice_in_a_layer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="2 times in one layer"):
+        attncli.load(make(Case("diffllama", PLAIN), tmp_path))
 
 
 def test_attention_with_something_of_its_own_is_refused() -> None:
