@@ -339,11 +339,6 @@ def test_the_command_line_starts_without_numpy_and_rich():
         assert not found, f"{name_of(path)} imports {found} at its top"
 
 
-def test_files_are_no_longer_than_a_concept():
-    lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in EVERYTHING}
-    assert {name: length for name, length in lengths.items() if length > 800} == {}
-
-
 STANDARD_FILES = {"__init__.py", "command.py", "compute.py", "document.py", "screen.py"}
 """Files that a feature or a folder may have, whatever it is about."""
 
