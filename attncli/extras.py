@@ -30,8 +30,8 @@ def install_command(name: str) -> str:
     """The command that installs what a part of `attn` needs, in the way in which `attn` itself was
     installed.
 
-    It names the packages and never `attn[name]`: where `attn` comes from a checkout or an archive,
-    an index may hold nothing under that name, or what a stranger put there.
+    It names the packages and never an extra of `attn` itself: where `attn` comes from a checkout or
+    an archive, an index may hold nothing under its name, or what a stranger put there.
 
     Args:
         name: a key of `REQUIREMENTS`.
@@ -40,7 +40,9 @@ def install_command(name: str) -> str:
     flags = [part for part in requirements if part.startswith("-")]
     packages = shlex.join(part for part in requirements if not part.startswith("-"))
     if "pipx" in Path(sys.prefix).parts:
-        return f"pipx inject attn {packages}"
+        # an environment of pipx has the name of what is installed in it
+        pip_args = f"--pip-args={shlex.quote(' '.join(flags))} " if flags else ""
+        return f"pipx inject {Path(sys.prefix).name} {pip_args}{packages}"
     # environments made by uv have no pip of their own
     installer = "pip install" if find_spec("pip") is not None else "uv pip install"
     return " ".join([installer, *flags, packages])

