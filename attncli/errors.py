@@ -1,8 +1,8 @@
 """What can go wrong, said once: every refusal of `attn` is an `AttnError`.
 
-An error carries four short texts (what happened, where, what was expected, a
-command to try) and an exit code. It is raised where the fact is known and told
-once, at the border (`attncli.cli.border`). This module imports nothing heavy.
+An error carries four short texts (what happened, where, what was expected, a command to try) and an
+exit code. It is raised where the fact is known and told once, at the border (`attncli.cli.border`).
+This module imports nothing heavy.
 """
 
 from enum import IntEnum

@@ -1,8 +1,8 @@
 """The `Backend` protocol: about twenty operations, the same on NumPy and torch; and which layers or
 heads are meant.
 
-Arithmetic operators, comparisons, slicing, `.shape`, `.ndim` and `.reshape` work alike
-on both kinds of array and are used directly; a method exists only where the two differ.
+Arithmetic operators, comparisons, slicing, `.shape`, `.ndim` and `.reshape` work alike on both
+kinds of array and are used directly; a method exists only where the two differ.
 Axes are counted from the end, so that any number of leading axes passes through.
 """
 

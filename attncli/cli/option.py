@@ -292,9 +292,8 @@ def redeclare(
     common: bool = False,
 ) -> Any:
     """A copy of a declared option for one command, with a help sentence, group, placeholder, bounds
-    or `About` of
-    its own where these are given. common: whether it is listed among the common options though it
-    is a rare one elsewhere."""
+    or `About` of its own where these are given. common: whether it is listed among the common
+    options though it is a rare one elsewhere."""
     own = copy(declared)
     own.rich_help_panel = panel or declared.rich_help_panel
     own.about = about or declared.about
@@ -436,8 +435,8 @@ def repeatable(hint: Any) -> Any:
 
 def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The argument of a command's parameter that is an option group: the group, or a `Repeated`
-    that keeps the values
-    of `names` apart. hint: the parameter's type. values: of all options, by name."""
+    that keeps the values of `names` apart. hint: the parameter's type. values: of all options, by
+    name."""
     if get_origin(hint) is not Repeated:
         return build_group(group, values)
     repeated_values = {

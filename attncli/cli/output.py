@@ -303,8 +303,7 @@ def _table_pieces(
     encode_rows: Callable[[Iterable[Sequence[object]]], str],
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents.
-    place: which document it
-    is, from 0. encode_rows: rows as lines."""
+    place: which document it is, from 0. encode_rows: rows as lines."""
     from attncli.draw.screen_header import screen_of
 
     rows = enumerate(screen_of(document.schema).rows(document))

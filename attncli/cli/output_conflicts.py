@@ -114,8 +114,7 @@ def check_files(
     options: OutputOptions, environment: Environment, output_files: Mapping[str, Path | None]
 ) -> None:
     """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where
-    one cannot be
-    written. output_files: those of the command's own options, by the option."""
+    one cannot be written. output_files: those of the command's own options, by the option."""
     from attncli.inputs.files import check_writable, place_of
 
     files = {
@@ -233,8 +232,7 @@ def _refuse_replacement(output: str, source: str, path: Path) -> None:
 
 def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
     """Whether the value `word` of a parameter, whose metavar tells what it may name, is read from
-    the file of an
-    output. path: that file; place: its `place_of`, the same for all spellings."""
+    the file of an output. path: that file; place: its `place_of`, the same for all spellings."""
     kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
     if str(word) == "-":
         return bool({"FILE", "TEXT", "CORPUS"} & kinds) and _is_standard_input(environment, path)

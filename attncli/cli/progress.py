@@ -38,8 +38,8 @@ def progress(
     1: it shows a bar with the time left on standard error, which goes at the end.
 
     Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a
-    function where it
-    changes on the way. layers: whether the work is one run, whose layers tell how far it is.
+    function where it changes on the way. layers: whether the work is one run, whose layers tell how
+    far it is.
     """
     start_time = time.monotonic()
     bars: list[Progress] = []

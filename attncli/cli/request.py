@@ -480,8 +480,8 @@ def refuse_cost(
     environment: Environment, compute: ComputeOptions, hint: str, expected: CostEstimate, count: int
 ) -> None:
     """Raise LimitError for a run that takes too much memory; note before it starts how long one
-    will take that takes
-    long. hint: what takes less. expected: what it will take; count: tokens of the text."""
+    will take that takes long. hint: what takes less. expected: what it will take; count: tokens of
+    the text."""
     from attncli.cli.progress import foretell_work
 
     refuse_memory(expected.peak, compute, hint)

@@ -152,8 +152,7 @@ DocumentError = tuple[str, str]
 
 class Axes(Struct, frozen=True):
     """The axes that a field's type declares. axes: of an array, or of a list the one it runs along.
-    at: the axis that
-    an index belongs to. items: the same for the items of a list or dictionary."""
+    at: the axis that an index belongs to. items: the same for the items of a list or dictionary."""
 
     axes: tuple[str, ...] | None = None
     at: str | None = None

@@ -107,8 +107,7 @@ class Grain:
 
 def _choose_grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
     """How fine a matrix is drawn in `wide` cells and `tall` lines: square cells if they fit, else
-    finer ones, else
-    pooled. whole: whether every row has its own line."""
+    finer ones, else pooled. whole: whether every row has its own line."""
     if view.color and not view.ascii and not whole:
         fine = Grain(1, True, 1)
     else:

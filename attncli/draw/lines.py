@@ -354,8 +354,6 @@ def lay_out(renderable: RenderableType, view: View) -> Lines:
             text = segment.text.replace(FIXED_BLANK, " ")
             if view.ascii:
                 text = text.replace(CUT, CUT_ASCII)
-            else:
-                text = text
             if view.color and segment.style:
                 style = str(segment.style)
             else:

@@ -39,8 +39,8 @@ def safe(text: str, *, ascii: bool = False) -> str:
     Control characters become their pictures (ESC is ␛; in ASCII `\\x1b`, `\\n`). Invisible and
     format characters, bidi controls, unassigned and private code points, lone surrogates and line
     separators become `\\u{202e}`. Joiners and variation selectors stay inside emoji only. A
-    combining mark with nothing to sit on gets a dotted circle. ascii: every other
-    non-ASCII character is escaped too. Idempotent; for reading back exactly, use JSON.
+    combining mark with nothing to sit on gets a dotted circle. ascii: every other non-ASCII
+    character is escaped too. Idempotent; for reading back exactly, use JSON.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -160,8 +160,6 @@ def clusters(text: str) -> Iterator[str]:
         )
         if flag:
             end = position + 2
-        else:
-            end = end
         while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
             end += 1
         yield text[position:end]

@@ -139,8 +139,8 @@ def title(document: TextTokens, view: View) -> str:
 
 def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
     """A name at the left edge, and short texts beside it, made safe, broken between them, and
-    within one that is too
-    long. is_ours: whether the texts are words of ours, which another language says otherwise."""
+    within one that is too long. is_ours: whether the texts are words of ours, which another
+    language says otherwise."""
     texts = [localize(part, view) if is_ours else part for part in parts]
     pieces = [
         (row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)

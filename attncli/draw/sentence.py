@@ -97,8 +97,6 @@ def words(
             after = True
         if token.unknown:
             word_text = word_text.removesuffix(MARK) + MARK
-        else:
-            word_text = word_text
         words_of_text.append(
             Word(
                 word_text or '""',

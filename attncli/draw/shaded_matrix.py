@@ -235,8 +235,6 @@ def normalise(
         with np.errstate(divide="ignore"):
             if most > 0:
                 array = np.maximum(np.log10(array), np.log10(most) - 3)
-            else:
-                array = array
         least, most = (np.log10(most) - 3, np.log10(most)) if most > 0 else (0.0, 0.0)
     else:
         least = min(least, 0.0)
@@ -287,8 +285,7 @@ def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
     """The column indices in consecutive groups, as few as fit `room` and about equally wide; at
-    least one column in
-    each. widths: cells of each column."""
+    least one column in each. widths: cells of each column."""
     groups = _fill_groups(widths, room)
     least = -(-sum(widths) // max(len(groups), 1))
     return next(

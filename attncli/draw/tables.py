@@ -74,8 +74,7 @@ def table(
     rows: texts, made safe here. align: "left" or "right" per column, left where not given. total: a
         last
     row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in bold.
-    bars: the column that
-    holds bars. No columns: only the heading.
+    bars: the column that holds bars. No columns: only the heading.
     """
     top = heading(title, note, view)
     if not columns:
@@ -249,9 +248,9 @@ def links(
     """A table of links, the first `view.top` in the order given: which head (`place`), `it →
     animal`, weight, bar from 0 to 1.
 
-    all_links: links with what `place` reads. queries, keys: the token texts by
-    position; keys are the queries where None. place: which head a link is from, in words; None
-    where there is only one or it does not matter. No links: "(none)".
+    all_links: links with what `place` reads. queries, keys: the token texts by position; keys are
+    the queries where None. place: which head a link is from, in words; None where there is only one
+    or it does not matter. No links: "(none)".
     """
     top = heading(title, note, view)
     if view.full:
@@ -446,8 +445,7 @@ def vector_sum(
 @dataclass(frozen=True)
 class StageTable:
     """How the table of a stage (an array on the way to the output, such as the scores) is shown.
-    stage: its name in the
-    document. title, note: its heading in English.
+    stage: its name in the document. title, note: its heading in English.
 
     square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
     """

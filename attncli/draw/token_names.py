@@ -106,8 +106,8 @@ def unknown_words_note(document: Any, screen: Lines, view: View) -> Lines:
 
 def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True) -> list[str]:
     """The sentences on how many words of a document its model does not know: one, or one of each
-    text, by its
-    beginning, where they differ. has_marks: whether such words are shown with a mark."""
+    text, by its beginning, where they differ. has_marks: whether such words are shown with a
+    mark."""
     from attncli.documents.header import tokens_of
     from attncli.inputs.word_groups import unknown_words
 
@@ -333,8 +333,7 @@ def quoted_token(
     tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()
 ) -> str:
     """The text of the token at `index` in quotes, with a word for unknown tokens; a learned key,
-    past the tokens, by
-    its name. beside: positions of which it must be told apart.
+    past the tokens, by its name. beside: positions of which it must be told apart.
 
     beside: tokens of the same text that the sentence names too: its position tells it from one of
     the same text.

@@ -79,8 +79,7 @@ def head_cell_width(extent: Extent, width: int) -> int:
 
 def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
     """A cell for each head, layers in rows, coloured by a number; of more layers or heads than fit,
-    those around the
-    chosen one. values: what colours the heads in place of the chosen measure."""
+    those around the chosen one. values: what colours the heads in place of the chosen measure."""
     state = scene.state
     extent = scene.loaded_run.extent
     if values is None:
@@ -176,8 +175,6 @@ def _head_cell(
             fraction = 0.0
         if signed:
             fraction = 0.5 + np.sign(value) * fraction / 2
-        else:
-            fraction = fraction
         level = int(levels(np.array([fraction]))[0])
         mark = (sign if signed else shade)(level / (SHADES - 1), ascii=view.ascii)
         if view.color and not view.ascii:

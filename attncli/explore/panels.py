@@ -380,8 +380,8 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
 
 @dataclass(frozen=True, eq=False)
 class HeadEffects:
-    """What removing heads changed. place, query, key: the (layer, head), the word and
-    the link asked about.
+    """What removing heads changed. place, query, key: the (layer, head), the word and the link
+    asked about.
 
     head: that head taken away; cut_document: the link cut in it; every: each head taken away, None
     where that was not asked.

@@ -21,9 +21,8 @@ Focus = Literal["heads", "words"]
 @dataclass(frozen=True)
 class State:
     """What the explorer shows. layer, head: the chosen head; query, key: the positions of the
-    chosen words, whose
-    weight is the chosen one. sight: which pane is shown; focus: whether arrows move the head or the
-    words.
+    chosen words, whose weight is the chosen one. sight: which pane is shown; focus: whether arrows
+    move the head or the words.
 
     is_turned: whether the sentence tells who looks at the chosen word. measure: what colours the
     heads: "word" for the strongest link of the chosen word, or the name of a metric.

@@ -44,8 +44,7 @@ class WorkCancelled(BaseException):
 
 class Work:
     """One piece of work. job: is handed it, and tells it the share done by `report`, which raises
-    `WorkCancelled` where
-    it is to stop. on_error: is given what went wrong."""
+    `WorkCancelled` where it is to stop. on_error: is given what went wrong."""
 
     def __init__(
         self, post: Post, job: WalkJob, *, name: str, on_error: Callable[[Exception], None]
@@ -385,9 +384,8 @@ FROM, TO = "it", "animal"
 @dataclass(frozen=True)
 class Stop:
     """One stop of the tour. words: what it says; none at the first, whose words tell what is in
-    view. step: of the
-    derivation. tour_step: what it is of the steps that have numbers, beside those of the
-    derivation.
+    view. step: of the derivation. tour_step: what it is of the steps that have numbers, beside
+    those of the derivation.
     """
 
     words: tuple[Message, ...]

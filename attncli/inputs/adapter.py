@@ -132,8 +132,8 @@ class _Change(Struct, frozen=True, eq=False):
 
 class MergedRows:
     """A recipe (it computes a tensor's rows when they are read): a matrix of the base plus the
-    low-rank changes of its
-    adapters, one after the other. in_out: whether the matrix is stored [in, out], not [out, in]."""
+    low-rank changes of its adapters, one after the other. in_out: whether the matrix is stored [in,
+    out], not [out, in]."""
 
     def __init__(
         self, base: Checkpoint, name: str, changes: Sequence[_Change], *, in_out: bool

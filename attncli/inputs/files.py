@@ -260,8 +260,8 @@ def _discard(beside: Path) -> None:
 
 def _destination(path: Path) -> tuple[bool, Path, int | None]:
     """Whether to write directly (to a pipe or a device), the path to write to with links resolved,
-    and the permissions
-    of the file that is there now (None: there is none). Raises OSError where it may not be written.
+    and the permissions of the file that is there now (None: there is none). Raises OSError where it
+    may not be written.
     """
     plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
     if plain in STREAMS or plain.startswith(STREAM_FOLDERS):

@@ -246,8 +246,6 @@ class _Header:
         dtype = np.dtype(NUMBERS[kind])
         if count is None:
             count = self.count(message("items of {key}", key=repr(key)), dtype.itemsize)
-        else:
-            count = count
         values = np.frombuffer(self.take(count * dtype.itemsize), dtype)
         if kind == BOOL:
             return values.astype(np.bool_)
@@ -255,8 +253,7 @@ class _Header:
 
     def count(self, what: str, least: int) -> int:
         """Read how many items follow, each of which takes at least `least` bytes; raises InputError
-        where so many
-        cannot fit. what: their name, for the error."""
+        where so many cannot fit. what: their name, for the error."""
         count = self.number("<Q")
         if count * least > min(self.size, HEADER_LIMIT) - self.at:
             self.fail(

@@ -399,8 +399,6 @@ def _add_template(
         begin = kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
     if end is None:
         end = kind in ("bert", "t5")
-    else:
-        end = end
     names = (
         ("cls_token_id", "bos_token_id"),
         ("seperator_token_id", "separator_token_id", "eos_token_id"),

@@ -47,8 +47,7 @@ def verify_digests(
     folder: Path, expected: Mapping[str, str], *, variables: Mapping[str, str], hint: str
 ) -> None:
     """Raise InputError where a file of a folder has another sha256 than expected. expected: sha256
-    in hexadecimal by
-    file name. hint: what to try then.
+    in hexadecimal by file name. hint: what to try then.
 
     A file that was found good before, and has kept its place, size and times, is not read again;
     that is remembered in the user's cache folder, or not at all where that cannot be written.

@@ -634,8 +634,7 @@ class GptqMatrix:
 
 class AwqMatrix:
     """A recipe (it computes a matrix when it is read): one in AWQ's format. names: its stored
-    tensors, of words, zero
-    points, scales. group: how many inputs in a row share a scale."""
+    tensors, of words, zero points, scales. group: how many inputs in a row share a scale."""
 
     unit = 0
 

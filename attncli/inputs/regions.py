@@ -185,8 +185,7 @@ def region_span(
 
 def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Region]:
     """Regions of tokens turned into regions of words: a word belongs where any of its tokens does;
-    `rest` holds words
-    in no other. starts: the first token of each word."""
+    `rest` holds words in no other. starts: the first token of each word."""
     words = {
         region.name: {bisect_right(starts, token) - 1 for token in region.tokens}
         for region in sorted(regions, key=lambda region: region.name == REST)

@@ -223,8 +223,7 @@ def write_npz(
     deflate: bool = False,
 ) -> None:
     """Write arrays and metadata as an .npz, in order of name and without times, so that the same
-    content gives the same
-    bytes. deflate: whether to compress.
+    content gives the same bytes. deflate: whether to compress.
 
     bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the
     member `__metadata__.json`. Raises UnsupportedError for data types without numbers.

@@ -357,9 +357,8 @@ def choose_span(
     tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
 ) -> tuple[int, int]:
     """The run of tokens [first, stop) that a reference names. note: called with a sentence where
-    the reference fits
-    several runs. unknown: whether tokens that the vocabulary does not know are allowed; else they
-    raise InputError.
+    the reference fits several runs. unknown: whether tokens that the vocabulary does not know are
+    allowed; else they raise InputError.
 
     Raises InputError as `find_span`, and for unknown tokens where they may not be.
     """

@@ -214,8 +214,6 @@ class GatheredRows:
                 row_visibility[:, low:high] = True if visibility is None else visibility
                 if self._common_bits is None:
                     self._common_bits = self._all_visible()
-                else:
-                    self._common_bits = self._common_bits
                 self._common_bits[rows] = np.packbits(row_visibility, axis=-1)
             return
         for place, head in enumerate(range(*heads.indices(self.heads))):
@@ -300,8 +298,8 @@ class HeadRecord(Struct, frozen=True, eq=False):
     kept otherwise, None where q·k does not give the scores.
     error: the largest difference from the true weights, over `checked_rows` sampled rows. values:
     what is passed on of each key, [key, dim], its first dimensions; None where it is not known.
-    group: which value head that is, for heads
-    that share one. value_width: how many dimensions it has.
+    group: which value head that is, for heads that share one. value_width: how many dimensions it
+    has.
     """
 
     layer: int

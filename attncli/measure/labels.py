@@ -163,8 +163,8 @@ BROAD = 0.9
 
 class Label(Struct, frozen=True):
     """A kind of head, such as induction. score: the number that decides, a metric's name or a score
-    on repeated random
-    tokens. threshold: its least value. meaning: what a head must do to have the label, with a place
+    on repeated random tokens. threshold: its least value. meaning: what a head must do to have the
+    label, with a place
     {least}.
     """
 
@@ -266,8 +266,7 @@ def decide_label(
     rows: Mapping[str, Ints],
 ) -> Decision:
     """Whether heads have a label that a metric decides. value, baseline (of uniform attention) and
-    rows (how many were
-    used): by metric, arrays of one shape [...]."""
+    rows (how many were used): by metric, arrays of one shape [...]."""
     if label.score == "positional":
         names = tuple(OFFSETS)
     else:

@@ -289,8 +289,7 @@ class TokenPairs:
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
         """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j
-        < i of the same
-        token as query i. i: query positions [row].
+        < i of the same token as query i. i: query positions [row].
 
         Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
         1 for the tokens that followed them.

@@ -471,10 +471,9 @@ class BlockCollector:
     """Takes the blocks of a run and keeps what a document of a long text needs: pooled maps, links,
     one query's rows, and shares of regions.
 
-    count: tokens. layers, heads: those asked for. query: the query whose rows are
-    kept whole, None for none. links: fed with every head's rows. progress: told the share of the
-    run that is done, 0 to 1. regions: between which weights are summed; the query, or the last
-    token, by itself too.
+    count: tokens. layers, heads: those asked for. query: the query whose rows are kept whole, None
+    for none. links: fed with every head's rows. progress: told the share of the run that is done, 0
+    to 1. regions: between which weights are summed; the query, or the last token, by itself too.
     """
 
     def __init__(

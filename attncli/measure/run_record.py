@@ -690,8 +690,7 @@ def _weights_record(
     layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, is_learned: bool
 ) -> HeadRecord:
     """The record of a head of which only the weights, [query, key], are known. visibility: booleans
-    of that shape,
-    false where hidden. is_learned: as for `LayerRecords`."""
+    of that shape, false where hidden. is_learned: as for `LayerRecords`."""
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
@@ -702,8 +701,7 @@ def _links_record(
     document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None
 ) -> HeadRecord:
     """The record of a head whose weights the document does not hold: its metrics, and the links
-    that the document
-    names. small: its pooled map, None without."""
+    that the document names. small: its pooled map, None without."""
     links: list[tuple[int, int, float]] = []
     if isinstance(document, RunDocument | CrossDocument):
         links = [

@@ -206,8 +206,7 @@ class _BatchMetrics:
         self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights"
     ) -> Array:
         """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut
-        to the tokens (no
-        padding, no learned keys). entries: the texts' places in the batch."""
+        to the tokens (no padding, no learned keys). entries: the texts' places in the batch."""
         part = trace.stages[stage][
             entries[0] : entries[-1] + 1
         ]  # sorted by length: they stand side by side

@@ -54,8 +54,7 @@ LEAST = -800.0
 
 class SoftmaxResult(NamedTuple):
     """The result of a softmax over keys. weights: [..., head, rows, key]. lse: log-sum-exp. empty:
-    rows that see
-    nothing. entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
+    rows that see nothing. entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
 
     All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a
     sink takes part.
@@ -568,8 +567,7 @@ def apart_in(
     backend: Backend, apart: SeparateQueries | None, dtype: str, where: tuple[int, int, int, int]
 ) -> SeparateQueries | None:
     """The separate queries that lie in a block, rows counted from its start and keys cut to its
-    range; None where none
-    do. where: start and stop row, low and high key of the block."""
+    range; None where none do. where: start and stop row, low and high key of the block."""
     start, stop, low, high = where
     if apart is None:
         places = []

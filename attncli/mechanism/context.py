@@ -183,8 +183,8 @@ class ReadWeights(ABC):
     @abstractmethod
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         """x·Wᵀ + b, [row, out], multiplied while W (role `name`.weight) is read; None where W
-        cannot be streamed so and
-        must be read whole. x: [..., in], its leading axes one row axis in the result."""
+        cannot be streamed so and must be read whole. x: [..., in], its leading axes one row axis in
+        the result."""
 
 
 Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]

@@ -60,8 +60,7 @@ def timescales(positions: np.ndarray[Any, Any], width: int) -> Floats:
     float64.
 
     All sines stand before all cosines, and a zero at the end of an odd width. Frequencies and
-    angles are rounded to
-    float32, as in `rotation`. Source: Vaswani et al., Tensor2Tensor, 2018.
+    angles are rounded to float32, as in `rotation`. Source: Vaswani et al., Tensor2Tensor, 2018.
     """
     half = width // 2
     per_entry = (10000.0 ** (-np.arange(half) / max(half - 1, 1))).astype(np.float32)
@@ -231,8 +230,7 @@ def first_block_again(
     heads: slice = EVERY_HEAD,
 ) -> Array:
     """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle
-    blocks, the same for
-    all heads. keys: number of keys.
+    blocks, the same for all heads. keys: number of keys.
 
     i: [rows, 1]. j: [1, columns].
     """
@@ -305,8 +303,6 @@ def project(
     positions = context.positions[context.asking or slice(None)]
     if memory is None:
         x = context.queries_of(x)
-    else:
-        x = x
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
         q, k, v, vectors = project_with_places(attention, spec.position, source)
@@ -403,8 +399,7 @@ def _separate_queries(
     attention: LayerAttention, x: Array, source: Array, positions: Integers
 ) -> SeparateQueries | None:
     """The global tokens among the queries, with what their own projections make of them and of
-    every token; None where
-    there are none. Source: Beltagy et al., Longformer, 2020."""
+    every token; None where there are none. Source: Beltagy et al., Longformer, 2020."""
     spec = attention.spec
     rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
     if not rows:
@@ -539,8 +534,8 @@ CONTENT_POSITION, POSITION_CONTENT = "content_position", "position_content"
 
 class PlaceVectors(Struct, frozen=True, eq=False):
     """Vectors of relative positions, used as keys and as queries, [..., bucket, width of all
-    heads]; None where the
-    model has none. more: added to queries when they meet these, [..., 1, width of all heads], or
+    heads]; None where the model has none. more: added to queries when they meet these, [..., 1,
+    width of all heads], or
     None.
     """
 
@@ -641,8 +636,7 @@ def relative_vectors(
     attention: LayerAttention, x: Array, query: int, keys: Integers, head: int
 ) -> RelativeVectors | None:
     """The relative-position vectors between a query and the keys with these indices, in one head;
-    None for a model
-    without any. x: what enters the attention, [token, width]."""
+    None for a model without any. x: what enters the attention, [token, width]."""
     position = attention.spec.position
     if not isinstance(position, Disentangled | RelativeSines):
         return None

@@ -97,15 +97,11 @@ def hash_attention(
     """
     if mask is None:
         mask = Everywhere()
-    else:
-        mask = mask
     _check_rule(rule, mask)
     heads = q.shape[0]
     tokens = q.shape[1]
     if backend.dtype_of(q) in LOW_PRECISION:
         q = backend.cast(q, "float32")
-    else:
-        q = q
     chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
     if chunk == tokens:
         order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))

@@ -163,8 +163,7 @@ class FirstBlockAgain(Struct, frozen=True):
     A key of the first block then stands in the softmax 1 + times times, for queries that are in
     neither the first block
     nor the last: ln(1 + times) is added to its score. size: of a block. longest: texts up to there
-    are seen whole, each
-    key once. Source: Zaheer et al., Big Bird, 2020, as transformers runs it.
+    are seen whole, each key once. Source: Zaheer et al., Big Bird, 2020, as transformers runs it.
     """
 
     times: int
@@ -234,9 +233,8 @@ class Attention(Struct, frozen=True):
     temperature: how queries grow with their position; None for not.
     own_global: positions of tokens whose queries have a projection of their own, and meet keys and
     values of their own (roles `global_q`, `global_k`, `global_v`); None for a model without such
-    roles. The mask says what they see
-    (Longformer). source_width: of the vectors that keys and values are made from; None for those of
-    the queries.
+    roles. The mask says what they see (Longformer). source_width: of the vectors that keys and
+    values are made from; None for those of the queries.
     gated: whether each entry of what heads mix is let through by a sigmoid of a projection of the
     query's input (role `gate`), before the output projection.
     Raises UsageError for another softcap.
@@ -285,8 +283,7 @@ class Bounded(Struct, frozen=True):
 
 class Mlp(Struct, frozen=True):
     """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`.
-    width: of act's
-    result. bounded: what takes the place of act and product; None for these."""
+    width: of act's result. bounded: what takes the place of act and product; None for these."""
 
     width: int
     activation: Activation
@@ -296,9 +293,8 @@ class Mlp(Struct, frozen=True):
 
 class Convolution(Struct, frozen=True):
     """A convolution beside a layer (DeBERTa 2): act(conv(what entered the layer)) is added to the
-    layer's result, then
-    normed. kernel: tokens, odd; zeros beyond the text. groups: parts of each vector that do not
-    mix.
+    layer's result, then normed. kernel: tokens, odd; zeros beyond the text. groups: parts of each
+    vector that do not mix.
     """
 
     kernel: int
@@ -315,8 +311,8 @@ class Routing(Struct, frozen=True):
     end. groups: experts are chosen among those of the best `groups_chosen` of so many groups in a
     row; a group is as good as its best
     `group_by`. corrected: whether a learned number for each expert is added where the best are
-    sought, but not to their
-    shares. of_input: whether a share multiplies what an expert reads, not what it gives.
+    sought, but not to their shares. of_input: whether a share multiplies what an expert reads, not
+    what it gives.
     slack: what is added to the sum that shares are divided by.
     """
 
@@ -554,8 +550,8 @@ class Embedding(Struct, frozen=True):
     from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
     entries, "halves" with all sines before all cosines, "timescales" the same with wavelengths that
     reach 10000·2π.
-    padding: the id of a token that is counted
-    out of the positions and takes the row of its own number; None where every token has a position.
+    padding: the id of a token that is counted out of the positions and takes the row of its own
+    number; None where every token has a position.
     types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
     """
 

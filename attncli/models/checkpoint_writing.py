@@ -248,8 +248,6 @@ def _tensors_of_roles(
                         whole = np.concatenate(arrays, 1)
                     if source.transposed and whole.ndim == 3:
                         whole = whole.swapaxes(1, 2)
-                    else:
-                        whole = whole
                     # some have a module for each tensor, some a parameter
                     parameter = (
                         f"{before}{name}{suffix.replace('.bias', '_bias').removesuffix('.weight')}"

@@ -406,10 +406,9 @@ def rope(
     scaled: whether `rope_scaling` is meant for these layers. original: the
         `original_max_position_embeddings` that the
     config means by silence. by_alpha: whether `alpha` stretches the base once and for all, whatever
-    the length of the
-    text. beside: keys among the parameters that the family reads itself. Raises InputError for a
-    share of heads that cannot be rotated, UnsupportedError for a type of scaling that is not known,
-    and for scaling of a share of heads in a family that rotates whole heads.
+    the length of the text. beside: keys among the parameters that the family reads itself. Raises
+    InputError for a share of heads that cannot be rotated, UnsupportedError for a type of scaling
+    that is not known, and for scaling of a share of heads in a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
@@ -580,8 +579,8 @@ def _llama3(inside: Config, original: int) -> Llama3:
 
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
     """YaRN scaling from the config's rotary settings, `inside`. longest, original: number of
-    positions after and before
-    scaling. by_kind: whether types of layers have settings of their own."""
+    positions after and before scaling. by_kind: whether types of layers have settings of their
+    own."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims = inside.cap("mscale_all_dim", None)

@@ -155,8 +155,7 @@ def estimate(
 
     sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what
     follows the attention of the last is not read. kept_stages: n × n stages kept of each layer
-    asked for. rows: query rows at a
-    time, None for all. dtype: what it is computed in.
+    asked for. rows: query rows at a time, None for all. dtype: what it is computed in.
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)

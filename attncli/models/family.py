@@ -185,8 +185,7 @@ TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 
 class Role(Struct, frozen=True):
     """One weight that a Spec needs, by its canonical name such as "attn.q.weight", with its shape;
-    tensors of a file
-    are matched to roles. optional: a file may lack it, as an output head."""
+    tensors of a file are matched to roles. optional: a file may lack it, as an output head."""
 
     name: str
     shape: tuple[int, ...]
@@ -520,8 +519,6 @@ class TensorBinding(Struct, frozen=True):
             whole = arrays[0]
         if self.by_head:
             whole = whole.reshape(self.shape())
-        else:
-            whole = whole
         if self.transposed:
             whole = whole.swapaxes(-1, -2)
         if self.form in ("whole", "stacked"):

@@ -257,8 +257,7 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     def _config(self, kind: str) -> dict[str, Any]:
         """The metadata as config values, under every key that a family may read; what the file does
-        not state is left
-        out. kind: the `model_type`."""
+        not state is left out. kind: the `model_type`."""
         own = self.metadata.own
         tensors = self._tensors
         width = own("embedding_length")

@@ -233,9 +233,8 @@ class BlockRecipe:
 
 class JoinedHeads:
     """Keys and values from the narrow vectors of latent attention, one head after the other, where
-    a file has either in
-    a tensor of its own. keys: [head, narrow, key], values: [head, value, narrow]. unit: rows of a
-    head.
+    a file has either in a tensor of its own. keys: [head, narrow, key], values: [head, value,
+    narrow]. unit: rows of a head.
     """
 
     def __init__(self, keys: Recipe, values: Recipe, unit: int) -> None:

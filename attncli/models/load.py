@@ -83,8 +83,6 @@ class CheckpointStore:
             )
         if embedding.projection == "sum":
             x = linear(backend, weights, "embed.project", x)
-        else:
-            x = x
         return backend.cast(
             x, backend.dtype
         )  # NumPy's bfloat16 is wider after a product with a plain number
@@ -542,8 +540,6 @@ def load(
             )
             if adapters:
                 what = message("adapters")
-            else:
-                what = what
             raise UnsupportedError(
                 "models of the family {foreign_kind} run through transformers, which has no use for"
                 " {what}",

@@ -80,8 +80,7 @@ def varies(rows: Floats) -> bool:
 
 def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
     """ "learned" or "sinusoidal", for how positions are added to the embedding; None where equal
-    tokens enter the first
-    layer with equal vectors. entering: these, [token, width]."""
+    tokens enter the first layer with equal vectors. entering: these, [token, width]."""
     if not varies(entering):
         return None
     modules = [
@@ -353,8 +352,6 @@ def _different_tokens(hf_model: Any) -> list[Token]:
     length = max(COMPARED[0], reach + PROBE)
     if isinstance(longest, int) and longest > 2 * PROBE:
         length = min(length, longest - PROBE)
-    else:
-        length = length
     return [
         Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)
     ]
@@ -563,8 +560,7 @@ class ForeignModel(Model, frozen=True, eq=False):
     @staticmethod
     def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
         """A trace completed with what is known only after its layer has run: its output projection
-        and the vectors that
-        enter and leave. nth: the layer's attention, from 0."""
+        and the vectors that enter and leave. nth: the layer's attention, from 0."""
         output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
         if output is not None:

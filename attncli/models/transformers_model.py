@@ -365,8 +365,8 @@ def _token_vectors(
     vectors a token has (of several, the mean); None where there is none.
 
     Stored with a batch of one before; several for each token, [batch, token, stream, width] or
-    [stream, batch, token,
-    width], as their mean. then: looked through where the first hold none, for one vector per token.
+    [stream, batch, token, width], as their mean. then: looked through where the first hold none,
+    for one vector per token.
     """
     for values, most_axes in ((first, 4), (then, 3)):
         for value in values:

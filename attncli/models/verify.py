@@ -188,8 +188,7 @@ def _reference_weights(
     model: Any, out: Any, side: str, everywhere: Sequence[int] | None
 ) -> tuple[Floats, ...]:
     """Each layer's attention weights, [head, query, key], from a transformers output. side:
-    "encoder_", or "" for a
-    model of one side. everywhere: positions of global tokens."""
+    "encoder_", or "" for a model of one side. everywhere: positions of global tokens."""
     near = _first_entries(out[f"{side}attentions"])
     kinds = getattr(model.config, "layer_types", None) or ()
     if (

@@ -364,8 +364,7 @@ def _check_sizes(
 
 def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
     """q, k and v stacked along axis 0; a bias that is missing beside others counts as 0. None where
-    all three are
-    missing. kind: "weight" or "bias"."""
+    all three are missing. kind: "weight" or "bias"."""
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
         return None

@@ -423,8 +423,8 @@ def parse_part(text: str) -> ScanPart:
 class Outcome:
     """What one run of a scan did. totals: over all shards, None where other parts still have some
     to do. failed_shards: those given up in this run; elsewhere: those given up by other parts.
-    computed_count: how many shards this run
-    computed. recomputed_shards: those whose files could not be read and were computed again."""
+    computed_count: how many shards this run computed. recomputed_shards: those whose files could
+    not be read and were computed again."""
 
     totals: Totals | None
     failed_shards: list[ShardOutcome] = field(default_factory=list)

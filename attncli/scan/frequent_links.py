@@ -187,8 +187,7 @@ class ShardLinks:
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
         """Record a layer's strongest links, from `keys` [text, head, query], the key position of
-        each row's largest
-        weight. places: what `begin` returned for the batch."""
+        each row's largest weight. places: what `begin` returned for the batch."""
         choosing = self._choosing[self._of_layer[layer]]
         if not choosing.any():
             return

@@ -98,8 +98,8 @@ class ModelPlan:
 @dataclass(frozen=True)
 class Choice:
     """Which texts of the corpus are counted. sample: how many are drawn, 0 for all; threshold: the
-    largest hash that is
-    drawn. duplicates: sha256 of the list of texts left out as repeated, "" where they are kept.
+    largest hash that is drawn. duplicates: sha256 of the list of texts left out as repeated, ""
+    where they are kept.
     over: "skip" or "truncate" texts of more than max_tokens tokens; 0 is the model's own limit.
     cluster: the field that groups records, such as by document, for intervals; "" for none.
     skip_unknown: whether texts with words that the model does not know are left out; written only
@@ -117,8 +117,8 @@ class Choice:
 @dataclass(frozen=True)
 class MeasurePlan:
     """What is measured of every head. metrics: (name, version of its formula). find: conditions of
-    the links to keep,
-    as written. top: examples of each head and metric. effects: how heads are removed, and which:
+    the links to keep, as written. top: examples of each head and metric. effects: how heads are
+    removed, and which:
     ("zero", "L5H11", …).
     examples: sampled texts of each decile of a metric. links: where pairs of tokens are counted,
     for each layer the index of its mask among the distinct ones; else empty. metric_files: the
@@ -141,11 +141,10 @@ class MeasurePlan:
 @dataclass(frozen=True)
 class ScanPlan:
     """All that a scan's numbers depend on, as its folder's plan.json holds it. files: the corpus as
-    it was; shards: the
-    ranges of records of each shard. seed: of draws and bootstrap replicates. isa, torch: the
-    instruction set and the version of torch of the machine that planned it; others may compute
-    shards, which each shard notes. repeats: scores of each head on random repeated tokens, [layer,
-    head, duplicate, induction]."""
+    it was; shards: the ranges of records of each shard. seed: of draws and bootstrap replicates.
+    isa, torch: the instruction set and the version of torch of the machine that planned it; others
+    may compute shards, which each shard notes. repeats: scores of each head on random repeated
+    tokens, [layer, head, duplicate, induction]."""
 
     schema: str
     version: str
@@ -563,8 +562,7 @@ def _take_in_corpus(
     names: list[str], request: ScanRequest, folder: Path, stdin: BinaryIO, files: list[File]
 ) -> list[tuple[Range, ...]]:
     """Read the corpus, and return the ranges of records of each shard. names: its files, reordered
-    here as an earlier
-    plan in the folder has them. files: filled with each file as it is read."""
+    here as an earlier plan in the folder has them. files: filled with each file as it is read."""
     if request.shard:
         size = ShardSize(request.shard, request.shard, 0)
     else:

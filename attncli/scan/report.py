@@ -956,9 +956,8 @@ def _paired_interval(
     differences: Floats, difference: float, units: float
 ) -> tuple[float | None, list[float] | None]:
     """z of a difference between scans of the same texts, and its 95% interval, from the differences
-    of bootstrap
-    replicates [replicate]. units: how many texts, or clusters of them; None for both where these
-    are too few.
+    of bootstrap replicates [replicate]. units: how many texts, or clusters of them; None for both
+    where these are too few.
     """
     if units < LEAST_TEXTS * FEWER:
         return None, None

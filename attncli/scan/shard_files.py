@@ -436,8 +436,7 @@ def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> Iterator[RowTable]:
     """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block
-    ends without an
-    exception. part: as of `synced_writer`."""
+    ends without an exception. part: as of `synced_writer`."""
     arrow = import_pyarrow()
     kinds = [
         arrow.uint64(),

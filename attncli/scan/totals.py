@@ -140,9 +140,8 @@ FLUSH = 512
 @dataclass(frozen=True, eq=False)
 class TextValues:
     """The numbers of one batch of texts of equal length. value, norm: float64 [text, column, head];
-    a column's number
-    is value / norm. baseline: its value under uniform attention, [text, column, head]. rows: query
-    rows used, integers
+    a column's number is value / norm. baseline: its value under uniform attention, [text, column,
+    head]. rows: query rows used, integers
     [column, head]. tokens: in each text. hashes: of each text; they decide how often it counts in
     each bootstrap replicate."""
 

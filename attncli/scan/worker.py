@@ -88,9 +88,8 @@ MOST_WEIGHTS = 6_300_000
 @dataclass(frozen=True, eq=False)
 class CountedText:
     """A text that is counted; its record holds only the beginning that is tokenized. tokens: how
-    many it has, at most
-    what the model takes. hash: of its cluster, or itself where it has none; decides how often it
-    counts in replicates.
+    many it has, at most what the model takes. hash: of its cluster, or itself where it has none;
+    decides how often it counts in replicates.
     own, name: hashes of the whole text, with the scan's seed and without."""
 
     record: Record
@@ -136,9 +135,8 @@ and first head.
 
 class Layers:
     """Runs batches of texts through a model's layers and measures the weights. metrics: names.
-    words: whether subword
-    tokens are merged to words. all_vectors: whether the last layer's output vectors are computed
-    too.
+    words: whether subword tokens are merged to words. all_vectors: whether the last layer's output
+    vectors are computed too.
 
     between: called after each layer.
     """
@@ -359,8 +357,7 @@ class AblationEffects:
     − cosine.
 
     It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the
-    way, then heads as
-    written. model: its weights are held.
+    way, then heads as written. model: its weights are held.
     """
 
     def __init__(self, way_and_heads: Sequence[str], model: Model) -> None:
@@ -498,8 +495,8 @@ class Worker:
         self, number: int, progress: Callable[[int], None] = ignore, rows: RowTable | None = None
     ) -> tuple[ShardState, LinkTable | None]:
         """Compute shard `number` without writing its state: (state, links that meet conditions or
-        None where there are
-        no conditions). rows: receives the shard's rows of numbers. progress: as of `shard`."""
+        None where there are no conditions). rows: receives the shard's rows of numbers. progress:
+        as of `shard`."""
         plan = self.plan
         records = intake.records(
             plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster

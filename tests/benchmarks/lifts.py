@@ -76,9 +76,8 @@ def scan_of(
     pairs: Pairs, texts: Ints, alone: float, truth: Floats, rate: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Of a scan of these texts: which pairs have an interval, and which of these hold the lift of
-    texts with tokens as
-    frequent, and that of all texts. truth: the latter. rate: links of each pair for each row of its
-    query's token."""
+    texts with tokens as frequent, and that of all texts. truth: the latter. rate: links of each
+    pair for each row of its query's token."""
     links = pairs.links[texts]
     sums, having, squares = links.sum(0), (links > 0).sum(0), (links**2).sum(0)
     asking = pairs.asking[texts].sum(0)

@@ -325,8 +325,8 @@ LARGE = 300.0
 @dataclass(frozen=True, eq=False)
 class FigureMap:
     """A matrix [query, key], NaN where hidden, with the words of its rows and columns. signed:
-    whether its colours have
-    their middle at 0. short: what it is called among many maps, (layer, head) as texts."""
+    whether its colours have their middle at 0. short: what it is called among many maps, (layer,
+    head) as texts."""
 
     caption: str
     values: np.ndarray[Any, Any]
@@ -552,9 +552,8 @@ def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
 
 def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
     """How many cells along either axis of a map are drawn as one, so that none is smaller than a
-    point (half a point in
-    a narrow figure, which is for paper): renderers drop smaller cells, and thin lines of a map
-    vanish.
+    point (half a point in a narrow figure, which is for paper): renderers drop smaller cells, and
+    thin lines of a map vanish.
     """
     dots = _cell_size(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
     largest = max(figure_map.values.shape)
@@ -582,8 +581,6 @@ def colour_cells(
     shares = normalise(values, colour_scale, low=low, high=None if scale == "row" else high)
     if scale == ROOTS:
         shares = np.sqrt(shares)
-    else:
-        shares = shares
     table = _colour_table(palette)
     pixels = np.zeros((*values.shape, 4), np.uint8)
     visible = np.isfinite(shares)

@@ -164,8 +164,7 @@ class Drawing:
         ink: str | None = None,
     ) -> None:
         """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says.
-        rotation: degrees
-        against the clock. ink: another colour."""
+        rotation: degrees against the clock. ink: another colour."""
         if self.mono:
             wide = 0.6 * size * cells(text)
         else:
@@ -258,8 +257,8 @@ class Drawing:
 
     def svg(self, *, mm: float | None = None, title: str = "", description: str = "") -> str:
         """The drawing as SVG text. mm: its width on paper, None for a point a point; nothing is
-        drawn larger than it
-        is. title, description: what it is called, and what it says, for those who do not see it."""
+        drawn larger than it is. title, description: what it is called, and what it says, for those
+        who do not see it."""
         wide, tall = (size + 2 * MARGIN for size in self.corner)
         if mm is None:
             wide = wide

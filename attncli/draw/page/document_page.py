@@ -203,8 +203,8 @@ def _without_answer(screen: Lines, answer: Lines) -> Lines:
 
 def _figure(document: Document, lang: str, answer: str) -> str:
     """A document's figure as HTML, embedded in light and in dark colours; "" for a kind of document
-    without one, or
-    with nothing to draw. answer: the text in place of the image for those who do not see it."""
+    without one, or with nothing to draw. answer: the text in place of the image for those who do
+    not see it."""
     sources = []
     for theme in (LIGHT, DARK):
         try:

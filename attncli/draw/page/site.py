@@ -72,8 +72,8 @@ def write_site(
     lang: str,
 ) -> list[Path]:
     """Write a site of scans (an index, a page and a JSON file of each, a page of all) to a folder,
-    and return its
-    files. shade: makes of a document what its page needs, for an index in `DENSITIES`.
+    and return its files. shade: makes of a document what its page needs, for an index in
+    `DENSITIES`.
 
     Raises UsageError where the folder's index is not this program's.
     """

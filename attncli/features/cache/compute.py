@@ -109,8 +109,6 @@ def cache(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     _refuse_two_sided(model)
     count = len(tokens)
     spec = model.spec

@@ -431,9 +431,8 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
         A.
     mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to
     ln 2, over `js_rows` rows that see something on both sides; null without any. outside: mean
-    weight on
-    keys without a partner. kept: mean share of A's weight on keys that B sees too; null without
-    scores.
+    weight on keys without a partner. kept: mean share of A's weight on keys that B sees too; null
+    without scores.
     output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different
     widths. Raises InputError for weights that are no numbers.
     """

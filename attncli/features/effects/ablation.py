@@ -75,8 +75,7 @@ by a few millionths of the largest."""
 
 class Removal(Struct, frozen=True, eq=False):
     """What `remove` takes away: the heads of `selection` each replaced as `by` says, or, with
-    `link`, only that link
-    cut in each of them (None: the whole head).
+    `link`, only that link cut in each of them (None: the whole head).
 
     together: only all of them at once. baseline: which rows are compared with random directions of
     the same size: "top" for the `top` largest effects.
@@ -92,11 +91,10 @@ class Removal(Struct, frozen=True, eq=False):
 
 class Effect(Struct, frozen=True):
     """How the measures change when one head is taken away or its link cut. readings: the change by
-    measure, NaN where
-    undefined. weight: the link's in the unchanged run, summed over its keys and averaged over its
-    queries, None without a link; looks: (key position, weight) that the measured token attends to
-    most. random: the same changes for random directions of the same size, averaged; None where none
-    were drawn."""
+    measure, NaN where undefined. weight: the link's in the unchanged run, summed over its keys and
+    averaged over its queries, None without a link; looks: (key position, weight) that the measured
+    token attends to most. random: the same changes for random directions of the same size,
+    averaged; None where none were drawn."""
 
     place: HeadAddress
     readings: dict[str, float]

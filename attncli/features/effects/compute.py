@@ -128,8 +128,6 @@ def ablate(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     if link is None:
         cut_link = None
     else:
@@ -224,8 +222,6 @@ def logits(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     on_cost(
         SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost(),
         len(tokens),
@@ -477,9 +473,8 @@ def _tell_cost(
     compared: int = 0,
 ) -> None:
     """Call `on_cost` with the estimated cost of taking these heads away in a text of `count`
-    tokens; nothing for models
-    that run whole. predicts: whether next tokens are measured. compared: at most how many heads are
-    compared with random changes."""
+    tokens; nothing for models that run whole. predicts: whether next tokens are measured. compared:
+    at most how many heads are compared with random changes."""
     if model.own_layers:
         chosen_places = places(model.spec, heads)
         free = free_memory().bytes if memory is None else memory

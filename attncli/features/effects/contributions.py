@@ -64,8 +64,8 @@ class Link(Struct, frozen=True):
 
 class LinkPart(Struct, frozen=True):
     """One term of an attention score. stream: the part of the residual stream that it comes from;
-    None for what the
-    position encoding adds. side: whether that stream is the query's or the key's token's; "both"
+    None for what the position encoding adds. side: whether that stream is the query's or the key's
+    token's; "both"
     where the two are tokens of one text."""
 
     kind: LinkPartKind
@@ -735,9 +735,8 @@ class _SourceSplit:
         gate: Floats | None,
     ) -> Iterator[_Carried]:
         """Yield how a head's values reach a side; global tokens, whose values (`apart`) have a
-        projection of their own,
-        are a second route. gate: factors on the head's output, [token, v_dim], then one route per
-        entry; None for no gate."""
+        projection of their own, are a second route. gate: factors on the head's output, [token,
+        v_dim], then one route per entry; None for no gate."""
         rows = self._whole.space.receivers[side].rows
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)

@@ -93,8 +93,8 @@ class PatchRequest(Struct, frozen=True):
         into: Sequence[str] = (),
     ) -> PatchRequest:
         """Build the request from names. positions: empty for all tokens. query: None for the last
-        token with a target,
-        else `measured_at`. target, versus: vocabulary entries, as for `target_id`.
+        token with a target, else `measured_at`. target, versus: vocabulary entries, as for
+        `target_id`.
 
         Raises UsageError for `versus` without `target`.
         """
@@ -124,8 +124,7 @@ class PatchRequest(Struct, frozen=True):
 
 class PatchResult(Struct, frozen=True, eq=False):
     """The share of the difference between corrupt (0) and clean (1) measure that each head
-    recovers; values beyond are
-    possible. clean, corrupt: the measures themselves."""
+    recovers; values beyond are possible. clean, corrupt: the measures themselves."""
 
     recovered_shares: Sequence[tuple[HeadAddress, float]]
     clean: float

@@ -70,8 +70,8 @@ run.
 
 class BranchPlan(Struct, frozen=True):
     """How many changed runs ("branches") fit in memory. at_once: how many are computed together.
-    waiting: how many can
-    be held between layers. bytes: the sweep's peak memory, without the program's own."""
+    waiting: how many can be held between layers. bytes: the sweep's peak memory, without the
+    program's own."""
 
     at_once: int
     waiting: int
@@ -87,8 +87,8 @@ class BranchPlan(Struct, frozen=True):
 
 class SweepSize(Struct, frozen=True):
     """What determines the memory and time of sweeps (runs with one head changed at a time) over a
-    text. count: its
-    tokens. predicts: whether next tokens are measured, which adds the output head and logits."""
+    text. count: its tokens. predicts: whether next tokens are measured, which adds the output head
+    and logits."""
 
     spec: Spec
     count: int

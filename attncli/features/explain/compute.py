@@ -149,8 +149,6 @@ def explain(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     if query is None:
         index = default_query(tokens)
     else:
@@ -419,8 +417,7 @@ def steps_of(
     query: int,
 ) -> list[Step]:
     """The steps of one query's attention, computed from one head's stages by name (hidden, q, k, v,
-    capped, biased,
-    masked). sink: the logit of a learned sink, None without one."""
+    capped, biased, masked). sink: the logit of a learned sink, None without one."""
     x = stages["hidden"][query]
     q = stages["q"][0, query]
     k = stages["k"][0]

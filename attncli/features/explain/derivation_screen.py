@@ -671,8 +671,7 @@ PRODUCTS = 1
 
 def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     """q's first entry worked out, q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line;
-    nothing where the
-    document has no column of W_Q. query: the query's text."""
+    nothing where the document has no column of W_Q. query: the query's text."""
     column = step.column
     if column is UNSET:
         return Lines()
@@ -716,8 +715,7 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
 
 def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     """q's first entry worked out in one line, its first product written out; where the document has
-    no column of W_Q,
-    q itself. query: the query's text."""
+    no column of W_Q, q itself. query: the query's text."""
     column = step.column
     if column is UNSET:
         return vectors([step.q], [query], view, title="q")

@@ -756,8 +756,7 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
 
 def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
     """The text tinted by how far each word's weight moves under the position encoding that moves
-    them most, and
-    sentences on which that is. query: the query's text."""
+    them most, and sentences on which that is. query: the query's text."""
     query_text = say(view, '"{text}"', text=query)
     other_ways = document.ways[1:]
     note = not_learned_note(document.model, view)

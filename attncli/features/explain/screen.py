@@ -156,8 +156,6 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
             ]
             if view.brief:
                 blocks = blocks[-1:]
-            else:
-                blocks = blocks
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 

@@ -221,8 +221,7 @@ def layer_trace(
     heads: Selection = EVERY,
 ) -> LayerTrace:
     """Run a model on tokens and return the trace of one layer. keep: the large stages that it is to
-    hold; the others
-    are always there. heads: which heads.
+    hold; the others are always there. heads: which heads.
 
     Raises InputError for numbers that left the range of their type.
     """

@@ -139,8 +139,6 @@ def find(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     if words:
         merged_tokens = merged_words(tokens, text)
     else:
@@ -212,8 +210,7 @@ def find_document(
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse:
         the
     same from `end` to `start`. words: merge pieces first; then start and end are words. progress:
-    told
-    the share done of a long text. recording: takes the heads of the run.
+    told the share done of a long text. recording: takes the heads of the run.
     Heads whose numbers left the range of their type have no rank; warnings name them. Raises
     InputError where no other is left.
     """

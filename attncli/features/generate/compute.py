@@ -188,8 +188,6 @@ def generate(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     request = GenerateRequest(count, temperature, seed, layers, heads, rows, tuple(regions))
     return generated_document(model, text, tokens, request, progress=progress)
 

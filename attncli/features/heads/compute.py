@@ -293,8 +293,6 @@ def heads(
     )
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     if len(tokens) > LONG and not request.needs_whole_weights:
         rows = rows_for(model.spec, len(tokens))
     else:

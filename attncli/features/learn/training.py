@@ -246,9 +246,8 @@ class Trainer:
 
     def _shrink_heads(self) -> None:
         """Shorten the output matrix of each head by the same length, at most to 0: of heads that do
-        the same, the one
-        that does most is left. Source: Yuan and Lin, Model selection and estimation in regression
-        with grouped variables, 2006 (the group lasso)."""
+        the same, the one that does most is left. Source: Yuan and Lin, Model selection and
+        estimation in regression with grouped variables, 2006 (the group lasso)."""
         for layer, block in enumerate(self.model.spec.blocks):
             weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
             heads = weight.reshape(len(weight), block.attention.heads, -1)

@@ -90,8 +90,6 @@ def ablate_regions(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     if not regions:
         raise InputError(
             "there are no regions to cut off",

@@ -62,9 +62,8 @@ class Needle(Struct, frozen=True):
 
 class Probe(Struct, frozen=True, eq=False):
     """One text with a needle in it. needle: its number. steps: the tokens after which each token of
-    the answer is to
-    come. targets: their ids. places: the answer's tokens within the needle. others: as many,
-    elsewhere.
+    the answer is to come. targets: their ids. places: the answer's tokens within the needle.
+    others: as many, elsewhere.
     """
 
     needle: int
@@ -137,8 +136,6 @@ def fetching_heads(
     ]
     if passages is None:
         passages = read_passages(HAYSTACK)
-    else:
-        passages = passages
     longest = model.spec.max_positions
     usual = sorted({min(length, longest or length) for length in LENGTHS})
     text_lengths = tuple(usual if lengths is None else lengths)
@@ -399,8 +396,8 @@ def _score_intervals(
     pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int
 ) -> list[FetchScore]:
     """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on
-    other tokens as
-    chance. pairs: of each run the scores [head] on the needle's answer, and on other tokens."""
+    other tokens as chance. pairs: of each run the scores [head] on the needle's answer, and on
+    other tokens."""
     values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
     kinds = sorted(set(needles))
     sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])

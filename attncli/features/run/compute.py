@@ -256,8 +256,6 @@ def run(
     """
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     named_tokens = (list(merged_words(tokens, text).words)) if (words) else (tokens)
     if query is None:
         span = None

@@ -254,8 +254,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
 
 def _head_values(document: SeriesDocument, place: int, metric: str) -> list[float]:
     """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of
-    the first that has
-    one. place: the head's among all."""
+    the first that has one. place: the head's among all."""
     known = [row.heads[place].metrics[metric] for row in document.checkpoints]
     value = next((value for value in known if value is not None), 0.0)
     return [value := number if number is not None else value for number in known]

@@ -136,8 +136,6 @@ def why(
     refuse_foreign(model)
     if tokens is None:
         tokens = model.encode(text)
-    else:
-        tokens = tokens
     if cross and model.memory is None:
         what = message("--cross asks about a link to another text, and none is read")
         raise UsageError(what, expected="an encoder-decoder, with --source TEXT")
@@ -503,9 +501,8 @@ def _needs_layer_parts(
     text: SweepText, link: Link, memory: int | None, *, by_token: bool = False
 ) -> bool:
     """Whether the heads of a layer must be summed to one part for the split to fit in `memory`
-    bytes (None: any
-    amount). by_token: whether heads are to be split by source token. Raises LimitError where
-    summing does not help.
+    bytes (None: any amount). by_token: whether heads are to be split by source token. Raises
+    LimitError where summing does not help.
     """
     if memory is None:
         return False
@@ -656,8 +653,8 @@ def _part_row(
     part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
 ) -> WhyPart:
     """Convert one part of a score to a document row. query_side, key_side: what it adds to the
-    advantage on either
-    side. without: the link's weight without it, by "query", "key" and "all_keys"."""
+    advantage on either side. without: the link's weight without it, by "query", "key" and
+    "all_keys"."""
     stream = part.stream
 
     def weight(name: str) -> float | None:

@@ -616,8 +616,7 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     """A part as a phrase in a sentence, such as "what layer 5 head 11 brought to 'it'", marked
-    where the encoder wrote
-    it. word: the link's word on that side, quoted."""
+    where the encoder wrote it. word: the link's word on that side, quoted."""
     text = _reason_text(part, document, word, view)
     if is_of_source(part, document):
         return say(view, "{reason} (in the encoder)", reason=text)
@@ -649,8 +648,6 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
         name = quoted_word(source[0].text, view)
         if source[1]:
             name = say(view, "{name} ({place})", name=name, place=source[0].index)
-        else:
-            name = name
         template = message("what layer {layer} head {head} brought to {word} from {source}")
         places = places | {"source": name}
     elif part.kind == "head" and part.attention == "cross":

@@ -60,8 +60,7 @@ class Pairs(Struct, frozen=True, eq=False):
 
 class Reach(NamedTuple):
     """Bounds of what each query sees: no key outside [low, high), integers [query] that never fall
-    from query to query
-    and may lie beyond the keys. whole: whether it sees every key within."""
+    from query to query and may lie beyond the keys. whole: whether it sees every key within."""
 
     low: Ints
     high: Ints

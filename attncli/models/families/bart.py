@@ -91,9 +91,8 @@ def encoder_decoder(
     before: bool = False,
 ) -> Spec:
     """The Spec of an encoder with its decoder and their embedding. start, activation, positions:
-    used where the config
-    does not set them. before: norms come before each part and after the last layer (pre-norm), else
-    after each part.
+    used where the config does not set them. before: norms come before each part and after the last
+    layer (pre-norm), else after each part.
     """
     width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
@@ -294,8 +293,7 @@ OF_THE_ENCODER = """
 
 def whisper(config: Config) -> Spec:
     """Whisper: the pre-norm decoder that writes down what an encoder made of sound; the encoder,
-    which reads no text,
-    stays outside. Source: Radford et al., 2022."""
+    which reads no text, stays outside. Source: Radford et al., 2022."""
     config.get(*OF_THE_ENCODER.split())
     width = config.integer("d_model")
     heads = config.heads(width, "decoder_attention_heads")

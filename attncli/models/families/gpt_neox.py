@@ -158,8 +158,6 @@ def _attention_types(config: Config, count: int) -> list[str]:
                     )
         if "attention_types" not in config.values:
             kinds = kinds[:count]
-        else:
-            kinds = kinds
     if len(kinds) != count or not set(kinds) <= {"global", "local"}:
         what = message("config.json describes {kinds} attention layers", kinds=len(kinds))
         raise InputError(

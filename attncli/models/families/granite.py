@@ -74,8 +74,7 @@ KINDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: T
 
 def granitemoehybrid(config: Config) -> Spec:
     """Granite 4: Granite with Mamba 2 in place of attention in most layers, and experts beside a
-    part that serves every
-    token, or that part alone. Source: Granite Team, 2025."""
+    part that serves every token, or that part alone. Source: Granite Team, 2025."""
     count = llama.depth(config)
     mixer = bamba.state_space(config, 1e-6)
     listed = config.list_of("layer_types", kind=str, count=count)

@@ -146,8 +146,6 @@ def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
         kinds = [GLOBAL if layer + 1 in attending else LINEAR for layer in range(count)]
     if kinds is None:
         kinds = [LINEAR if not layer or layer % 4 else GLOBAL for layer in range(count)]
-    else:
-        kinds = kinds
     if not set(kinds) <= {LINEAR, GLOBAL}:
         raise config.refuse("layer_types", f"{GLOBAL}, {LINEAR}")
     return kinds

@@ -98,8 +98,6 @@ def block(
     heads = config.integer("num_attention_heads", most=2**16)
     if dim is None:
         dim = head_dim(config)
-    else:
-        dim = dim
     attention = Attention(
         heads,
         config.optional("num_key_value_heads", default=kv_heads) or heads,
@@ -170,8 +168,6 @@ def decoder(
         switch on."""
     if isinstance(blocks, Block):
         blocks = [blocks] * depth(config)
-    else:
-        blocks = blocks
     config.integer("max_position_embeddings", default=2048)
     return Spec(
         d_model=config.integer("hidden_size"),

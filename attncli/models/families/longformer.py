@@ -103,8 +103,7 @@ LED_FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one sid
 
 def led(config: Config) -> Spec:
     """LED: an encoder with Longformer's windows and global tokens, BART's decoder inside; no token
-    is global unless a
-    user names it. Source: Beltagy et al., 2020."""
+    is global unless a user names it. Source: Beltagy et al., 2020."""
     norm = Norm("layer", 1e-5)
     both = bart.encoder_decoder(config, norm, Embedding(positions="learned", norm=norm))
     blocks = (

@@ -149,8 +149,6 @@ def _layer_types(config: Config) -> list[str]:
         kinds = [LETTERS[letter] for letter in pattern]
     if kinds is None:
         kinds = ["linear_attention", "moe", GLOBAL, "mlp"]
-    else:
-        kinds = kinds
     return [OLD.get(kind, kind) for kind in kinds]
 
 
