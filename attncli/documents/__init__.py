@@ -612,7 +612,7 @@ Tokens = Annotated[list[TokenRow], axes("token", meaning="The tokens in order.")
 Pieces = Annotated[
     list[TokenRow], describe("With --words: the tokens that were merged; `tokens` holds the words.")
 ]
-LeftOutKind = Literal["special", "self", "neighbours", "first", "unknown"]
+LeftOutKind = Literal["special", "self", "neighbours", "first", "unknown", "separators"]
 LeftOut = Annotated[
     list[LeftOutKind],
     describe("Kinds of link that the strongest links leave out; absent when all count."),

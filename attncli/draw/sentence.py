@@ -18,7 +18,7 @@ from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
-from attncli.draw.token_names import MARK, claim, claim_link, quoted_ends, quoted_token
+from attncli.draw.token_names import MARK, claim_link, quoted_ends, quoted_token
 from attncli.draw.view import View
 from attncli.features.run.document import RunDocument, RunHead
 from attncli.language import Message, listing, message, say
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from attncli.documents import ModelPart, Numbers, TokenRow
     from attncli.features.compare.document import ComparedHead, CompareDocument
     from attncli.features.cross.document import CrossDocument
-    from attncli.features.find.document import FindDocument, FoundHead
     from attncli.inputs.token import Token
     from attncli.measure.row_facts import Bools
 
@@ -646,79 +645,6 @@ def format_number(value: float, view: View) -> str:
     return f"{value:.{view.precision}f}"
 
 
-def find_answer(document: FindDocument, view: View) -> Lines:
-    """The answer of an `attn.find/1` document: the sentence, and in which heads its query looks at
-    its key.
-    """
-    visible = _heads_by_weight(document)
-    answer_lines = sentences(find_sentences(document, view), view)
-    if not visible:
-        return answer_lines
-    first = visible[0]
-    shares: list[float | None] = [0.0] * len(document.tokens)
-    shares[document.key] = first.weight
-    tinted_sentence = sentence(
-        words(document.text, document.tokens, shares, frozenset({document.query})), view
-    )
-    head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
-    tint = remark(say(view, "tint: the weight of this link in {head}", head=head), view)
-    return stack(tinted_sentence, tint, answer_lines)
-
-
-def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
-    """The heads in which the query sees the key, that of the largest weight first."""
-    visible = [head for head in document.heads if head.rank is not None]
-    return sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
-
-
-def find_sentences(document: FindDocument, view: View) -> list[str]:
-    """The answer in words: the head in which the link is strongest, and in how many it is the
-    query's strongest.
-    """
-    ends = (document.query, document.key)
-    query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
-    visible = _heads_by_weight(document)
-    if not visible:
-        hidden = say(
-            view,
-            "{query} cannot see {key}: the mask hides it in every head.",
-            query=query_text,
-            key=key,
-        )
-        if document.heads:
-            return [hidden]
-        return []
-    first, *other_heads = visible
-    if other_heads:
-        template = message(
-            "{query} gives {key} most in layer {layer} head {head}: {share} of its weight."
-        )
-    else:
-        template = message("{query} gives {key} {share} of its weight.")
-    linked_key = claim(
-        key, view, layer=first.layer, head=first.head, query=document.query, key=document.key
-    )
-    places = {"query": query_text, "key": linked_key, "layer": first.layer, "head": first.head}
-    answer_sentences = [say(view, template, share=percent(first.weight), **places)]
-    if other_heads:
-        count = sum(head.rank == 1 for head in visible)
-        answer_sentences.append(
-            say(
-                view,
-                (
-                    "In {count} of {heads} heads {key} is what {query} looks at most."
-                    if count
-                    else "In none of the {heads} heads is {key} what {query} looks at most."
-                ),
-                count=count,
-                heads=len(document.heads),
-                key=key,
-                query=query_text,
-            )
-        )
-    return [*answer_sentences, not_learned_note(document.model, view)]
-
-
 def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
     """The kinds of links that a document's lists leave out, such as "special tokens, self", in
     words; None if none are."""
@@ -729,6 +655,7 @@ def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
         "neighbours": message("neighbours"),
         "first": message("the first token"),
         "unknown": message("unknown words"),
+        "separators": message("line breaks and separators"),
     }
     if names:
         return listing(words[name] for name in names)

@@ -8,7 +8,7 @@ screen:
         ScreenPart("header", header),
         ScreenPart("tokens", shown_tokens, never),
         ScreenPart("heads", _heads),
-        ScreenPart("answer", find_answer),
+        ScreenPart("answer", _answer),
     )
 
 What help lists, what completion offers, what `--show` takes and what is drawn follow from it.

@@ -21,6 +21,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
 from attncli.language import listing, message
+from attncli.measure.rest import is_separator
 from attncli.mechanism.mask import Mask
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -107,9 +108,9 @@ def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
     )
 
 
-KINDS = ("first", "special", "self", "neighbours", "punctuation")
-"""What can be left out: the first token and punctuation as keys; special tokens as keys and as
-queries; the query itself; the tokens beside it."""
+KINDS = ("first", "special", "self", "neighbours", "punctuation", "separators")
+"""What can be left out: the first token, punctuation, and line breaks and other separators as keys;
+special tokens as keys and as queries; the query itself; the tokens beside it."""
 
 
 class Exclusion(Struct, frozen=True, eq=False):
@@ -193,6 +194,8 @@ def exclusion(
         rows |= [token.unknown for token in asking]
     if "punctuation" in names:
         keys |= [is_punctuation(token) for token in tokens]
+    if "separators" in names:
+        keys |= [is_separator(token) for token in tokens]
     if queries is None:
         keys[:1] |= "first" in names
         beside = (0,) * ("self" in names) + (-1, 1) * ("neighbours" in names)

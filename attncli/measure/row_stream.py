@@ -18,6 +18,7 @@ from attncli.documents import LeftOutKind, LinkRow, Numbers, TopLink
 from attncli.features.run.document import PooledMap, StrongestLink
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
+from attncli.measure.rest import is_separator
 from attncli.measure.row_facts import (
     Bools,
     Exclusion,
@@ -156,13 +157,18 @@ tokens beside it, and to the first token, where heads rest when they have nothin
 
 
 def kinds_left_out(tokens: Iterable[Token], *, is_learned: bool) -> tuple[LeftOutKind, ...]:
-    """The kinds of tokens left out of a text's strongest links: `LEFT_OUT` for trained weights, and
-    always words that the model does not know, where there are any."""
-    if any(token.unknown for token in tokens):
-        unknown_kinds: tuple[LeftOutKind, ...] = ("unknown",)
-    else:
-        unknown_kinds = ()
-    return (*(LEFT_OUT if is_learned else ()), *unknown_kinds)
+    """The kinds of tokens left out of a text's strongest links: `LEFT_OUT` for trained weights,
+    with separators where there are any, and always words that the model does not know, where there
+    are any."""
+    every = list(tokens)
+    kinds: list[LeftOutKind] = []
+    if is_learned:
+        kinds += LEFT_OUT
+        if any(map(is_separator, every)):
+            kinds.append("separators")
+    if any(token.unknown for token in every):
+        kinds.append("unknown")
+    return tuple(kinds)
 
 
 class LinkCollector:
@@ -190,7 +196,13 @@ class LinkCollector:
         if query is None:
             self._out = out
         else:
-            self._out = replace(out, queries=out.queries | (np.arange(out.queries.size) != query))
+            # a special token that is asked for by name gets its row
+            unknown = exclusion(
+                [name for name in leave_out if name == "unknown"], tokens, queries=queries
+            )
+            self._out = replace(
+                out, queries=unknown.queries | (np.arange(out.queries.size) != query)
+            )
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 

@@ -11,9 +11,10 @@ from asking import ask
 from draw import documents
 from draw.shown import loose, shaped
 
-from attncli.draw.sentence import find_answer, run_answer
+from attncli.draw.sentence import run_answer
 from attncli.draw.view import View
 from attncli.features.effects import screen
+from attncli.features.find.link_screen import link_sentences
 from attncli.features.heads.screen import heads_answer
 
 WIDE = View(width=200)
@@ -146,19 +147,22 @@ def test_heads_that_rest_on_one_word_are_counted() -> None:
 
 def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
     made = documents.run(["a", "b", "c"])
+    reverse = {"weight": 0.0, "rank": None, "visible": 2, "top_key": None}
     rows = [
-        {"layer": 0, "head": at, "weight": weight, "rank": rank}
+        {"layer": 0, "head": at, "weight": weight, "rank": rank, "reverse": reverse}
         for at, (weight, rank) in enumerate(weights)
     ]
     return {**made, "from": 2, "to": 1, "heads": rows}
 
 
 def test_find_names_the_strongest_head_and_counts_first_places() -> None:
-    said = find_answer(loose(find((0.2, 2), (0.6, 1), (0.55, 1))), WIDE).plain
+    said = " ".join(link_sentences(loose(find((0.2, 2), (0.6, 1), (0.55, 1))), WIDE))
     assert '"c" gives "b" most in layer 0 head 1: 60% of its weight.' in said
     assert 'In 2 of 3 heads "b" is what "c" looks at most.' in said
-    assert '"c" gives "b" 60% of its weight.' in find_answer(loose(find((0.6, 1))), WIDE).plain
-    assert "cannot see" in find_answer(loose(find((0.0, None), (0.0, None))), WIDE).plain
+    assert '"c" gives "b" 60% of its weight.' in " ".join(
+        link_sentences(loose(find((0.6, 1))), WIDE)
+    )
+    assert "cannot see" in " ".join(link_sentences(loose(find((0.0, None), (0.0, None))), WIDE))
 
 
 def test_answers_in_chinese() -> None:

@@ -24,7 +24,7 @@ from attncli.features.run import command as run_command
 DECLARES = {"option", "number", "argument"}
 MEANS_TWO = (
     "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
-    "--batch", "--save", "--by", "--why",
+    "--batch", "--save", "--by", "--why", "--verify",
 )  # fmt: skip
 """Spellings that are declared twice, once for commands that take less of it: one head, a seed that
 is a number.

@@ -50,6 +50,10 @@ def find(
     effect: Annotated[
         bool, answer_option(help="Also what cutting the link in each head changes.")
     ] = False,
+    verify: Annotated[
+        bool,
+        answer_option(help="Also with another word in front of the text: heads rest on the first."),
+    ] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
@@ -109,6 +113,7 @@ def find(
                         words=words,
                         unknown=unknown,
                         effect=effect,
+                        verify=verify,
                         regions=named_regions,
                         memory=request.memory_limit(setup.compute).bytes,
                         tokens=tokens,

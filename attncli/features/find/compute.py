@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
@@ -17,15 +18,23 @@ from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.sweep import CutLink
-from attncli.features.find.document import FindDocument, FoundHead, Reverse
+from attncli.features.find.document import (
+    BeyondRest,
+    FindDocument,
+    FoundHead,
+    Reverse,
+    VerifiedLink,
+)
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region, region_span, word_regions
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import message
+from attncli.measure.rest import Bools, Floats, resting_keys, word_in_front
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import HeadSelection
+from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
 from attncli.models.run import rows_for
@@ -36,13 +45,14 @@ if TYPE_CHECKING:
 
 class SearchRequest(Struct, frozen=True):
     """What to look for: the weight from the query `start` to the key `end`, in these layers and
-    heads.
+    heads. verify: whether also with another word in front of the text.
     """
 
     start: int
     end: int
     layers: Selection = EVERY
     heads: Selection = EVERY
+    verify: bool = False
 
 
 class CutOptions(Struct, frozen=True):
@@ -87,6 +97,74 @@ class _QueryRows:
                 visible = backend.numpy(block.visibility[..., row, :])[..., : high - block.low]
             self.visibility[query][cells] = visible
 
+    def merged(self, queries: Sequence[int], words: Words | None, rest: Bools) -> MergedRow:
+        """The row of one token, or of a word: the mean over its pieces, keys summed by word.
+
+        Args:
+            queries: The tokens that look.
+            words: The words of the text; None where each token is one.
+            rest: Which tokens heads rest on, booleans [key].
+        """
+        row, visibility = (
+            np.stack([rows[query] for query in queries], 1) for rows in (self.rows, self.visibility)
+        )
+        beyond = np.where(rest, 0.0, row)
+        looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
+        sees = np.asarray(visibility.any(1), bool)
+        if words is None:
+            return MergedRow(row.sum(1) / looking, sees, beyond.sum(1) / looking, sees & ~rest)
+        starts = words.starts
+        return MergedRow(
+            np.add.reduceat(row, starts, axis=-1).sum(1) / looking,
+            np.logical_or.reduceat(sees, starts, axis=-1),
+            np.add.reduceat(beyond, starts, axis=-1).sum(1) / looking,
+            np.logical_or.reduceat(sees & ~rest, starts, axis=-1),
+        )
+
+
+class MergedRow(NamedTuple):
+    """What a query looks at in each head of a layer, all [head, key]. weights: to each key; visible:
+    whether it is visible. beyond: the weight without the tokens where heads rest; visible_beyond:
+    whether any other token of the key is visible."""
+
+    weights: Floats
+    visible: Bools
+    beyond: Floats
+    visible_beyond: Bools
+
+    def ranked_key(self, head: int, key: int) -> dict[str, Any]:
+        """What a head's row has for one key, as the document's fields: its weight and rank, the
+        keys seen and the first.
+        """
+        row = self.weights[head]
+        rank, top_key = _rank_of_key(row, self.visible[head], key)
+        return {
+            "weight": float(row[key]),
+            "rank": rank,
+            "visible": int(self.visible[head].sum()),
+            "top_key": top_key,
+        }
+
+    def beyond_rest(self, head: int, key: int) -> BeyondRest:
+        """The same of a head's weight that is not on keys where heads rest."""
+        row = self.beyond[head]
+        rank, top_key = _rank_of_key(row, self.visible_beyond[head], key)
+        total = float(row.sum())
+        return BeyondRest(
+            share=float(row[key]) / total if rank is not None and total > 0 else None,
+            rank=rank,
+            visible=int(self.visible_beyond[head].sum()),
+            top_key=top_key,
+        )
+
+
+def _rank_of_key(row: Floats, visible: Bools, key: int) -> tuple[int | None, int | None]:
+    """The rank of a key in a row [key], None where it is not seen, and the key of the largest
+    weight, None where there is none."""
+    top = int(np.argmax(row))
+    rank = int((row > row[key]).sum()) + 1 if visible[key] else None
+    return rank, top if row[top] > 0 else None
+
 
 def find(
     model: Model,
@@ -106,6 +184,7 @@ def find(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
     recording: Recording | None = None,
+    verify: bool = False,
 ) -> FindDocument:
     """Find the heads that send one token to another: every head, the largest weight first.
 
@@ -128,6 +207,8 @@ def find(
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.
         recording: Takes the heads of the run, for a page.
+        verify: Whether the text also runs with another word in front, which heads that rest on the
+            first token whatever it is then look at in its place.
 
     Returns:
         What `attn find --json` writes.
@@ -176,7 +257,7 @@ def find(
         cutting = CutOptions(free_memory().bytes if memory is None else memory, progress)
     else:
         cutting = None
-    sought = SearchRequest(places[query], places[key], layers, heads)
+    sought = SearchRequest(places[query], places[key], layers, heads, verify)
     watch = None if effect else progress
     document = find_document(
         model,
@@ -215,14 +296,89 @@ def find_document(
     InputError where no other is left.
     """
     ends = [list(_tokens_of_word(words, word)) for word in (request.start, request.end)]
-    queries = sorted({*ends[0], *ends[1]})
+    rest = resting_keys(tokens, model.identity.source)
+    link_ends = LinkEnds(ends, words, rest)
+    warnings = notes(model, text, tokens)
+    half = None if progress is None else partial(_progress_of_half, progress, request.verify)
+    heads: list[FoundHead] = []
+    for trace, rows in _rows_by_layer(model, tokens, request, link_ends, half, recording):
+        warnings += overflow(model.backend, trace)
+        forward, back = (rows.merged(side, words, rest) for side in ends)
+        for head in numbers_of(request.heads, forward.weights.shape[0]):
+            if np.isnan((forward.weights[head], back.weights[head])).any():
+                continue
+            link = forward.ranked_key(head, request.end)
+            beyond: BeyondRest | UnsetType = UNSET
+            beyond_back: BeyondRest | UnsetType = UNSET
+            if rest.any():
+                beyond = forward.beyond_rest(head, request.end)
+                beyond_back = back.beyond_rest(head, request.start)
+            reverse = Reverse(**back.ranked_key(head, request.start), beyond_rest=beyond_back)
+            heads.append(
+                FoundHead(layer=trace.layer, head=head, **link, reverse=reverse, beyond_rest=beyond)
+            )
+    if not heads:
+        expected = message("numbers that their type can hold")
+        raise InputError(
+            "no head has weights that are finite numbers", expected=expected, hint="--dtype float64"
+        )
+    word_before: str | UnsetType = UNSET
+    if request.verify:
+        second_half = None if progress is None else partial(_progress_of_second_half, progress)
+        word_before, heads = _with_word_before(
+            model, text, tokens, request, link_ends, heads, second_half
+        )
+    together: float | UnsetType | None = UNSET
+    if cutting is not None:
+        heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
+    heads.sort(key=lambda row: (-row.weight, row.layer, row.head))
+    return FindDocument(
+        **header(model, text, tokens, words),
+        query=request.start,
+        key=request.end,
+        words=words is not None,
+        heads=heads,
+        effect_together=together,
+        rest=np.flatnonzero(_words_at_rest(words, rest)).tolist() if rest.any() else UNSET,
+        word_before=word_before,
+        warnings=warnings,
+    )
+
+
+def _progress_of_half(progress: Callable[[float], None], has_second: bool, share: float) -> None:
+    """Tell the share done of a run, which is the first of two where a second follows."""
+    progress(share / 2 if has_second else share)
+
+
+def _progress_of_second_half(progress: Callable[[float], None], share: float) -> None:
+    """Tell the share done of the second of two runs."""
+    progress(0.5 + share / 2)
+
+
+class LinkEnds(NamedTuple):
+    """A link between words of a text. tokens: those of the query and those of the key. merged: the
+    words of the text; None where each token is one. rest: which tokens heads rest on, [key]."""
+
+    tokens: Sequence[Sequence[int]]
+    merged: Words | None
+    rest: Bools
+
+
+def _rows_by_layer(
+    model: Model,
+    tokens: Sequence[Token],
+    request: SearchRequest,
+    ends: LinkEnds,
+    progress: Callable[[float], None] | None,
+    recording: Recording | None = None,
+) -> Iterator[tuple[LayerTrace, _QueryRows]]:
+    """Run a text and yield each layer's trace with the rows of the link's two ends."""
+    queries = sorted({*ends.tokens[0], *ends.tokens[1]})
     layers = model.spec.attending(request.layers)
     end_rows = {layer: _QueryRows(model, queries, len(tokens)) for layer in layers}
-    heads: list[FoundHead] = []
-    warnings = notes(model, text, tokens)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Keep the rows of the link's two tokens from a block of query rows, and tell the share
+        """Keep the rows of the link's two ends from a block of query rows, and tell the share
         that is done.
         """
         end_rows[layer].on_block(layer, kind, block)
@@ -237,34 +393,43 @@ def find_document(
         rows=rows_for(model.spec, len(tokens)),
         on_block=on_block,
     ):
-        layer_rows = end_rows.pop(trace.layer)
-        warnings += overflow(model.backend, trace)
-        forward, visibility = _word_row(layer_rows, ends[0], words)
-        back, visible_back = _word_row(layer_rows, ends[1], words)
-        for head in numbers_of(request.heads, forward.shape[0]):
-            if np.isnan((forward[head], back[head])).any():
-                continue
-            link = _ranked_key(forward[head], visibility[head], request.end)
-            reverse = Reverse(**_ranked_key(back[head], visible_back[head], request.start))
-            heads.append(FoundHead(layer=trace.layer, head=head, **link, reverse=reverse))
-    if not heads:
-        expected = message("numbers that their type can hold")
-        raise InputError(
-            "no head has weights that are finite numbers", expected=expected, hint="--dtype float64"
-        )
-    together: float | UnsetType | None = UNSET
-    if cutting is not None:
-        heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
-    heads.sort(key=lambda row: (-row.weight, row.layer, row.head))
-    return FindDocument(
-        **header(model, text, tokens, words),
-        query=request.start,
-        key=request.end,
-        words=words is not None,
-        heads=heads,
-        effect_together=together,
-        warnings=warnings,
-    )
+        yield trace, end_rows.pop(trace.layer)
+
+
+def _with_word_before(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: SearchRequest,
+    ends: LinkEnds,
+    heads: Sequence[FoundHead],
+    progress: Callable[[float], None] | None,
+) -> tuple[str, list[FoundHead]]:
+    """The word that was put in front, and the heads with what the link weighs behind it."""
+    front = word_in_front(model.tokenizer, text, tokens)
+    words = None if ends.merged is None else front.moved_words(ends.merged)
+    sides = [[front.moved(token) for token in side] for side in ends.tokens]
+    rest = resting_keys(front.tokens, model.identity.source)
+    # the first token of a word tells its place among the words
+    key = sides[1][0] if words is None else int(np.searchsorted(words.starts, sides[1][0]))
+    moved = LinkEnds(sides, words, rest)
+    verified: dict[tuple[int, int], VerifiedLink] = {}
+    for trace, rows in _rows_by_layer(model, front.tokens, request, moved, progress):
+        row = rows.merged(sides[0], words, rest)
+        for head in numbers_of(request.heads, row.weights.shape[0]):
+            link = row.ranked_key(head, key)
+            verified[trace.layer, head] = VerifiedLink(
+                weight=link["weight"], rank=link["rank"], beyond_rest=row.beyond_rest(head, key)
+            )
+    return front.word, [replace(head, verified=verified[head.layer, head.head]) for head in heads]
+
+
+def _words_at_rest(words: Words | None, rest: Bools) -> Bools:
+    """Which words consist of nothing but tokens where heads rest; without words, which tokens."""
+    if words is None:
+        return rest
+    whole: Bools = np.logical_and.reduceat(rest, words.starts)
+    return whole
 
 
 def _with_effects(
@@ -306,37 +471,3 @@ def _tokens_of_word(words: Words | None, word: int) -> range:
     if words is None:
         return range(word, word + 1)
     return range(int(words.starts[word]), int(words.starts[word] + words.sizes[word]))
-
-
-def _word_row(
-    query_rows: _QueryRows, queries: Sequence[int], words: Words | None
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The weights of one token, or of a word, and which keys it sees, both [head, key]: the mean
-    over its pieces, keys summed by word."""
-    row, visibility = (
-        np.stack([rows[query] for query in queries], 1)
-        for rows in (query_rows.rows, query_rows.visibility)
-    )
-    if words is None:
-        return row[:, 0], visibility[:, 0]
-    looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
-    word_visibility: np.ndarray[Any, Any] = (
-        np.add.reduceat(visibility.any(1), words.starts, axis=-1) > 0
-    )
-    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, word_visibility
-
-
-def _ranked_key(
-    row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int
-) -> dict[str, Any]:
-    """What a row [key] has for one key, as the document's fields: its weight and rank, the keys
-    seen and the first.
-    """
-    weight = float(row[key])
-    top = int(np.argmax(row))
-    if visibility[key]:
-        rank = int((row > weight).sum()) + 1
-    else:
-        rank = None
-    top_key = top if row[top] > 0 else None
-    return {"weight": weight, "rank": rank, "visible": int(visibility.sum()), "top_key": top_key}

@@ -31,6 +31,29 @@ TopKeyIndex = Annotated[
 ]
 
 
+class BeyondRest(Part, frozen=True, kw_only=True):
+    """The same of the weight that is not on keys where heads rest (`rest`)."""
+
+    share: Annotated[
+        float | None,
+        describe("The key's part of that weight; null for a key where heads rest, or without any."),
+    ]
+    rank: Annotated[
+        Size | None,
+        describe("1 if no other such key has more weight; null if hidden, or where heads rest."),
+    ]
+    visible: Annotated[Count, describe("Keys that this query may see and where heads do not rest.")]
+    top_key: TopKeyIndex
+
+
+class VerifiedLink(Part, frozen=True, kw_only=True):
+    """With --verify: the link in the text with another word in front."""
+
+    weight: LinkWeight
+    rank: KeyRank
+    beyond_rest: BeyondRest
+
+
 class Reverse(Part, frozen=True, kw_only=True):
     """The same from `to` to `from`."""
 
@@ -38,6 +61,7 @@ class Reverse(Part, frozen=True, kw_only=True):
     rank: KeyRank
     visible: VisibleKeys
     top_key: TopKeyIndex
+    beyond_rest: BeyondRest | UnsetType = UNSET
 
 
 class FoundHead(PlacedHead, frozen=True, kw_only=True):
@@ -48,6 +72,8 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
     visible: VisibleKeys
     top_key: TopKeyIndex
     reverse: Reverse
+    beyond_rest: BeyondRest | UnsetType = UNSET
+    verified: VerifiedLink | UnsetType = UNSET
     effect: Annotated[
         float | UnsetType | None,
         describe(
@@ -73,6 +99,16 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     regions: Annotated[
         list[RegionRow] | UnsetType,
         describe("Regions that are an end of the link: each is one of `tokens`."),
+    ] = UNSET
+    rest: Annotated[
+        list[Annotated[Count, index_of("token")]] | UnsetType,
+        describe(
+            "Of trained weights: keys where heads rest whatever the text says, the first token,"
+            " special tokens, line breaks and separators."
+        ),
+    ] = UNSET
+    word_before: Annotated[
+        str | UnsetType, describe("With --verify: the word put in front of the text.")
     ] = UNSET
     warnings: list[str]
 

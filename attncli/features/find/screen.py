@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.draw.lines import Lines, localize, remark, sentences, stack
+from attncli.draw.lines import Lines, localize, remark, stack
 from attncli.draw.numbers import bar, writer
+from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import find_answer
-from attncli.draw.sentence import find_sentences as link_sentences
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import region_name
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
+from attncli.features.find.link_screen import link_sentences, rests_on_key, shaded_answer
 from attncli.language import listing, message, term
 
 BAR, LOOKS, REVERSE, EFFECT = "", message("looks most at"), "reverse", "effect"
@@ -45,38 +45,38 @@ def with_region_names(document: FindDocument, view: View) -> FindDocument:
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
     has_effects = document.effect_together is not UNSET
-    names = (
-        "layer",
-        "head",
-        "weight",
-        "rank",
-        "visible",
-        "top_key",
-        "reverse_weight",
-        "reverse_rank",
-    )
-    yield (*names, "effect") if has_effects else names
+    names = ["layer", "head", "weight", "rank", "visible", "top_key"]
+    names += ["reverse_weight", "reverse_rank"]
+    names += ["effect"] if has_effects else []
+    names += ["share_beyond_rest", "rank_beyond_rest"] if document.rest is not UNSET else []
+    names += ["verified_weight"] if document.word_before is not UNSET else []
+    yield names
     for head in document.heads:
-        link = (head.layer, head.head, head.weight, head.rank, head.visible, head.top_key)
-        yield (
-            *link,
-            head.reverse.weight,
-            head.reverse.rank,
-            *((head.effect,) if has_effects else ()),
-        )
+        row: list[object] = [head.layer, head.head, head.weight, head.rank, head.visible]
+        row += [head.top_key, head.reverse.weight, head.reverse.rank]
+        row += [head.effect] if has_effects else []
+        if head.beyond_rest is not UNSET:
+            row += [head.beyond_rest.share, head.beyond_rest.rank]
+        if head.verified is not UNSET:
+            row.append(head.verified.weight)
+        yield row
 
 
 def _head_table(document: FindDocument, view: View) -> Lines:
-    """The heads, strongest first, with what of them and of their columns is not shown."""
+    """The heads, strongest first, with what of them and of their columns is not shown; where the
+    mask hides the link in every head, those of the link in the other direction."""
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
     places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
     heads = document.heads
-    if view.full:
-        heads_shown = heads
-    else:
-        heads_shown = heads[: view.top]
-    columns = _columns(document, heads_shown, view)
-    absent = [name for name in (LOOKS, REVERSE) if name not in columns]
+    is_hidden = bool(heads) and all(head.rank is None for head in heads)
+    is_one_way = all(head.reverse.rank is None for head in heads)
+    if is_hidden and not is_one_way:
+        heads = sorted(heads, key=lambda head: (-head.reverse.weight, head.layer, head.head))
+        places |= {"query": names[1], "key": names[0]}
+    heads_shown = heads if view.full else heads[: view.top]
+    columns = _columns(document, heads_shown, view, is_hidden=is_hidden, is_one_way=is_one_way)
+    wide_columns = [LOOKS] if is_hidden or is_one_way else [LOOKS, REVERSE]
+    absent = [name for name in wide_columns if name not in columns]
     body = table(
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
@@ -84,53 +84,96 @@ def _head_table(document: FindDocument, view: View) -> Lines:
         align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
         title=message("heads by weight, {query} {arrow} {key}", **places),
         bars=list(columns).index(BAR),
-        note="" if REVERSE in absent else message("reverse: {key} {arrow} {query}", **places),
+        note=message("reverse: {key} {arrow} {query}", **places) if REVERSE in columns else "",
     )
     counts = {"heads_shown": len(heads_shown), "heads": len(heads)}
     more = ""
     if len(heads_shown) < len(heads):
         more = message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
-    narrow = (
-        (message("a wider terminal also shows: {absent}", absent=listing(map(term, absent))))
-        if (absent)
-        else ("")
-    )
-    hidden = message(
-        "the mask hides this key from this query in every head"
-        if heads and all(head.rank is None for head in heads)
-        else ""
-    )
-    return stack(body, *(remark(note, view) for note in (more, narrow, hidden)))
+    narrow = ""
+    if absent:
+        narrow = message("a wider terminal also shows: {absent}", absent=listing(map(term, absent)))
+    hidden = ""
+    if is_hidden and is_one_way:
+        hidden = message("the mask hides {query} {arrow} {key} in every head", **places)
+    elif is_hidden or is_one_way:
+        hidden = message("the mask hides {query} {arrow} {key} in every head", **_turned(places))
+    rest = ""
+    if document.rest is not UNSET:
+        rest = message(
+            "ranks and what a head looks at most leave out where heads rest: {rest}",
+            rest=rest_names(document.tokens),
+        )
+        if rests_on_key(document) and not is_hidden:
+            rest = message(
+                "what a head looks at most leaves out where heads rest: {rest}",
+                rest=rest_names(document.tokens),
+            )
+    return stack(body, *(remark(note, view) for note in (more, narrow, rest, hidden)))
+
+
+def _turned(places: dict[str, str]) -> dict[str, str]:
+    """The names of a link's ends the other way round."""
+    return {**places, "query": places["key"], "key": places["query"]}
 
 
 def _columns(
-    document: FindDocument, heads: Sequence[FoundHead], view: View
+    document: FindDocument,
+    heads: Sequence[FoundHead],
+    view: View,
+    *,
+    is_hidden: bool,
+    is_one_way: bool,
 ) -> dict[str, list[str]]:
     """The columns by name, with a bar in what room is left; where there is too little, less is
-    shown, never half a number."""
+    shown, never half a number. is_hidden: whether the mask hides the link in every head, so that
+    its reverse is shown alone; is_one_way: whether it hides the reverse."""
     write = writer(
         [weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision
     )
     texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
     effects = [None if head.effect is UNSET else head.effect for head in heads]
-    tops = ["-" if head.top_key is None else texts[head.top_key] for head in heads]
+    shown = [head.reverse if is_hidden and not is_one_way else head for head in heads]
     columns = {
         "layer": [str(head.layer) for head in heads],
         "head": [str(head.head) for head in heads],
-        "weight": [write(head.weight) for head in heads],
+        "weight": [write(link.weight) for link in shown],
         BAR: [""] * len(heads),
-        **({} if document.effect_together is UNSET else {EFFECT: effect_columns(effects)[0]}),
-        message("rank of key"): [_rank_text(head, view) for head in heads],
-        LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
-        REVERSE: [write(head.reverse.weight) for head in heads],
-        "rank": [_rank_text(head.reverse, view) for head in heads],
     }
+    if document.effect_together is not UNSET:
+        columns[EFFECT] = effect_columns(effects)[0]
+    ranked = [_ranked_link(link, document) for link in shown]
+    columns[message("rank of key")] = [
+        _rank_text(rank, visible, view) for rank, visible, _ in ranked
+    ]
+    columns[LOOKS] = [
+        "-" if top is None else cut(texts[top], NAME, ascii=view.ascii) for _, _, top in ranked
+    ]
+    if not is_hidden and not is_one_way:
+        columns[REVERSE] = [write(head.reverse.weight) for head in heads]
+        columns["rank"] = [
+            _rank_text(*_ranked_link(head.reverse, document)[:2], view) for head in heads
+        ]
     for less in ((LOOKS,), (REVERSE, "rank")):
         if _table_width(columns) + SHORTEST > view.width:
             for name in less:
-                del columns[name]
+                columns.pop(name, None)
     room = min(max(view.width - _table_width(columns), SHORTEST), LONGEST)
-    return columns | {BAR: [bar(head.weight, room, ascii=view.ascii) for head in heads]}
+    return columns | {BAR: [bar(link.weight, room, ascii=view.ascii) for link in shown]}
+
+
+def _ranked_link(
+    link: FoundHead | Reverse, document: FindDocument
+) -> tuple[int | None, int, int | None]:
+    """The rank of the key, of how many keys, and the key that is looked at most: without those
+    where heads rest, except for the rank of such a key itself."""
+    if link.beyond_rest is UNSET:
+        return link.rank, link.visible, link.top_key
+    beyond = link.beyond_rest
+    end = document.key if isinstance(link, FoundHead) else document.query
+    if document.rest is not UNSET and end in document.rest:
+        return link.rank, link.visible, beyond.top_key
+    return beyond.rank, beyond.visible, beyond.top_key
 
 
 def _table_width(columns: dict[str, list[str]]) -> int:
@@ -138,10 +181,10 @@ def _table_width(columns: dict[str, list[str]]) -> int:
     return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
-def _rank_text(link: FoundHead | Reverse, view: View) -> str:
+def _rank_text(rank: int | None, visible: int, view: View) -> str:
     """Such as "1 of 7"; "hidden" for a key that the mask hides."""
-    rank = message("{rank} of {visible}", rank=link.rank, visible=link.visible)
-    return localize("hidden" if link.rank is None else rank, view)
+    text = message("{rank} of {visible}", rank=rank, visible=visible)
+    return localize("hidden" if rank is None else text, view)
 
 
 def _token_name(document: FindDocument, index: int, view: View) -> str:
@@ -151,7 +194,7 @@ def _token_name(document: FindDocument, index: int, view: View) -> str:
 
 def _answer(document: FindDocument, view: View) -> Lines:
     """Where the link is strongest, with the shaded sentence, and what cutting it changes."""
-    return stack(find_answer(document, view), sentences(cut_link_sentences(document, view), view))
+    return shaded_answer(document, find_sentences(document, view), view)
 
 
 def find_sentences(document: FindDocument, view: View) -> list[str]:

@@ -67,9 +67,11 @@ class HeadsOptions:
     exclude: Annotated[
         str | None,
         analysis_option(
-            help="Leave out: first, special, self, neighbours, punctuation.",
+            help="Leave out: first, special, self, neighbours, punctuation, separators.",
             metavar="NAMES",
-            complete=completion.comma_list("first", "special", "self", "neighbours", "punctuation"),
+            complete=completion.comma_list(
+                "first", "special", "self", "neighbours", "punctuation", "separators"
+            ),
         ),
     ] = None
     renormalise: Annotated[

@@ -247,7 +247,8 @@ def heads(
         metrics: Names of metrics, see `attncli.metrics`; or metrics themselves, your own too.
         maps: Whether the document holds each head's weights; of a long text they are pooled.
         all_links: Whether strongest links may be those that say little: special tokens, self.
-        exclude: Keys to leave out: "first", "special", "self", "neighbours", "punctuation".
+        exclude: Keys to leave out: "first", "special", "self", "neighbours", "punctuation",
+            "separators".
         renormalise: Whether what is left of a row is scaled to sum to 1.
         words: Whether pieces are merged to words first.
         moved: Whether also to measure weight × size of the transformed value.

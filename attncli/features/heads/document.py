@@ -152,7 +152,7 @@ class AverageHead(Part, frozen=True, kw_only=True):
     ) = UNSET
 
 
-ExcludedKind = Literal["first", "special", "self", "neighbours", "punctuation"]
+ExcludedKind = Literal["first", "special", "self", "neighbours", "punctuation", "separators"]
 
 
 class Excluded(Part, frozen=True, kw_only=True):

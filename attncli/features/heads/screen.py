@@ -502,6 +502,7 @@ KINDS = {
     "neighbours": message("immediate neighbours"),
     "unknown": message("unknown words"),
     "punctuation": "punctuation",
+    "separators": message("line breaks and separators"),
 }  # fmt: skip
 
 

@@ -1,0 +1,40 @@
+"""What the keys where heads rest are called: in an answer, in a note below a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attncli.documents import TokenRow
+from attncli.draw.token_names import quoted_token
+from attncli.draw.view import View
+from attncli.language import Message, listing, message, say
+from attncli.measure.rest import KeyToken, is_separator, rest_kinds
+
+REST_NAMES = {
+    "first": message("the first token"),
+    "special": message("special tokens"),
+    "separators": message("line breaks and separators"),
+}
+
+
+def rest_names(tokens: Sequence[KeyToken]) -> Message:
+    """The kinds of keys of a text where heads rest: "the first token, special tokens"."""
+    return listing(REST_NAMES[kind] for kind in rest_kinds(tokens))
+
+
+def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
+    """A sentence that says why a key's weight says little: heads rest there whatever it is.
+
+    Args:
+        tokens: Those of the text.
+        index: Of the key.
+        view: For the language.
+    """
+    token = tokens[index]
+    key = quoted_token(tokens, index, view)
+    if token.special:
+        return say(view, "{key} is a special token: heads rest there whatever the text.", key=key)
+    if index and is_separator(token):
+        template = message("{key} separates parts of the text: heads rest there whatever it is.")
+        return say(view, template, key=key)
+    return say(view, "{key} is the first token: heads rest there whatever it is.", key=key)

@@ -1,0 +1,272 @@
+"""The answer of `attn find` in words: how much of its weight a query gives a key, with and without
+the keys where heads rest, and why a link cannot be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET, UnsetType
+
+from attncli.draw.lines import Lines, remark, sentences, stack
+from attncli.draw.numbers import percent
+from attncli.draw.rest_names import rest_names, resting_key
+from attncli.draw.sentence import not_learned_note, sentence, words
+from attncli.draw.token_names import claim, quote_text, quoted_token, token_reference
+from attncli.draw.view import View
+from attncli.features.find.document import BeyondRest, FindDocument, FoundHead
+from attncli.language import message, plural, say
+
+
+def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view: View) -> Lines:
+    """The answer of an `attn.find/1` document: the text, shaded by the link's weight, the sentences
+    that say it, and a command that says more.
+    """
+    visible = _heads_by_weight(document)
+    answer_lines = sentences(answer_sentences, view)
+    if not visible:
+        return stack(answer_lines, find_hint(document, view))
+    first = visible[0]
+    shares: list[float | None] = [0.0] * len(document.tokens)
+    shares[document.key] = first.weight
+    tinted_sentence = sentence(
+        words(document.text, document.tokens, shares, frozenset({document.query})), view
+    )
+    head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
+    tint = remark(say(view, "tint: the weight of this link in {head}", head=head), view)
+    return stack(tinted_sentence, tint, answer_lines, find_hint(document, view))
+
+
+def rests_on_key(document: FindDocument) -> bool:
+    """Whether the key is one where heads rest whatever it is."""
+    return document.rest is not UNSET and document.key in document.rest
+
+
+def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
+    """The heads in which the query sees the key, that of the largest weight first."""
+    visible = [head for head in document.heads if head.rank is not None]
+    return sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
+
+
+def link_sentences(document: FindDocument, view: View) -> list[str]:
+    """The answer in words: the head in which the link is strongest, in how many it is the query's
+    strongest, and what of that is only rest.
+    """
+    visible = _heads_by_weight(document)
+    if not document.heads:
+        return [not_learned_note(document.model, view)]
+    if not visible:
+        answer_sentences = list(_hidden_sentences(document, view))
+    elif all(head.visible == 1 for head in visible):
+        query, key = _ends(document, view)
+        answer_sentences = [
+            say(
+                view,
+                "{query} sees {key} alone: all of its weight is there, whatever a head does.",
+                query=query,
+                key=key,
+            )
+        ]
+    elif rests_on_key(document):
+        answer_sentences = list(_resting_sentences(document, visible, view))
+    else:
+        answer_sentences = list(_weight_sentences(document, visible, view))
+    answer_sentences += _verified_sentences(document, view)
+    return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def _ends(document: FindDocument, view: View) -> list[str]:
+    """The query and the key in quotes."""
+    ends = (document.query, document.key)
+    return [quoted_token(document.tokens, index, view, beside=ends) for index in ends]
+
+
+def find_hint(document: FindDocument, view: View) -> Lines:
+    """A command that answers what this one could not: the link in the other direction, or the same
+    behind another word; nothing in a brief answer, and where there is nothing to add."""
+    if view.brief or not document.heads:
+        return Lines()
+    query, key = (
+        token_reference(document.tokens, index, view) for index in (document.query, document.key)
+    )
+    if not _heads_by_weight(document):
+        if all(head.reverse.rank is None for head in document.heads):
+            return Lines()
+        command = f"attn find … --from {key} --to {query}"
+        return remark(say(view, "Try:  {command}", command=command), view)
+    if rests_on_key(document) and document.word_before is UNSET:
+        command = f"attn find … --from {query} --to {key} --verify"
+        return remark(say(view, "Does it rest there?  {command}", command=command), view)
+    return Lines()
+
+
+def _hidden_sentences(document: FindDocument, view: View) -> Iterator[str]:
+    """Why the query cannot see the key, and the link in the other direction."""
+    query, key = _ends(document, view)
+    if document.key > document.query:
+        yield say(
+            view,
+            "{query} cannot see {key}, which comes after it: the mask hides it in every head.",
+            query=query,
+            key=key,
+        )
+    else:
+        yield say(
+            view,
+            "{query} cannot see {key}: the mask hides it in every head.",
+            query=query,
+            key=key,
+        )
+    back = [head for head in document.heads if head.reverse.rank is not None]
+    if back:
+        best = max(back, key=lambda head: head.reverse.weight)
+        yield say(
+            view,
+            "The other way {key} gives {query} up to {share}, in layer {layer} head {head}.",
+            query=query,
+            key=key,
+            share=percent(best.reverse.weight),
+            layer=best.layer,
+            head=best.head,
+        )
+
+
+def _resting_sentences(
+    document: FindDocument, visible: list[FoundHead], view: View
+) -> Iterator[str]:
+    """What is known of a link to a key where heads rest: the weight, which says little, and what
+    the query looks at besides."""
+    query, key = _ends(document, view)
+    first = visible[0]
+    yield resting_key(document.tokens, document.key, view)
+    linked = claim(
+        key, view, layer=first.layer, head=first.head, query=document.query, key=document.key
+    )
+    yield say(
+        view,
+        "{query} leaves up to {share} of its weight on {key} (layer {layer} head {head}); that does"
+        " not say that it looks at {key}.",
+        query=query,
+        key=linked,
+        share=percent(first.weight),
+        layer=first.layer,
+        head=first.head,
+    )
+    tops = Counter(
+        head.beyond_rest.top_key
+        for head in document.heads
+        if head.beyond_rest is not UNSET and head.beyond_rest.top_key is not None
+    )
+    if tops:
+        other_key, count = tops.most_common(1)[0]
+        yield say(
+            view,
+            plural(
+                "With {rest} left out it looks most at {other} in {count} of {heads} heads.",
+                "With {rest} left out it looks most at {other} in {count} of {heads} heads.",
+                count=count,
+                heads=len(document.heads),
+                rest=rest_names(document.tokens),
+                other=quoted_token(document.tokens, other_key or 0, view, beside=(document.query,)),
+            ),
+        )
+
+
+def _weight_sentences(
+    document: FindDocument, visible: list[FoundHead], view: View
+) -> Iterator[str]:
+    """In which head the link is strongest, and in how many it is the query's strongest."""
+    query, key = _ends(document, view)
+    first, *others = visible
+    beyond = first.beyond_rest
+    share = None if beyond is UNSET else beyond.share
+    rested = share is not None and percent(share) != percent(first.weight)
+    if others and rested:
+        template = message(
+            "{query} gives {key} most in layer {layer} head {head}: {share} of its weight,"
+            " {beyond} without {rest}."
+        )
+    elif others:
+        template = message(
+            "{query} gives {key} most in layer {layer} head {head}: {share} of its weight."
+        )
+    elif rested:
+        template = message("{query} gives {key} {share} of its weight, {beyond} without {rest}.")
+    else:
+        template = message("{query} gives {key} {share} of its weight.")
+    yield say(
+        view,
+        template,
+        query=query,
+        key=claim(
+            key, view, layer=first.layer, head=first.head, query=document.query, key=document.key
+        ),
+        layer=first.layer,
+        head=first.head,
+        share=percent(first.weight),
+        beyond=percent(share or 0.0),
+        rest=rest_names(document.tokens),
+    )
+    if others:
+        yield _count_sentence(document, visible, view)
+
+
+def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View) -> str:
+    """In how many heads the key is what the query looks at most, and what is left out of that."""
+    query, key = _ends(document, view)
+    ranks = [_rank(head.rank, head.beyond_rest) for head in visible]
+    count = sum(rank == 1 for rank in ranks)
+    places = {"count": count, "heads": len(document.heads), "key": key, "query": query}
+    if document.rest is UNSET:
+        if count:
+            template = message("In {count} of {heads} heads {key} is what {query} looks at most.")
+        else:
+            template = message("In none of the {heads} heads is {key} what {query} looks at most.")
+        return say(view, template, **places)
+    if count:
+        template = message(
+            "In {count} of {heads} heads {key} is what {query} looks at most, with {rest}, where"
+            " heads rest, left out."
+        )
+    else:
+        template = message(
+            "In none of the {heads} heads is {key} what {query} looks at most, not even with"
+            " {rest}, where heads rest, left out."
+        )
+    return say(view, template, rest=rest_names(document.tokens), **places)
+
+
+def _rank(rank: int | None, beyond: BeyondRest | UnsetType) -> int | None:
+    """The rank of a key without those where heads rest, if there are such."""
+    return rank if beyond is UNSET else beyond.rank
+
+
+def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
+    """What the link weighs with another word in front."""
+    verified = [head for head in document.heads if head.verified is not UNSET]
+    if document.word_before is UNSET or not verified:
+        return
+    query, key = _ends(document, view)
+
+    def weight_in_front(head: FoundHead) -> float:
+        """What the link weighs in a head."""
+        return 0.0 if head.verified is UNSET else head.verified.weight
+
+    best = max(verified, key=weight_in_front)
+    before = sum(head.rank == 1 for head in verified)
+    after = sum(head.verified is not UNSET and head.verified.rank == 1 for head in verified)
+    yield say(
+        view,
+        "With {word} in front {query} gives {key} at most {share} (layer {layer} head {head}). Of"
+        " all keys {key} has the largest weight in {after} of {heads} heads; without {word} in"
+        " {before}.",
+        word=quote_text(document.word_before, view),
+        query=query,
+        key=key,
+        share=percent(weight_in_front(best)),
+        layer=best.layer,
+        head=best.head,
+        after=after,
+        before=before,
+        heads=len(document.heads),
+    )
