@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from attncli.features.heads.compute import heads as heads
     from attncli.features.learn.compute import learn as learn
     from attncli.features.mask.compute import mask as mask
+    from attncli.features.pairs.compute import pairs as pairs
     from attncli.features.run.compute import run as run
     from attncli.features.series.compute import series as series
     from attncli.features.tensors.compute import tensors as tensors
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention",
     "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
-    "metrics", "patch", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
+    "metrics", "pairs", "patch", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
 ]  # fmt: skip
 
 _HOMES = {

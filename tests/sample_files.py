@@ -113,6 +113,14 @@ EDGES = [
 WORDS = 4
 WIDTH = 16
 HEADS = 4
+PAIRS = [
+    {"clean": text, "corrupt": text.replace("animal", "street"), "answer": " it", "versus": " the"}
+    for text in (
+        "The animal was too tired because",
+        "The animal didn't cross because",
+        "The animal was tired, so",
+    )
+]
 VISIBLE = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
 """A band under the diagonal; the last query sees nothing."""
 
@@ -215,6 +223,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "chinese.txt": lambda: CHINESE.encode(),
     "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
     "chat.json": lambda: CHAT.encode(),
+    "pairs.jsonl": lambda: "".join(f"{json.dumps(pair)}\n" for pair in PAIRS).encode(),
     "chatml.jinja": lambda: CHATML.encode(),
     "mask.json": lambda: json.dumps(VISIBLE).encode() + b"\n",
     "mask.csv": lambda: csv(VISIBLE),

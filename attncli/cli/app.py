@@ -25,6 +25,7 @@ COMMANDS = {
     "cache": message("What a cache of keys with a budget keeps, and what forgetting changes."),
     "logits": message("What each head adds to a token's logit."),
     "patch": message("Which heads carry the difference between two texts."),
+    "pairs": message("Pairs of texts for experiments, checked against a model."),
     "why": message("Why a head looks there: its score, part by part."),
     "learn": message("Train a small model on a task, and see attention form."),
     "series": message("What heads do over the checkpoints of one model."),
@@ -51,7 +52,7 @@ SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
 
 GROUPS = {
     message("Look at a text"): ("run", "heads", "explain", "find", "tokens", "explore"),
-    message("See what matters"): ("why", "ablate", "cache", "logits", "patch", "compare"),
+    message("See what matters"): ("why", "ablate", "cache", "logits", "patch", "pairs", "compare"),
     message("See it learn"): ("learn", "series"),
     message("Other inputs"): ("cross", "tensors", "scan"),
     message("Masks and cost"): ("mask", "cost"),

@@ -124,6 +124,9 @@ TARGET = subject_option(
     ),
     metavar="TOK",
 )
+PAIR_COUNT = subject_number(
+    "--count", help="How many pairs of the file. [default: all; of a template what it says]"
+)
 UNKNOWN = subject_option(
     help="Also take tokens that the model does not know: to it all of these are one.", rare=True
 )

@@ -221,7 +221,7 @@ def command_app(
     help: str | None = None,
     essentials: str | Mapping[str, str] = "",
 ) -> typer.Typer:
-    """The Typer app of one command, or of a group of subcommands when several functions are given.
+    """The Typer app of one command, or of a group of subcommands where `help` says what they are for.
 
     essentials: the options of the page of one screen (`-h`), ten at most, with blanks between; of
     several commands, by the name of each.
@@ -232,9 +232,11 @@ def command_app(
         pretty_exceptions_enable=False,
         add_completion=False,
         help=help,
-        no_args_is_help=len(functions) > 1,
+        no_args_is_help=help is not None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    if help is not None:
+        app.callback()(lambda: None)  # a group of one command would be that command
     for function in functions:
         # what is left over is refused by GroupedCommand, which knows what it probably is
         settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}

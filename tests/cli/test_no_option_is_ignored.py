@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"
 CAPTURED = str(ROOT / "sample_inputs" / "captured.npz")
 WEIGHTS = str(ROOT / "sample_inputs" / "mha.safetensors")
+PAIRS = str(ROOT / "sample_inputs" / "pairs.jsonl")
 MATRICES = "{tmp}/gpt2/matrices.npz"
 
 BASES: dict[str, list[tuple[str, ...]]] = {
@@ -99,6 +100,10 @@ BASES: dict[str, list[tuple[str, ...]]] = {
             "L0H0",
             "--json",
         ),
+    ],
+    "pairs check": [
+        ("pairs", "check", PAIRS, "--model", "{tmp}/gpt2"),
+        ("pairs", "check", PAIRS, "--model", "{tmp}/gpt2", "--json"),
     ],
     "why": [
         ("why", TEXT, "--from", "cat", "--to", "sat"),

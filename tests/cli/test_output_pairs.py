@@ -23,6 +23,7 @@ from attncli.cli.option import OUTPUT
 from attncli.inputs.files import place_of
 
 WEIGHTS = str(Path(__file__).parents[2] / "sample_inputs" / "mha.safetensors")
+PAIRS = str(Path(__file__).parents[2] / "sample_inputs" / "pairs.jsonl")
 CAPTURED = str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")
 TEXT = " ".join(f"w{number}" for number in range(40))
 BASES: dict[str, tuple[str, ...]] = {
@@ -59,6 +60,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "cost": ("cost",),
     "ablate": ("ablate", "the cat sat", "--num-heads", "2", "--residual"),
     "logits": ("logits", "the cat sat", "--model", "{t}/gpt2"),
+    "pairs check": ("pairs", "check", PAIRS, "--model", "{t}/gpt2"),
     "view": ("view", "{t}/run.json"),
     "models list": ("models", "list"),
     "learn": ("learn", "order", "--steps", "3"),

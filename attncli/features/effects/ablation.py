@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +62,7 @@ from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import message
 from attncli.measure.row_facts import Floats
+from attncli.measure.student import student
 from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
@@ -418,29 +419,7 @@ def reading_fields(readings: Mapping[str, float]) -> dict[str, Any]:
 
 # Effects over many texts: means with intervals, and how two of them differ.
 
-SURE = 0.95
 HeadKey = tuple[AttentionKind, int, int]
-
-
-def student(freedom: float) -> float:
-    """The factor t of a two-sided 95% interval of Student's t distribution with `freedom` (at least
-    1) degrees of freedom, exact to 0.2%.
-
-    Exact for 1 and 2; above, by the expansion around the normal quantile. Source: Fisher and
-    Cornish, The percentile points of distributions having known cumulants, 1960.
-    """
-    if freedom <= 1:
-        return math.tan(math.pi * SURE / 2)
-    if freedom <= 2:
-        return SURE * math.sqrt(2 / (1 - SURE**2))
-    z = NormalDist().inv_cdf((1 + SURE) / 2)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
 def interval(values: Sequence[float]) -> Interval | None:

@@ -9,7 +9,8 @@ import pytest
 from asking import ask
 
 import attncli
-from attncli.features.effects.ablation import interval, student
+from attncli.features.effects.ablation import interval
+from attncli.measure.student import student
 
 LINES = ("the cat sat on the mat", "it was a dark night", "I like tea")
 

@@ -1,0 +1,90 @@
+"""`attncli.pairs`: which pairs of a file fit a model, and how often it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from attncli.documents.header import model_part
+from attncli.features.effects.measures import target_token
+from attncli.features.pairs.document import PairFault, PairInterval, PairRow, PairsDocument
+from attncli.inputs.pairs import read_pairs
+from attncli.inputs.token import ignore
+from attncli.measure.bootstrap import MeanInterval, mean_intervals
+from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
+from attncli.models.model import Model
+from attncli.version import __version__
+
+
+def pairs(
+    model: Model,
+    file: str | Path,
+    *,
+    count: int | None = None,
+    progress: Callable[[float], None] = ignore,
+) -> PairsDocument:
+    """Read a file of pairs, and measure the difference of two logits after each of their texts.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        file: A file of pairs, or the name of a task of the package.
+        count: How many pairs; None for all of a file, and for what a template says.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn pairs check --json` writes: the pairs that fit, what is wrong with the others,
+        and the means with their intervals.
+
+    Raises:
+        InputError: For a file that cannot be read or holds no pair.
+        UnsupportedError: For a model that predicts no token.
+    """
+    fitted = fit_pairs(model, read_pairs(file, count=count))
+    sides = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
+    sides += [(pair.corrupt, pair.answer, pair.versus) for pair in fitted.pairs]
+    measured = measured_differences(model, sides, progress=progress).reshape(2, -1)
+    intervals = mean_intervals(measured.T) if fitted.pairs else [None, None]
+    return PairsDocument(
+        version=__version__,
+        name=fitted.name,
+        model=model_part(model),
+        pairs=[
+            _pair_row(model, pair, clean, corrupt)
+            for pair, clean, corrupt in zip(fitted.pairs, *measured.tolist(), strict=True)
+        ],
+        faults=_fault_rows(fitted),
+        right=float(np.mean(measured[0] > 0)) if fitted.pairs else None,
+        clean=pair_interval(intervals[0]),
+        corrupt=pair_interval(intervals[1]),
+        warnings=[],
+    )
+
+
+def pair_interval(interval: MeanInterval | None) -> PairInterval | None:
+    """A mean with its interval as documents hold it; None for None."""
+    if interval is None:
+        return None
+    return PairInterval(mean=interval.mean, low=interval.low, high=interval.high)
+
+
+def _pair_row(model: Model, pair: TokenPair, clean: float, corrupt: float) -> PairRow:
+    """A pair with its measure after each text."""
+    return PairRow(
+        clean=pair.pair.clean,
+        corrupt=pair.pair.corrupt,
+        answer=target_token(model, pair.answer),
+        versus=target_token(model, pair.versus),
+        tokens=len(pair.clean),
+        m_clean=clean,
+        m_corrupt=corrupt,
+    )
+
+
+def _fault_rows(fitted: FittedPairs) -> list[PairFault]:
+    """What is wrong with the pairs that do not fit."""
+    return [
+        PairFault(pair=number, where=error.where, fault=error.what)
+        for number, error in fitted.faults
+    ]

@@ -1,0 +1,202 @@
+"""What a model says of pairs: their tokens, their answers as entries of its vocabulary, and the
+measure m = logit(answer) − logit(versus) at the last position.
+
+Source: Wang et al., Interpretability in the wild, 2022, for the measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError
+from attncli.inputs.pairs import Pair, PairFile
+from attncli.inputs.token import Token, Tokenizer, ignore
+from attncli.language import listing, message
+from attncli.mechanism.context import Weights
+from attncli.models.model import Model
+from attncli.models.run import logits, no_output_head
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+
+class TokenPair(Struct, frozen=True):
+    """A pair as a model reads it: both texts as as many tokens, both answers as ids of the
+    vocabulary. first_difference: the first position where the texts differ."""
+
+    pair: Pair
+    clean: tuple[Token, ...]
+    corrupt: tuple[Token, ...]
+    answer: int
+    versus: int
+    first_difference: int
+
+
+class FittedPairs(Struct, frozen=True):
+    """The pairs of a file that fit a model, in order, and what is wrong with the others: the place
+    of each in the file's list, and the error."""
+
+    name: str
+    pairs: tuple[TokenPair, ...]
+    faults: tuple[tuple[int, InputError], ...]
+
+
+def fit_pairs(model: Model, file: PairFile) -> FittedPairs:
+    """The pairs of a file as tokens, those left out that do not fit the model.
+
+    Raises UnsupportedError for a model that predicts no token.
+    """
+    if model.spec.head is None:
+        raise no_output_head(model.spec)
+    pairs: list[TokenPair] = []
+    faults: list[tuple[int, InputError]] = []
+    for number, (pair, place) in enumerate(zip(file.pairs, file.places, strict=True)):
+        try:
+            pairs.append(fit_pair(model, pair))
+        except InputError as error:
+            error.where = error.where or place
+            faults.append((number, error))
+    return FittedPairs(file.name, tuple(pairs), tuple(faults))
+
+
+def fit_pair(model: Model, pair: Pair) -> TokenPair:
+    """A pair as tokens of the model.
+
+    Raises InputError for texts of different length in tokens or that are the same to the model,
+    for words that it does not know, and for answers that are no single entry of its vocabulary.
+    """
+    clean, corrupt = (tuple(model.encode(text)) for text in (pair.clean, pair.corrupt))
+    for tokens in (clean, corrupt):
+        unknown = [token.text for token in tokens if token.unknown]
+        if unknown:
+            what = message("the model does not know {words}", words=listing(map(repr, unknown)))
+            raise InputError(what, expected="words that the model has tokens for")
+    if len(clean) != len(corrupt):
+        raise InputError(
+            "the clean text has {clean} tokens, the corrupt one {corrupt}",
+            expected="as many tokens in both: they stand for each other one by one",
+            clean=len(clean),
+            corrupt=len(corrupt),
+        )
+    places = zip(clean, corrupt, strict=True)
+    different = [place for place, (a, b) in enumerate(places) if a.id != b.id]
+    if not different:
+        raise InputError("both texts are the same to this model", expected="texts that differ")
+    answer, versus = (
+        answer_id(model.tokenizer, pair.clean, spelling) for spelling in (pair.answer, pair.versus)
+    )
+    if answer == versus:
+        what = message("answer and versus are the same entry of the vocabulary, {id}", id=answer)
+        raise InputError(what, expected="two answers that differ")
+    return TokenPair(pair, clean, corrupt, answer, versus, different[0])
+
+
+def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
+    """The vocabulary id of an answer as it follows a text. One that begins without a blank is
+    tried with a blank before it first.
+
+    Raises InputError where it is several tokens, naming them.
+    """
+    spellings = [answer] if answer[:1].isspace() else [f" {answer}", answer]
+    for spelling in spellings:
+        for pieces in (_continuation(tokenizer, text, spelling), _pieces(tokenizer, spelling)):
+            if len(pieces) == 1 and not pieces[0].unknown and pieces[0].id is not None:
+                return pieces[0].id
+    pieces = _continuation(tokenizer, text, spellings[0]) or _pieces(tokenizer, spellings[0])
+    if any(token.unknown for token in pieces):
+        what = message("{answer} is unknown to this model", answer=repr(answer))
+    else:
+        what = message(
+            "{answer} is {count} tokens to this model: {pieces}",
+            answer=repr(answer),
+            count=len(pieces),
+            pieces=listing(repr(token.text) for token in pieces),
+        )
+    raise InputError(what, expected="an answer of one token")
+
+
+def _pieces(tokenizer: Tokenizer, text: str) -> list[Token]:
+    """The tokens of a text, without those that the tokenizer adds."""
+    return [token for token in tokenizer.encode(text) if not token.special]
+
+
+def _continuation(tokenizer: Tokenizer, text: str, more: str) -> list[Token]:
+    """The tokens that `more` adds to a text; none where it changes the text's own."""
+    before, after = _pieces(tokenizer, text), _pieces(tokenizer, text + more)
+    ids = [token.id for token in before]
+    return after[len(ids) :] if [token.id for token in after[: len(ids)]] == ids else []
+
+
+def logit_difference(
+    model: Model, backend: Backend, weights: Weights, hidden: Array, answer: int, versus: int
+) -> Floats:
+    """m = logit(answer) − logit(versus), before a soft cap, of vectors that leave the last layer,
+    [..., width]: [...], float64. weights: those outside the layers, by role."""
+    head = model.spec.head
+    if head is None:
+        raise no_output_head(model.spec)
+    # of two entries only: the whole vocabulary costs as much as some layers
+    spec = replace(model.spec, head=replace(head, softcap=None))
+    own, versus_own = (
+        logits(spec, weights, backend, hidden, slice(entry, entry + 1))[..., 0]
+        for entry in (answer, versus)
+    )
+    return np.asarray(backend.numpy(own), np.float64) - np.asarray(
+        backend.numpy(versus_own), np.float64
+    )
+
+
+def measured_differences(
+    model: Model,
+    texts: Sequence[tuple[Sequence[Token], int, int]],
+    *,
+    progress: Callable[[float], None] = ignore,
+) -> Floats:
+    """m = logit(answer) − logit(versus) after the last token of each text, [text], float64.
+
+    texts: the tokens, answer and versus of each; texts of about equal length run together.
+    progress: told the share done, 0 to 1.
+    """
+    measured = np.zeros(len(texts))
+    last = len(model.spec.blocks) - 1
+    if model.spec.blocks[last].instead:  # batches yield layers that attend alone
+        return _measured_alone(model, texts, progress)
+    backend = model.backend
+    weights = model.store.outer(backend)
+    done = 0
+    for group in model.batches([tokens for tokens, _, _ in texts], layers=[last], keep=()):
+        places: list[int] = []
+        for batch in group:
+            (trace,) = batch.layers
+            for entry, place in enumerate(batch.places):
+                tokens, answer, versus = texts[done + place]
+                hidden = trace.after[entry, len(tokens) - 1]
+                measured[done + place] = logit_difference(
+                    model, backend, weights, hidden, answer, versus
+                )
+            places += batch.places
+            progress((done + len(places)) / len(texts))
+        done += len(places)
+    return measured
+
+
+def _measured_alone(
+    model: Model,
+    texts: Sequence[tuple[Sequence[Token], int, int]],
+    progress: Callable[[float], None],
+) -> Floats:
+    """As `measured_differences`, one text after the other."""
+    measured = np.zeros(len(texts))
+    weights = model.store.outer(model.backend)
+    for place, (tokens, answer, versus) in enumerate(texts):
+        last = len(model.spec.blocks) - 1
+        (trace,) = model.trace(list(tokens), layers=[last], keep=(), idle=True)
+        hidden = trace.after[-1]
+        measured[place] = logit_difference(model, model.backend, weights, hidden, answer, versus)
+        progress((place + 1) / len(texts))
+    return measured

@@ -1,0 +1,34 @@
+"""Student's t distribution and the normal one, as far as intervals need them."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+SURE = 0.95
+
+
+def normal_share(value: float) -> float:
+    """The share of a standard normal distribution below `value`, 0 to 1."""
+    return NormalDist().cdf(value)
+
+
+def student(freedom: float) -> float:
+    """The factor t of a two-sided 95% interval of Student's t distribution with `freedom` (at
+    least 1) degrees of freedom, exact to 0.2%.
+
+    Exact for 1 and 2; above, by the expansion around the normal quantile. Source: Fisher and
+    Cornish, The percentile points of distributions having known cumulants, 1960.
+    """
+    if freedom <= 1:
+        return math.tan(math.pi * SURE / 2)
+    if freedom <= 2:
+        return SURE * math.sqrt(2 / (1 - SURE**2))
+    z = NormalDist().inv_cdf((1 + SURE) / 2)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
