@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from test_examples import BLOCK, PAGES, pattern, printed
+from test_examples import BLOCK, PAGES, pattern, printed, without_rounding
 
 
 def renewed(block: str, folder: Path) -> str:
@@ -23,7 +23,8 @@ def renewed(block: str, folder: Path) -> str:
         shown = printed(command, folder)
         kept = (
             output
-            if output.strip() and re.fullmatch(pattern(output), shown)
+            if output.strip()
+            and re.fullmatch(pattern(without_rounding(output)), without_rounding(shown))
             else f"{shown}\n"
             if shown
             else ""

@@ -203,7 +203,8 @@ class CommandGroup(PlainParameters, TyperGroup):
 
     def help_entry(self, ctx: Any, name: str) -> tuple[str, str]:
         """A command's line in the help: the group it is listed in, and what it does."""
-        return "Commands", inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
+        about = inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
+        return "Commands", " ".join(about.split())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names, as Typer finds it. Raises UsageError for any

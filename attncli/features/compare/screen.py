@@ -167,11 +167,13 @@ def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:
 
 
 def _signed_number(value: float, view: View) -> str:
-    """A difference with its sign; one too small for the digits that are shown as a power of ten,
-    such as `-6e-08`.
+    """A difference with its sign, none where it is 0; one too small for the digits that are shown
+    as a power of ten, such as `-6e-08`.
     """
     text = f"{value:+.{view.precision}f}"
-    if value == 0 or text.strip("+-0."):
+    if value == 0:
+        return text[1:]
+    if text.strip("+-0."):
         return text
     return f"{value:+.0e}"
 

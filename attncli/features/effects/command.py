@@ -445,8 +445,7 @@ def logits(
     """Split the logit of a next token into what the embedding, each head and each feed-forward part
     add.
 
-    attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target
-    Mary --versus John
+    attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target Mary --versus John
     """
 
     environment: Environment = ctx.obj

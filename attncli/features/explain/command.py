@@ -629,8 +629,7 @@ def text(
 
     attn explain "humpty dumpty sat on" --query on --d-model 512
 
-    attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head
-    11
+    attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
     Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k
     512, and matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is

@@ -232,22 +232,17 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     values = {
         "texts": len(lengths),
         "longest": max(lengths),
-        "difference": f"{largest_difference:.1e}",
     }
     if len(set(lengths)) == 1:
         template = message(
             "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights"
             " that it has alone."
         )
-    elif largest_difference == 0:
-        template = message(
-            "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
-            "keeps exactly the weights that it has alone."
-        )
     else:
+        # whether rounding differs depends on the processor, so it is said wherever it may
         template = message(
             "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
-            "keeps the weights that it has alone (within {difference})."
+            "keeps the weights that it has alone, but for rounding."
         )
     return say(view, template, **values)
 

@@ -169,8 +169,7 @@ def heads(
 
     attn heads --model DIR --retrieval --verify
 
-    attn heads --model minilm "The animal didn't cross the street" --exclude first,special
-    --renormalise --labels
+    attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
     """
 
     environment: Environment = ctx.obj

@@ -60,8 +60,7 @@ def series(
 
     attn series my-model/step-* --text "a b c d a b c d"
 
-    attn series EleutherAI/pythia-160m@step1,step512,step143000 --text "the cat sat on the mat; the
-    cat sat"
+    attn series EleutherAI/pythia-160m@step1,step512,step143000 --text "the cat sat on the mat; the cat sat"
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "series")

@@ -67,11 +67,9 @@ def why(
 ) -> None:
     """Take a head's score apart: which parts of both words make it look there.
 
-    attn why --model minilm "The animal didn't cross the street because it was too tired" --from it
-    --to animal
+    attn why --model minilm "The animal didn't cross the street because it was too tired" --from it --to animal
 
-    attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than
-    tired --head L5H11
+    attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than tired --head L5H11
     """
     from attncli.cli.progress import progress
 
