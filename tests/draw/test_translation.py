@@ -36,7 +36,7 @@ COMMANDS = [
     ("tokens", TEXT), ("weights", "show", "sample_inputs/mha.safetensors"),
     ("models", "list"), ("models", "show", "minilm"), ("weights", "show", "sample_inputs/captured.npz"),
 ]  # fmt: skip
-MEANT = re.compile(r"((the|cat|dog|sat|a|w\d+)\s*)+|.*[a-z]+:[A-Z]+.*|attn .*")
+MEANT = re.compile(r"((the|cat|dog|sat|a|w\d+)\s*)+|.*[a-z]+:[A-Z]+.*|(attn|\$ pip) .*")
 """What stays as it is in every language: texts of the user, signs, and commands."""
 NOT_YET = frozenset({"nats", "share", "rows i > 0", "mean −Σ A ln A"})
 
