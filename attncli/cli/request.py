@@ -535,10 +535,10 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
         InputError: For a layer or head that is not there.
     """
     from attncli.features.effects.places import most_heads
-    from attncli.mechanism.spec import HeadSelection
+    from attncli.mechanism.spec import HeadSelection, parse_head
 
     words = comma_parts(options.head)
-    if any(part[:1] in ("L", "l") for part in words):
+    if any(parse_head(part) or part[:1] in ("L", "l") for part in words):
         return HeadSelection(pairs=head_pairs(spec, words, options.layer))
     if most:
         count = most_heads(spec)

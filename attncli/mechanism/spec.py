@@ -582,15 +582,30 @@ class Head(Struct, frozen=True):
     offsets: bool = False
 
 
-HEAD_ADDRESS = re.compile(r"[Ll](\d{1,6})[Hh](\d{1,6})")
+HEAD_ADDRESS = re.compile(
+    r"l(\d{1,6})\s*h(\d{1,6})"  # L5H11, L5 H11
+    r"|(\d{1,6})\.(\d{1,6})"  # 5.11
+    r"|layer\s*(\d{1,6})\s*head\s*(\d{1,6})"
+    r"|第\s*(\d{1,6})\s*层\s*第\s*(\d{1,6})\s*头",
+    re.IGNORECASE,
+)
+"""Every way in which screens, pages, figures and errors name a head."""
 
 
 def parse_head(text: str) -> tuple[int, int] | None:
-    """The layer and the head of a name such as `L5H11`; None for what is no such name."""
-    match = HEAD_ADDRESS.fullmatch(text)
+    """The layer and the head of a name in any of its printed forms, such as `L5H11`, `L5 H11`,
+    `5.11` or `layer 5 head 11`; None for what is no such name.
+    """
+    match = HEAD_ADDRESS.fullmatch(text.strip())
     if match is None:
         return None
-    return (int(match[1]), int(match[2]))
+    layer, head = (int(number) for number in match.groups() if number is not None)
+    return layer, head
+
+
+def head_name(layer: int, head: int) -> str:
+    """The name of a head, as `--head` takes it: "L5H11"."""
+    return f"L{layer}H{head}"
 
 
 class HeadSelection(Struct, frozen=True):
@@ -622,7 +637,7 @@ class HeadSelection(Struct, frozen=True):
         layers = sorted({layer for layer, _ in self.pairs})
         heads = sorted({head for _, head in self.pairs})
         if len(layers) * len(heads) != len(set(self.pairs)):
-            words = [f"L{layer}H{head}" for layer, head in self.pairs]
+            words = [head_name(layer, head) for layer, head in self.pairs]
             what = message("--head {words} names other heads in each layer", words=",".join(words))
             expected = message(
                 "the same heads in every layer named here; attn ablate and attn patch take any"
