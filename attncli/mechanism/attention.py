@@ -115,8 +115,30 @@ def check_arguments(
     _check_types(q, k, v)
     q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))
     _check_shapes(q, k, v)
+    _check_numbers(backend, scale, softcap, softmax_dtype)
     batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
-    full = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
+    scores = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
+    rule = Rule(
+        # a NumPy scalar would widen float32
+        scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
+        softcap=None if softcap is None else float(softcap),
+        mask=intersection(Causal() if causal else Everywhere(), _window_mask(window)),
+        visibility=_checked_mask(backend, mask, scores),
+        bias=_checked_bias(backend, bias, scores),
+        offset=_checked_offset(backend, offset, batch),
+        key_lengths=_checked_lengths(backend, key_lengths, batch, k.shape[-2]),
+        sinks=_checked_sinks(backend, sinks, q.shape[-3]),
+        softmax_dtype=softmax_dtype,
+    )
+    return backend, q, k, v, rule
+
+
+def _check_numbers(
+    backend: Backend, scale: float | None, softcap: float | None, softmax_dtype: str | None
+) -> None:
+    """Raise UsageError for a scale or a softcap that is no usable number and for an unknown data
+    type; UnsupportedError for a softmax in a type that the backend does not compute in.
+    """
     if scale is not None and not math.isfinite(scale):
         raise UsageError("scale is {scale}", expected="a finite number", scale=scale)
     if softcap is not None and not (math.isfinite(softcap) and softcap > 0):
@@ -136,59 +158,76 @@ def check_arguments(
             "NumPy stores bfloat16 but does not compute in it",
             expected="softmax_dtype float32, or torch tensors",
         )
+
+
+def _checked_mask(backend: Backend, mask: Array | None, scores: tuple[int, ...]) -> Array | None:
+    """The mask on the backend; None without one. scores: the shape that it is broadcast to.
+
+    Raises InputError for another type than bool, and for a shape that does not fit.
+    """
     if mask is None:
-        visibility = None
-    else:
-        visibility = backend.keep(mask)
-    if visibility is not None and backend.dtype_of(visibility) != "bool":
+        return None
+    visibility = backend.keep(mask)
+    if backend.dtype_of(visibility) != "bool":
         what = message("mask has dtype {visibility}", visibility=backend.dtype_of(visibility))
         raise InputError(what, expected="bool, True = visible; use bias for numbers to add")
+    _check_broadcast("mask", visibility, scores)
+    return visibility
+
+
+def _checked_bias(backend: Backend, bias: Array | None, scores: tuple[int, ...]) -> Array | None:
+    """The bias on the backend; None without one. scores: the shape that it is broadcast to.
+
+    Raises InputError for what holds no floats, and for a shape that does not fit.
+    """
     if bias is None:
-        bias_array = None
-    else:
-        bias_array = backend.keep(bias)
-    if bias_array is not None and "float" not in backend.dtype_of(bias_array):
+        return None
+    bias_array = backend.keep(bias)
+    if "float" not in backend.dtype_of(bias_array):
         raise InputError(
             "bias has dtype {bias_array}",
             expected="a float type; use mask for True = visible",
             bias_array=backend.dtype_of(bias_array),
         )
-    for name, array in (("mask", visibility), ("bias", bias_array)):
-        if array is not None:
-            _check_broadcast(name, array, full)
+    _check_broadcast("bias", bias_array, scores)
+    return bias_array
+
+
+def _checked_sinks(backend: Backend, sinks: Array | None, heads: int) -> Array | None:
+    """The sinks' logits on the backend, one per query head; None without any. Raises InputError for
+    another shape.
+    """
     if sinks is None:
-        logits = None
-    else:
-        logits = backend.array(sinks)
-    if logits is not None and tuple(logits.shape) != (q.shape[-3],):
-        expected = message("[{shape}], one logit per query head", shape=q.shape[-3])
+        return None
+    logits = backend.array(sinks)
+    if tuple(logits.shape) != (heads,):
+        expected = message("[{shape}], one logit per query head", shape=heads)
         raise InputError("sinks has shape {logits}", expected=expected, logits=shape_text(logits))
+    return logits
+
+
+def _checked_lengths(
+    backend: Backend,
+    key_lengths: Sequence[int] | Array | None,
+    batch: tuple[int, ...],
+    keys: int,
+) -> Array | None:
+    """How many keys each entry of the batch has; None where all are there. Raises InputError for
+    lengths below 0 or above the number of keys.
+    """
     if key_lengths is None:
-        lengths = None
-    else:
-        lengths = _per_batch(backend, "key_lengths", key_lengths, batch)
-    if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
-        limits = f"{int(lengths.min())} to {int(lengths.max())}"
+        return None
+    lengths = _per_batch(backend, "key_lengths", key_lengths, batch)
+    least = int(lengths.min())
+    most = int(lengths.max())
+    if least < 0 or most > keys:
         raise InputError(
             "key_lengths are {limits} for {shape} keys",
             expected="0 to {shape}",
-            limits=limits,
-            shape=k.shape[-2],
+            limits=f"{least} to {most}",
+            shape=keys,
         )
-    rule = Rule(
-        scale=(
-            1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-        ),  # a NumPy scalar would widen float32
-        softcap=None if softcap is None else float(softcap),
-        mask=intersection(Causal() if causal else Everywhere(), _window_mask(window)),
-        visibility=visibility,
-        bias=bias_array,
-        offset=_checked_offset(backend, offset, batch),
-        key_lengths=lengths,
-        sinks=logits,
-        softmax_dtype=softmax_dtype,
-    )
-    return backend, q, k, v, rule
+    return lengths
 
 
 def _check_types(q: Array, k: Array, v: Array) -> None:

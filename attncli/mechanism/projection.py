@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import PositionBias, Rule, SeparateQueries
-from attncli.mechanism.context import Context, visible_links
+from attncli.mechanism.context import Context, Kind, Past, visible_links
 from attncli.mechanism.feed_forward import LayerPart, normalise
 from attncli.mechanism.spec import (
     Alibi,
@@ -297,93 +297,131 @@ def project(
     x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or
     v_dim].
     """
-    backend = attention.backend
     spec = attention.spec
     source = x if memory is None else memory
     positions = context.positions[context.asking or slice(None)]
     if memory is None:
         x = context.queries_of(x)
+    q, k, v, vectors = _project_inputs(attention, x, source, context)
+    q, k, v = _split_and_normalise(attention, q, k, v)
+    q, k = _place(attention, q, k, memory, context)
+    if spec.temperature is not None:
+        q = q * attention.backend.array(temperatures(spec.temperature, positions)[:, None])
+    if context.past is not None and memory is None:
+        k, v = _remember(attention.backend, context.past, layer, k, v)
+    spec.mask.check_size(q.shape[-2], k.shape[-2])
+    learned_k = attention.find("bias_k")
+    learned_v = attention.find("bias_v")
+    extra_keys = 0
+    if learned_k is not None and learned_v is not None:
+        k = _append_key(attention, k, learned_k)
+        v = _append_key(attention, v, learned_v)
+        extra_keys = 1
+    offset = int(positions[0]) if memory is None and len(positions) else 0
+    scores: dict[str, PositionBias] = {}
+    if vectors is not None:
+        scores = place_scores(attention, q, k, vectors, offset)
+    kind: Kind = "self" if memory is None else "cross"
+    interventions = context.interventions.get((layer, kind), ())
+    rule = Rule(
+        scale=spec.scale,
+        softcap=spec.softcap,
+        mask=spec.mask.bind(attention.backend, q, k, spec.scale, spec.softcap),
+        visibility=visible_links(
+            attention.backend, interventions, spec.heads, positions, k.shape[-2]
+        ),
+        position_bias=_bias_of_places(attention, scores, k.shape[-2]),
+        offset=offset,
+        key_lengths=context.key_lengths if memory is None else context.memory_lengths,
+        extra_keys=extra_keys,
+        sinks=attention.find("sinks") if spec.sinks else None,
+        apart=_separate_queries(attention, x, source, positions),
+    )
+    return Projection(q, k, v, rule, scores)
+
+
+def _project_inputs(
+    attention: LayerAttention, x: Array, source: Array, context: Context
+) -> tuple[Array, Array, Array, PlaceVectors | None]:
+    """Queries of x, keys and values of `source`, each [..., token, width of all heads] and clipped
+    where the spec says so; with the vectors of relative positions where the model has them."""
+    spec = attention.spec
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
         q, k, v, vectors = project_with_places(attention, spec.position, source)
         q = context.queries_of(q)
     elif spec.latent is None:
-        q, k, v = (
-            attention.linear(name, entering)
-            for name, entering in (("q", x), ("k", source), ("v", source))
-        )
+        q = attention.linear("q", x)
+        k = attention.linear("k", source)
+        v = attention.linear("v", source)
     else:
         q, k, v = from_latent(attention, spec.latent, x, source)
     if spec.clip is not None:
-        q, k, v = (_clip(backend, part, spec.clip) for part in (q, k, v))
-    qk_norm = spec.qk_norm
-    if qk_norm is not None and qk_norm.over == "width":
-        q, k = (
-            _norm_heads(attention, qk_norm.norm, name, part) for name, part in (("q", q), ("k", k))
-        )
+        q, k, v = (_clip(attention.backend, part, spec.clip) for part in (q, k, v))
+    return q, k, v, vectors
+
+
+def _split_and_normalise(
+    attention: LayerAttention, q: Array, k: Array, v: Array
+) -> tuple[Array, Array, Array]:
+    """Queries, keys and values split into heads, normed over the whole width before or over each
+    head after, unless that norm follows the rotation."""
+    spec = attention.spec
+    norm = spec.qk_norm
+    if norm is not None and norm.over == "width":
+        q = _norm_heads(attention, norm.norm, "q", q)
+        k = _norm_heads(attention, norm.norm, "k", k)
     q = attention.split_heads(q, spec.heads)
     k = attention.split_heads(k, spec.kv_heads)
     v = attention.split_heads(v, spec.kv_heads)
-    by_head = qk_norm if qk_norm is not None and qk_norm.over != "width" else None
-    if by_head is not None and not by_head.after:
-        q, k = (
-            _norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k))
-        )
-    if isinstance(spec.position, Rope):
-        cos, sin = (backend.array(part) for part in rotations_of(backend, spec.position, context))
-        q = rotate(backend, spec.position, q, context.queries_of(cos), context.queries_of(sin))
+    if norm is not None and norm.over != "width" and not norm.after:
+        q = _norm_heads(attention, norm.norm, "q", q)
+        k = _norm_heads(attention, norm.norm, "k", k)
+    return q, k, v
+
+
+def _place(
+    attention: LayerAttention, q: Array, k: Array, memory: Array | None, context: Context
+) -> tuple[Array, Array]:
+    """Queries and keys [..., head, token, dim], rotated by their positions where the model rotates,
+    and normed after that where it does so."""
+    backend = attention.backend
+    position = attention.spec.position
+    if isinstance(position, Rope):
+        cos, sin = (backend.array(part) for part in rotations_of(backend, position, context))
+        q = rotate(backend, position, q, context.queries_of(cos), context.queries_of(sin))
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
-            cos, sin = (
-                backend.array(part) for part in rotation(spec.position, places, len(places))
-            )
-        k = rotate(backend, spec.position, k, cos, sin)
-    if by_head is not None and by_head.after:
-        q, k = (
-            _norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k))
-        )
-    if spec.temperature is not None:
-        q = q * backend.array(temperatures(spec.temperature, positions)[:, None])
-    if memory is None and len(positions):
-        offset = int(positions[0])
-    else:
-        offset = 0
-    if context.past is not None and memory is None:
-        if layer in context.past:
-            k = backend.concat([context.past[layer][0], k], -2)
-            v = backend.concat([context.past[layer][1], v], -2)
-        context.past[layer] = (k, v)
-    spec.mask.check_size(q.shape[-2], k.shape[-2])
-    interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
-    extra = 0
-    learned_k = attention.find("bias_k")
-    learned_v = attention.find("bias_v")
-    if learned_k is not None and learned_v is not None:
-        k = _append_key(attention, k, learned_k)
-        v = _append_key(attention, v, learned_v)
-        extra = 1
-    if vectors is None:
-        scores = {}
-    else:
-        scores = place_scores(attention, q, k, vectors, offset)
-    bias: PositionBias | None = position_bias(attention)
+            cos, sin = (backend.array(part) for part in rotation(position, places, len(places)))
+        k = rotate(backend, position, k, cos, sin)
+    norm = attention.spec.qk_norm
+    if norm is not None and norm.over != "width" and norm.after:
+        q = _norm_heads(attention, norm.norm, "q", q)
+        k = _norm_heads(attention, norm.norm, "k", k)
+    return q, k
+
+
+def _remember(backend: Backend, past: Past, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
+    """The keys and values of the tokens so far, the new ones last; kept in `past` for the next."""
+    if layer in past:
+        k = backend.concat([past[layer][0], k], -2)
+        v = backend.concat([past[layer][1], v], -2)
+    past[layer] = (k, v)
+    return k, v
+
+
+def _bias_of_places(
+    attention: LayerAttention, scores: Mapping[str, PositionBias], keys: int
+) -> PositionBias | None:
+    """What is added to the scores of a pair of places: the scores of content with relative
+    positions, the first block counted again in a long text, or the spec's own bias; None for
+    nothing."""
     if scores:
-        bias = partial(_sum_scores, scores)
-    elif isinstance(spec.position, FirstBlockAgain) and k.shape[-2] > spec.position.longest:
-        bias = partial(first_block_again, backend, spec.position, k.shape[-2])
-    rule = Rule(
-        scale=spec.scale,
-        softcap=spec.softcap,
-        mask=spec.mask.bind(backend, q, k, spec.scale, spec.softcap),
-        visibility=visible_links(backend, interventions, spec.heads, positions, k.shape[-2]),
-        position_bias=bias,
-        offset=offset,
-        key_lengths=context.key_lengths if memory is None else context.memory_lengths,
-        extra_keys=extra,
-        sinks=attention.find("sinks") if spec.sinks else None,
-        apart=_separate_queries(attention, x, source, positions),
-    )
-    return Projection(q, k, v, rule, scores)
+        return partial(_sum_scores, scores)
+    position = attention.spec.position
+    if isinstance(position, FirstBlockAgain) and keys > position.longest:
+        return partial(first_block_again, attention.backend, position, keys)
+    return position_bias(attention)
 
 
 def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array:
