@@ -268,14 +268,12 @@ def _exponential(array: Tensor) -> Tensor:
     )
 
 
-def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:
+def map_state_dict(path: str, *, is_zip: bool) -> dict[str, np.ndarray[Any, Any]]:
     """The tensors of a torch file by name as NumPy arrays, memory-mapped where the file's format
-    allows it.
+    allows it. is_zip: whether it is of the newer format, a zip archive, which does.
 
     bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
     """
-    with open(path, "rb") as stream:  # noqa: PTH123 - a few bytes
-        is_zip = stream.read(2) == b"PK"
     return {
         name: _map_tensor(name, tensor, path)
         for name, tensor in _load_state_dict(path, mmap=is_zip).items()

@@ -154,9 +154,8 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
 
     # an option that still lacks its value keeps Typer from reading the arguments before it
     words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
-    file = next(
-        (word for word in words if word.endswith(TENSOR_FILES) and Path(word).is_file()), None
-    )
+    files = [word for word in words if word.endswith(TENSOR_FILES)]
+    file = next((word for word in files if os.path.isfile(word)), None)  # noqa: PTH113 - never fails
     try:
         if file is None:
             names = []
@@ -180,13 +179,15 @@ def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
 
 def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
     """The folders, and the files with these endings, in the folder that is typed."""
+    from attncli.inputs.files import folder_entries, is_folder
+
     folder = incomplete[: len(incomplete) - len(os.path.basename(incomplete))]  # noqa: PTH119 - `./` stays as it is typed
     try:
-        inside = sorted(Path(folder or ".").iterdir())
+        inside = folder_entries(Path(folder or "."))
         return [
-            f"{folder}{path.name}" for path in inside if path.suffix in endings or path.is_dir()
+            f"{folder}{path.name}" for path in inside if path.suffix in endings or is_folder(path)
         ]
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttnError):
         return []
 
 
@@ -223,9 +224,11 @@ def _script(shell: str) -> str:
     """The script of a shell: ours, or Typer's for the others."""
     from typer._completion_shared import get_completion_script
 
+    from attncli.inputs.files import is_file, read_regular
+
     own = Path(__file__).parent / "shells" / f"attn.{shell}"
-    if own.is_file():
-        return own.read_text("utf-8").rstrip()
+    if is_file(own):
+        return read_regular(own, what=message("a file")).decode().rstrip()
     return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
 
 
@@ -266,12 +269,14 @@ def set_up(args: list[str], lang: str) -> str:
         return _script(shell)
     from subprocess import SubprocessError
 
+    from attncli.inputs.files import atomic_writer
     from attncli.language import translate
 
     try:
         _, path = install(shell=shell, prog_name="attn")
         if shell in ("bash", "zsh", "fish"):  # of the others it is a file that holds more
-            Path(path).write_text(f"{_script(shell)}\n", "utf-8", newline="\n")
+            with atomic_writer(Path(path), alone=True) as stream:
+                stream.write(f"{_script(shell)}\n".encode())
     except (
         OSError,
         ValueError,

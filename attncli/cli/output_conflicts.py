@@ -268,17 +268,14 @@ def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator
 
     certain: whether it is always a file's name. folder_alone: whether it names folders only.
     """
-    from attncli.inputs.files import place_of
+    from attncli.inputs.files import folder_entries, is_folder, place_of
 
     for part in (
         (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&"))))
     ):
         try:
-            if Path(part).is_dir():
-                entries = sorted(Path(part).iterdir())
-            else:
-                entries = []
-        except (OSError, ValueError):  # a text may be no possible name at all
+            entries = folder_entries(Path(part)) if is_folder(Path(part)) else []
+        except (OSError, ValueError, AttnError):  # a text may be no possible name at all
             continue
         yield from (place_of(entry) for entry in entries if entry.name.endswith(MODEL_FILES))
         if certain or (not folder_alone and part.lower().endswith(SPECS)):

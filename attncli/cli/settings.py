@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.language import listing, message, term
 
 DECLARED: dict[str, type] = {
@@ -83,14 +83,16 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     """
     path = settings_file(variables)
     try:
-        if path is None or (not path.is_file() and not variables.get("ATTN_CONFIG")):
-            return {}
-        from attncli.inputs.files import opening_waits
+        from attncli.inputs.files import is_file, open_stream, opening_waits
 
+        if path is None or (not is_file(path) and not variables.get("ATTN_CONFIG")):
+            return {}
         if opening_waits(path):
             raise UsageError("this is a pipe, not a file", where=str(path), expected="a TOML file")
-        with path.open("rb") as stream:
+        with open_stream(path, what=message("a TOML file")) as stream:
             raw = stream.read(LARGEST + 1)
+    except InputError as error:
+        raise UsageError(error.what, where=error.where, expected=error.expected) from error
     except (OSError, ValueError) as error:
         reason = term(getattr(error, "strerror", None) or str(error))
         raise UsageError(

@@ -23,7 +23,7 @@ from attncli.arrays import backend as arrays
 from attncli.errors import InputError, UnsupportedError, refused_value
 from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo, guarded_path
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
-from attncli.inputs.files import is_there, read_object
+from attncli.inputs.files import is_folder, is_there, read_object
 from attncli.inputs.tensors import tensor_file
 from attncli.language import Message, listing, message
 
@@ -327,7 +327,7 @@ def _read_adapter(
     the base's tensors: low-rank `changes`, `shifts` of biases, and `recipes` of tensors that it
     replaces whole."""
     folder = request.folder
-    if not folder.is_dir() or not is_there(guarded_path(folder.resolve(), CONFIG)):
+    if not is_folder(folder) or not is_there(guarded_path(folder.resolve(), CONFIG)):
         what = message("this folder holds no adapter")
         raise InputError(
             what,

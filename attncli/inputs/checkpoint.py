@@ -30,7 +30,14 @@ from attncli.arrays import numpy_backend
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
 from attncli.extras import install_command
-from attncli.inputs.files import LARGEST_FILE, PositionedFile, is_there, open_regular, read_object
+from attncli.inputs.files import (
+    LARGEST_FILE,
+    PositionedFile,
+    is_folder,
+    is_there,
+    open_regular,
+    read_object,
+)
 from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, StoredMatrix, Stretch
 from attncli.inputs.safetensors_file import (
     DTYPES,
@@ -423,7 +430,7 @@ class Checkpoint:
         Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of
         quantised weights, LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
         """
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise InputError(
                 "this is not a folder",
                 where=str(folder),
@@ -751,8 +758,9 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     for path in _pickled_files(folder):
         stream, _ = open_regular(path, what="a torch file", limit=LARGEST_FILE)
         with stream:
+            is_zip = stream.read(2) == b"PK"
             check_torch_zip(stream, str(path), LARGEST_FILE)
-        file_arrays = map_state_dict(str(path))
+        file_arrays = map_state_dict(str(path), is_zip=is_zip)
         ends = list(accumulate((array.nbytes for array in file_arrays.values()), initial=0))
         for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
             if name in tensors:

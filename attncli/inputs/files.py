@@ -301,6 +301,8 @@ def system_reason(error: Exception) -> str:
     return term(getattr(error, "strerror", None) or str(error))
 
 
+SYSTEM_LIMIT = 2**20
+"""Bytes of a file of the system's own that are read."""
 SIZE_LIMIT = 2 * 2**30
 """Bytes of a file that is read whole, and of what an archive unpacks to, at most."""
 
@@ -338,6 +340,11 @@ def is_folder(path: Path) -> bool:
     return is_there(path) and path.is_dir()
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file, no folder, pipe or device. Raises as `is_there`."""
+    return is_there(path) and path.is_file()
+
+
 def opening_waits(path: Path) -> bool:
     """Whether opening a file for reading may wait for ever: it is a pipe that nobody may be writing
     to, and none that a shell opened for this process (`<(…)`)."""
@@ -350,22 +357,32 @@ def opening_waits(path: Path) -> bool:
         return False
 
 
-def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[BinaryIO, int]:
-    """A file opened for reading in binary, and its size in bytes.
+# One way to open files: everything in the package that opens one calls a function below, or
+# `atomic_writer` above; `tests/house` holds it to that.
 
-    what: what it should be, for the message ("a tensor file"). Symbolic links are followed.
-    Raises InputError for a file that is missing, unreadable, empty, a folder, a pipe or a device
-    (never waits for one); LimitError for one larger than `limit` bytes.
-    """
+
+def _open_handle(path: Path, flags: int, what: str) -> int:
+    """A descriptor of a file that is opened for reading. what: what it should be, for the message.
+    Raises InputError where there is none that may be read."""
     try:
-        handle = os.open(
-            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
+        return os.open(path, os.O_RDONLY | flags | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = system_reason(error)
         raise InputError(
             "cannot read this file: {reason}", where=str(path), expected=what, reason=reason
         ) from error
+
+
+def open_regular(
+    path: Path, *, what: str, limit: int = SIZE_LIMIT, may_be_empty: bool = False
+) -> tuple[BinaryIO, int]:
+    """A file opened for reading in binary, and its size in bytes.
+
+    what: what it should be, for the message ("a tensor file"). Symbolic links are followed.
+    Raises InputError for a file that is missing, unreadable, empty (unless `may_be_empty`), a
+    folder, a pipe or a device (never waits for one); LimitError for one larger than `limit` bytes.
+    """
+    handle = _open_handle(path, getattr(os, "O_NONBLOCK", 0), what)
     try:
         status = os.fstat(handle)
         size = status.st_size
@@ -374,7 +391,7 @@ def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[Bin
             raise InputError(
                 "this is {kind}, not a file", where=str(path), expected=what, kind=kind
             )
-        if size == 0:
+        if size == 0 and not may_be_empty:
             raise InputError("this file is empty", where=str(path), expected=what)
         if size > limit:
             expected = message("at most {limit:,} bytes", limit=limit)
@@ -392,6 +409,56 @@ def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
     stream, size = open_regular(path, what=what, limit=limit)
     with stream:
         return read_exactly(stream, size, str(path))
+
+
+def open_stream(path: Path, *, what: str) -> BinaryIO:
+    """A file, a pipe or a device opened for reading in binary, of which as much is read as there
+    is: a user named it. A pipe is waited for until something writes to it.
+
+    what: what it should be, for the message. Raises InputError for what is missing or unreadable,
+    and for a folder.
+    """
+    handle = _open_handle(path, 0, what)
+    if stat.S_ISDIR(os.fstat(handle).st_mode):
+        os.close(handle)
+        kind = message("a folder")
+        raise InputError("this is {kind}, not a file", where=str(path), expected=what, kind=kind)
+    return os.fdopen(handle, "rb")
+
+
+def system_text(path: Path) -> str:
+    """What a file of the system's own says, such as one in /proc; "" where it cannot be read."""
+    try:
+        stream, _ = open_regular(path, what=message("a file"), may_be_empty=True)
+        with stream:
+            return stream.read(SYSTEM_LIMIT).decode("utf-8", "replace")
+    except (AttnError, OSError):
+        return ""
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A file opened for writing in binary, empty: one of a folder of our own, under a name that
+    nobody else uses. Raises OSError."""
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
+    return os.fdopen(handle, "wb")
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's names to the disk. Raises OSError where there is no such folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # folders of some file systems cannot be synced
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def folder_entries(folder: Path) -> list[Path]:
+    """What is in a folder, in the order of the names. Raises InputError where it cannot be read."""
+    expected = message("a folder that may be read")
+    with system_errors("cannot read this folder: {strerror}", str(folder), expected=expected):
+        return sorted(folder.iterdir())
 
 
 DESCRIPTORS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, assert_never
 from msgspec import Struct
 
 from attncli.arrays.backend import torch_is_installed
-from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs.checkpoint import (
     CONVERT,
     INDEX,
@@ -35,11 +35,22 @@ from attncli.inputs.checkpoint import (
     local_header,
     shard_names,
 )
-from attncli.inputs.files import atomic_writer, open_regular, read_object
+from attncli.inputs.files import (
+    atomic_writer,
+    folder_entries,
+    is_file,
+    is_folder,
+    is_there,
+    open_regular,
+    read_object,
+    read_regular,
+)
 from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, read_header
 from attncli.language import listing, message, term
 
 MEMORY = "verified.json"
+REF_LIMIT = 1000
+"""Bytes of a file that names a commit."""
 MOST_REMEMBERED = 200
 
 
@@ -278,7 +289,7 @@ def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
         if (COMMIT.fullmatch(hub_id.revision))
         else (_find_commit(repository, hub_id.revision))
     )
-    if commit is None or not (repository / "snapshots" / commit).is_dir():
+    if commit is None or not is_folder(repository / "snapshots" / commit):
         return None
     folder = repository / "snapshots" / commit
     return Snapshot(hub_id.name, commit, folder, tuple(_missing_files(repository, folder)))
@@ -287,12 +298,17 @@ def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
 def _find_commit(repository: Path, revision: str) -> str | None:
     """The commit that a branch, a tag or the beginning of a commit names; None where the cache
     knows none, or several."""
+    place = repository / "refs" / revision
     try:
-        commit = (repository / "refs" / revision).read_text(encoding="ascii").strip()
-        return commit if COMMIT.fullmatch(commit) else None
-    except (OSError, ValueError):
+        raw = read_regular(place, what=message("a file"), limit=REF_LIMIT)
+    except InputError:  # none, or a folder of refs
         if not _SHORT_COMMIT.fullmatch(revision):
             return None
+    except LimitError:
+        return None
+    else:
+        commit = raw.decode("ascii", "replace").strip()
+        return commit if COMMIT.fullmatch(commit) else None
     commits = [
         folder.name
         for folder in (repository / "snapshots").glob(f"{revision}*")
@@ -306,43 +322,48 @@ def _find_commit(repository: Path, revision: str) -> str | None:
 def all_cached(cache: Path) -> Iterator[Snapshot]:
     """Every version of every model in the cache that has a config.json, by name."""
     try:
-        repositories = sorted(path for path in cache.iterdir() if path.name.startswith(_FOLDER))
-    except OSError:
+        repositories = [path for path in folder_entries(cache) if path.name.startswith(_FOLDER)]
+    except InputError:  # no cache, or none that may be read
         return
     for repository in repositories:
         name = repository.name.removeprefix(_FOLDER).replace("--", "/")
         for folder in sorted((repository / "snapshots").glob("*")):
-            if (
-                HubId.parse(name) is not None
-                and COMMIT.fullmatch(folder.name)
-                and (folder / "config.json").exists()
-            ):
-                yield Snapshot(name, folder.name, folder, tuple(_missing_files(repository, folder)))
+            if HubId.parse(name) is None or not COMMIT.fullmatch(folder.name):
+                continue
+            missing = tuple(_missing_files(repository, folder))
+            if "config.json" not in missing:
+                yield Snapshot(name, folder.name, folder, missing)
 
 
 def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
     """The names of the files that a version of a model needs and its folder lacks. repository: the
     model's folder in the cache."""
-    if not (folder / "config.json").exists():
+    if not _is_cached(folder / "config.json"):
         yield "config.json"
     try:
-        yield from (name for name in _weight_files(folder) if not (folder / name).exists())
+        yield from (name for name in _weight_files(folder) if not is_there(folder / name))
     except AttnError:
         return  # a malformed index is told by whoever opens the checkpoint
-    if (
-        not (folder / TOKENIZER).exists()
-        and not (repository / ".no_exist" / folder.name / TOKENIZER).exists()
-    ):
+    marker = repository / ".no_exist" / folder.name / TOKENIZER
+    if not _is_cached(folder / TOKENIZER) and not _is_cached(marker):
         yield TOKENIZER
+
+
+def _is_cached(path: Path) -> bool:
+    """Whether the cache has this file; one that cannot be looked for is missing."""
+    try:
+        return is_there(path)
+    except InputError:
+        return False
 
 
 def _weight_files(folder: Path) -> list[str]:
     """The names of the weight files that a model needs: safetensors, else torch's pickled ones; the
     usual safetensors name where the folder has neither."""
     for single, index, ending in WEIGHT_FILES:
-        if (folder / single).exists():
+        if is_there(folder / single):
             return [single]
-        if (folder / index).exists():
+        if is_there(folder / index):
             return shard_names(folder / index, ending)
     return [SINGLE]
 
@@ -363,11 +384,9 @@ def gguf_file(place: Path) -> Path | None:
 
     Raises InputError for a folder with several models.
     """
-    if place.is_file():
+    if is_file(place):
         return place
-    if any(
-        (place / name).exists() for single, index, _ in WEIGHT_FILES for name in (single, index)
-    ):
+    if any(is_there(place / name) for single, index, _ in WEIGHT_FILES for name in (single, index)):
         return None
     return chosen_file(place)
 
@@ -472,7 +491,7 @@ def resolve(
     variables = os.environ if variables is None else variables
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
-    if exists and (folder.is_dir() or (folder.suffix.lower() == ".gguf" and folder.is_file())):
+    if exists and (is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder))):
         return ModelLocation(folder, name, None, "folder")
     if exists:
         cached_file = None

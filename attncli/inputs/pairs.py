@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import InputError
-from attncli.inputs.files import parse_object, read_regular
+from attncli.inputs.files import is_there, parse_object, read_regular
 from attncli.language import listing, message
 
 TASKS = Path(__file__).parent / "pair_tasks"
@@ -99,7 +99,7 @@ def _read(path: Path) -> bytes:
     try:
         return read_regular(path, what=message("the file of pairs"), limit=FILE_LIMIT)
     except InputError as error:
-        if path.suffix or path.exists():
+        if path.suffix or is_there(path):
             raise
         what = message("there is no file and no task {name}", name=repr(str(path)))
         expected = message("a file of pairs, or one of {tasks}", tasks=listing(task_names()))

@@ -27,6 +27,7 @@ from attncli.extras import install_command
 from attncli.inputs.files import (
     SIZE_LIMIT,
     atomic_writer,
+    is_folder,
     is_there,
     nesting_error,
     open_regular,
@@ -518,7 +519,7 @@ def _known_format(path: Path) -> str:
             "there is no such file"
             if not is_there(path)
             else "this is a folder"
-            if path.is_dir()
+            if is_folder(path)
             else ""
         ):
             raise InputError(strange, where=str(path), expected=WHAT)

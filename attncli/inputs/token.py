@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.inputs.files import system_errors, system_reason
+from attncli.inputs.files import open_stream, system_errors
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
@@ -116,11 +116,7 @@ def parse_ids(ids: str) -> tuple[int, ...]:
 
 def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
     """The texts of a file, which is opened at once. Raises as `read_texts`."""
-    try:
-        stream = path.open("rb")
-    except (OSError, ValueError) as error:
-        what = message("cannot read the text file: {reason}", reason=system_reason(error))
-        raise InputError(what, where=str(path), expected="a UTF-8 text file") from error
+    stream = open_stream(path, what=message("a UTF-8 text file"))
 
     def texts() -> Iterator[Text]:
         """The texts, one at a time as they are read; closes the file at the end."""

@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UsageError
+from attncli.inputs.files import is_there
 from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
 from attncli.inputs.token import TokenMatch as TokenMatch
@@ -445,7 +446,7 @@ def _names_a_file(spec: str, path: Path) -> bool:
     that no file can have."""
     try:
         return bool(spec) and (
-            path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json")
+            is_there(path) or "/" in spec or "\\" in spec or spec.endswith(".json")
         )
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
         raise InputError(

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 import tokenizers
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.files import is_there, read_regular
+from attncli.inputs.files import is_folder, is_there, read_regular
 from attncli.inputs.token import Token
 from attncli.language import message
 
@@ -75,7 +75,7 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     Raises InputError for a file that is missing, damaged or not a tokenizer, LimitError for one
     above 256 MiB.
     """
-    if path.is_dir():
+    if is_folder(path):
         if not is_there(path / "tokenizer.json"):
             raise InputError(
                 "this folder holds no tokenizer.json",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.extras import install_command
+from attncli.inputs.files import is_there
 from attncli.inputs.hub import (
     WHOLE,
     Fetch,
@@ -218,7 +219,7 @@ def _verify(
     much of the model must be there."""
     whole = parts is Parts.WHOLE
     expected = {
-        file: known for file, known in alias.digests.items() if whole or (folder / file).exists()
+        file: known for file, known in alias.digests.items() if whole or is_there(folder / file)
     }
     if expected:
         verify_digests(folder, expected, variables=variables, hint=hint)

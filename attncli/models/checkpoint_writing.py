@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import AttnError, UsageError
-from attncli.inputs.files import atomic_writer, make_folder
+from attncli.inputs.files import atomic_writer, folder_entries, is_folder, is_there, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
@@ -68,22 +68,24 @@ def check_new_folder(folder: Path, *, force: bool) -> None:
         UsageError: There is something of that name, and it may not be replaced.
         AttnError: The folder in which it is to stand cannot be written.
     """
-    if folder.exists() and not folder.is_dir():
+    exists = is_there(folder)
+    if exists and not is_folder(folder):
         raise UsageError(
             message("there is a file of this name"),
             where=str(folder),
             expected=message("a new folder"),
         )
-    if os.path.lexists(folder) and not force and (not folder.is_dir() or any(folder.iterdir())):
+    # a link to nothing counts as something
+    if not force and os.path.lexists(folder) and (not exists or folder_entries(folder)):
         raise UsageError(
             message("this folder exists"),
             where=str(folder),
             expected=message("a new folder, or --force to write the model over what is there"),
         )
     above = folder.absolute().parent
-    while not above.exists():
+    while not is_there(above):
         above = above.parent
-    if not above.is_dir() or not os.access(above, os.W_OK):
+    if not is_folder(above) or not os.access(above, os.W_OK):
         raise AttnError(
             message("this folder cannot be made"),
             where=str(folder),

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
+from attncli.inputs.files import is_folder, system_text
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.language import Message, message
 from attncli.mechanism.spec import Block, Experts, Mlp, SelectiveScan, Spec, state_size
@@ -381,11 +382,7 @@ def _system_memory(root: Path) -> Iterator[MemoryBudget]:
 def _control_groups(root: Path) -> Iterator[MemoryBudget]:
     """The memory that the process's control groups and those above them still allow, version 2 and
     1, one for each limit."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in system_text(root / "proc/self/cgroup").splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3:
             continue
@@ -402,7 +399,7 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
             continue
         folder = base / place.lstrip("/")
         # inside a container the named group may be mounted as the root
-        for group in (folder, *folder.parents) if folder.is_dir() else (base,):
+        for group in (folder, *folder.parents) if is_folder(folder) else (base,):
             if not group.is_relative_to(base):
                 break
             allowance = _whole_number(group / limit)
@@ -441,20 +438,13 @@ PROCESS = "proc/self/status"
 def _byte_table(path: Path, unit: int = 1024) -> dict[str, int]:
     """The entries of a file of lines "name: number kB" or "name number", in bytes by name; empty
     where it cannot be read."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    rows = (line.replace(":", " ").split() for line in lines)
+    rows = (line.replace(":", " ").split() for line in system_text(path).splitlines())
     return {row[0]: int(row[1]) * unit for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
 def _whole_number(path: Path) -> int | None:
     """The number that a file holds; None where it cannot be read or holds none."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
+    text = system_text(path).strip()
     if text.isdigit():
         return int(text)
     return None

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from attncli.errors import AttnError, InputError
-from attncli.inputs.files import atomic_writer, open_regular
+from attncli.inputs.files import atomic_writer, is_file, open_regular
 from attncli.inputs.hub import own_cache_folder, remember_digest
 from attncli.language import message
 
@@ -57,7 +57,7 @@ class Package(Struct, frozen=True):
         their parts are not joined yet. Nothing is checked."""
         if len(self.modules) > 1:
             joined = self.joined(variables)
-            return joined if joined.is_file() else None
+            return joined if is_file(joined) else None
         places = self.places()
         return None if places is None else places[0]
 
@@ -73,7 +73,7 @@ def package_place(module: str, path: str) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     place = Path(next(iter(spec.submodule_search_locations))) / path
-    return place if place.is_file() or (place / "config.json").is_file() else None
+    return place if is_file(place) or is_file(place / "config.json") else None
 
 
 def join_parts(

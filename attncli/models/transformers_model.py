@@ -28,6 +28,7 @@ from attncli.arrays.backend import Array, choose, torch_is_installed
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, first_sentence
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.files import read_regular
 from attncli.inputs.token import Token
 from attncli.language import listing, message
 from attncli.models.config import MOST_LAYERS
@@ -431,7 +432,8 @@ def knows_family(family: str) -> bool:
         return False
     lists = sorted((Path(library_spec.origin).parent / "models" / "auto").glob("*.py"))
     needle = f'"{family}"'.encode(errors="replace")
-    return not lists or any(needle in path.read_bytes() for path in lists)
+    what = message("a file")
+    return not lists or any(needle in read_regular(path, what=what) for path in lists)
 
 
 ENGINE = "attn_stages"

@@ -31,7 +31,7 @@ from attncli.cli.option import (
 from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
-from attncli.inputs.files import atomic_writer, is_folder
+from attncli.inputs.files import atomic_writer, is_folder, is_there
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
@@ -653,7 +653,7 @@ def _read_scan(folder: Path) -> Scan:
     from attncli.scan.totals import total
 
     scan_plan = plan.read_plan(folder)
-    if (folder / report.NAME).exists():
+    if is_there(folder / report.NAME):
         document = report.read_report(folder)
     else:
         document = None

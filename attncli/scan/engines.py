@@ -29,6 +29,7 @@ import numpy as np
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
+from attncli.inputs.files import is_folder
 from attncli.inputs.token import ignore
 from attncli.language import message
 from attncli.scan.document import ScanVerifyDocument, VerifiedShard
@@ -318,7 +319,7 @@ class RayCluster:
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
         # other processes have other working folders
-        if Path(job.model).is_dir():
+        if is_folder(Path(job.model)):
             model = str(Path(job.model).absolute())
         else:
             model = job.model

@@ -32,7 +32,14 @@ import numpy as np
 
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.files import is_folder, open_regular, system_errors
+from attncli.inputs.files import (
+    LARGEST_FILE,
+    is_file,
+    is_folder,
+    open_new,
+    open_regular,
+    system_errors,
+)
 from attncli.inputs.tensors import read_npy_data, read_npy_header
 from attncli.language import listing, message
 from attncli.measure.row_facts import Ints
@@ -121,14 +128,14 @@ def find_files(
         path = Path(name)
         if is_folder(path):
             inside = sorted(
-                str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry)
+                str(entry) for entry in path.rglob("*") if is_file(entry) and _is_corpus(entry)
             )
             inside = [entry for entry in inside if not scans.leave_out(entry, path)]
-        elif path.is_file():
+        elif is_file(path):
             inside = [name]
         else:
             # glob's own matches: pathlib's has no `..` and no absolute patterns
-            matches = sorted(entry for entry in glob(name, recursive=True) if Path(entry).is_file())  # noqa: PTH207
+            matches = sorted(entry for entry in glob(name, recursive=True) if is_file(Path(entry)))  # noqa: PTH207
             inside = [entry for entry in matches if not scans.leave_out(entry)]
         if not inside:
             what = message("there is no corpus {name}", name=repr(name))
@@ -174,7 +181,7 @@ class _ScanFolders:
         did.
         """
         if folder not in self._known:
-            is_scan = (folder / "plan.json").is_file() and (folder / "shards").is_dir()
+            is_scan = is_file(folder / "plan.json") and is_folder(folder / "shards")
             parent = folder.parent
             self._known[folder] = (
                 folder if is_scan else None if parent == folder else self._scan_around(parent)
@@ -382,19 +389,17 @@ def _cut_file(path: str, file: int, ranges: Ranges) -> str:
 def file_digest(path: str) -> str:
     """sha256 of a file's bytes. Raises InputError where it cannot be read."""
     with _open_source(path) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 @contextmanager
-def _open_source(path: str) -> Iterator[io.BufferedReader]:
+def _open_source(path: str) -> Iterator[BinaryIO]:
     """Context that gives a file of the corpus, open for reading. Raises InputError where it is not
     a file, or cannot be read."""
+    what = message("a file of texts")
     with system_errors("cannot read the corpus: {strerror}", path):
-        if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
-            raise InputError(
-                "cannot read the corpus: this is no file", where=path, expected="a file of texts"
-            )
-        with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
+        stream, _ = open_regular(Path(path), what=what, limit=LARGEST_FILE, may_be_empty=True)
+        with stream:
             yield stream
 
 
@@ -415,7 +420,7 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
             system_errors("cannot write this file: {strerror}", str(folder), kind=AttnError),
         ):
             folder.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as copy:
+            with open_new(beside) as copy:
                 for piece in _unpacked_pieces(name, _DigestStream(source, digest)):
                     copy.write(piece)
             plain = ending if ending.isascii() and len(ending) < 12 else ""
@@ -526,7 +531,7 @@ def records(
         else:
             path = file.path
         if file.format.kind == "parquet":
-            has_size = Path(path).is_file() and Path(path).stat().st_size == file.size
+            has_size = is_file(Path(path)) and Path(path).stat().st_size == file.size
             if (
                 not has_size
                 or digest_of_groups(path, file_range, file.format, cluster) != file_range.sha256
@@ -750,7 +755,8 @@ def _group_digests(
     """
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
-    with Path(path).open("rb") as stream:
+    stream, _ = open_regular(Path(path), what=message("a Parquet file"), limit=LARGEST_FILE)
+    with stream:
         for number in groups:
             group = parquet_file.metadata.row_group(number)
             digest = hashlib.sha256()

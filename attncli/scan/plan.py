@@ -22,7 +22,13 @@ from msgspec import structs
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
-from attncli.inputs.files import is_there, nesting_error, read_regular, system_errors
+from attncli.inputs.files import (
+    is_there,
+    nesting_error,
+    open_new,
+    read_regular,
+    system_errors,
+)
 from attncli.inputs.hub import digest
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
@@ -248,7 +254,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
     try:
         with system_errors("cannot write the plan: {strerror}", str(folder), kind=AttnError):
             folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / NAME).exists():
+            if not is_there(folder / NAME):
                 _write_to_disk(plan, beside)
                 with suppress(FileExistsError):  # who comes second compares
                     os.link(beside, folder / NAME)
@@ -278,7 +284,7 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
             what,
             expected=message("at most {largest:,} bytes: fewer, larger files", largest=LARGEST),
         )
-    with path.open("wb") as stream:
+    with open_new(path) as stream:
         stream.write(raw)
         stream.flush()
         os.fsync(stream.fileno())

@@ -23,7 +23,14 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.files import system_errors
+from attncli.inputs.files import (
+    LARGEST_FILE,
+    is_file,
+    open_new,
+    open_regular,
+    sync_folder,
+    system_errors,
+)
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
 from attncli.language import message
@@ -214,7 +221,7 @@ def paths_of(folder: Path, shard: int) -> list[Path]:
 
 def is_done(folder: Path, shard: int) -> bool:
     """Whether a shard is finished: its state's file is there."""
-    return path_of(folder, shard, "state.npz").is_file()
+    return is_file(path_of(folder, shard, "state.npz"))
 
 
 @contextmanager
@@ -230,12 +237,12 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
     try:
         with system_errors("cannot write this file: {strerror}", str(path), kind=AttnError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as stream:
+            with open_new(beside) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(beside, path)  # noqa: PTH105 - beside the other calls on handles
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -244,16 +251,6 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
 def temporary_name(part: str) -> str:
     """The middle of the names of this process's temporary files: part, machine and process id."""
     return f"{part}.{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[:40]}.{os.getpid()}"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush a folder's names to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # folders of some file systems cannot be synced
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def remove_leftovers(folder: Path, part: str) -> None:
@@ -309,21 +306,24 @@ def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
 def failure_reasons(folder: Path) -> dict[int, str]:
     """By number, why each shard failed that some part gave up and that is not done since."""
     reasons = {}
-    for path in filter(Path.is_file, (folder / FOLDER).glob("*/*.failed.txt")):
+    for path in filter(is_file, (folder / FOLDER).glob("*/*.failed.txt")):
         number = path.name.partition(".")[0]
         if number.isascii() and number.isdecimal() and not is_done(folder, int(number)):
-            with suppress(OSError), path.open("rb") as stream:  # it is done by now
-                reasons[int(number)] = stream.read(REASON).decode("utf-8", "replace")
+            with suppress(AttnError, OSError):  # it is done by now
+                stream, _ = open_regular(path, what=message("a file"), may_be_empty=True)
+                with stream:
+                    reasons[int(number)] = stream.read(REASON).decode("utf-8", "replace")
     return reasons
 
 
 def load(folder: Path, shard: int) -> ShardState:
     """Read a finished shard's state. Raises InputError for a file that is damaged."""
     path = path_of(folder, shard, "state.npz")
+    stream, _ = open_regular(path, what=message("a shard"), limit=LARGEST_FILE)
     try:
         with (
             system_errors("cannot read this shard: {strerror}", str(path)),
-            path.open("rb") as stream,
+            stream,
             open_archive(stream, str(path), LARGEST) as archive,
         ):
             arrays = {name: archive.array(name) for name in archive.names}

@@ -20,6 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
+from attncli.inputs.files import system_text
+
 # What keeps a worker's memory level: it runs for hours, and its arrays are of every size.
 #
 # Source: the GNU C library's manual, "Malloc Tunable Parameters" and "Replacing malloc";
@@ -64,10 +66,10 @@ def _resident() -> int:
     """The resident memory of this process in bytes; 0 where /proc does not tell. Source:
     proc_pid_statm(5).
     """
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
-    except OSError:
+    fields = system_text(Path("/proc/self/statm")).split()
+    if len(fields) < 2:
         return 0
+    return int(fields[1]) * mmap.PAGESIZE
 
 
 def _trim() -> None:

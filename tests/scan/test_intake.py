@@ -342,7 +342,7 @@ def test_a_corpus_that_becomes_a_pipe_is_not_waited_for(encoder, corpus, tmp_pat
     made = planned(encoder, corpus, tmp_path / "out")
     corpus.unlink()
     os.mkfifo(corpus)
-    with pytest.raises(InputError, match="this is no file"):
+    with pytest.raises(InputError, match="a pipe or device, not a file"):
         Worker(made, tmp_path / "out", loaded(str(encoder))).compute(0)
 
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b, sha256
-from importlib.resources import files
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ from attncli.features.why.document import (
     ranked_parts,
     source_of,
 )
+from attncli.inputs.files import read_regular
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.language import Message, languages, message, plural, say, translate
@@ -369,7 +370,8 @@ def join_modules(modules: Mapping[str, str]) -> str:
 
 def read_asset(name: str) -> str:
     """The text of a script or a style in this folder."""
-    return files("attncli.draw.page").joinpath(name).read_text("utf-8")
+    path = Path(__file__).parent / name
+    return read_regular(path, what=message("a file")).decode()
 
 
 def as_json(meta: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from attncli.draw.page import page_head, page_style
 from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
 from attncli.draw.safe import last_part, safe_html
 from attncli.errors import UsageError
-from attncli.inputs.files import atomic_writer, is_there
+from attncli.inputs.files import atomic_writer, is_folder, is_there, open_regular
 from attncli.language import message, plural
 from attncli.scan.document import ScanDocument
 
@@ -49,14 +49,15 @@ SKELETON = """\
 def check_site(folder: Path) -> None:
     """Raise UsageError where the folder is a file, or holds an index.html that attn did not write,
     which would be replaced."""
-    if is_there(folder) and not folder.is_dir():
+    if is_there(folder) and not is_folder(folder):
         raise UsageError(
             "--site is a file", where=str(folder), expected="a folder, or a new one's name"
         )
     index = folder / INDEX
     if not is_there(index):
         return
-    with index.open("rb") as stream:
+    stream, _ = open_regular(index, what=message("a page"), may_be_empty=True)
+    with stream:
         if GENERATOR not in stream.read(1 << 16):
             what = message("this folder has an index.html that attn did not write")
             raise UsageError(

@@ -28,7 +28,7 @@ from attncli.features.series.document import (
     SeriesDocument,
     SeriesHead,
 )
-from attncli.inputs.files import atomic_writer
+from attncli.inputs.files import LARGEST_FILE, atomic_writer, open_regular, read_regular
 from attncli.inputs.hub import Fetch, own_cache_folder
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import message
@@ -319,7 +319,8 @@ def tensor_digest(folder: Path) -> str:
         hasher.update(
             f"{name}\0{info.dtype}\0{list(info.shape)}\0".encode("utf-8", "surrogatepass")
         )
-        with info.file.open("rb") as file:
+        stream, _ = open_regular(info.file, what=message("a weight file"), limit=LARGEST_FILE)
+        with stream as file:
             file.seek(info.start)
             left = info.bytes
             while left > 0 and (piece := file.read(min(left, PIECE))):
@@ -337,8 +338,9 @@ def _request_digest(request: SeriesRequest, digest: str) -> str:
 def _read_measured(path: Path) -> MeasuredCheckpoint | None:
     """What was measured before; None where nothing was, or it cannot be read."""
     try:
-        return msgspec_json.decode(path.read_bytes(), type=MeasuredCheckpoint)
-    except (OSError, ValueError):
+        raw = read_regular(path, what=message("a file"))
+        return msgspec_json.decode(raw, type=MeasuredCheckpoint)
+    except (AttnError, ValueError):
         return None
 
 

@@ -222,10 +222,13 @@ def _comes_through_pipe(file: Path, environment: Environment) -> bool:
 
 def _piped_document(environment: Environment, file: Path) -> Document:
     """The document that comes through a pipe, which is JSON. Raises as `open_document`."""
-    from attncli.inputs.files import parse_object, read_pipe
+    from attncli.inputs.files import open_stream, parse_object, read_pipe
 
     where = (message("standard input")) if (str(file) == "-") else (str(file))
-    with nullcontext(environment.stdin) if str(file) == "-" else file.open("rb") as stream:
+    source = (
+        nullcontext(environment.stdin) if str(file) == "-" else open_stream(file, what=DOCUMENT)
+    )
+    with source as stream:
         raw = read_pipe(stream, where, limit=LARGEST)
     return _with_messages(parse_object(raw, where, DOCUMENT, most=LARGEST), where)
 
