@@ -405,9 +405,7 @@ def control_tokens(tokenizer: Tokenizer) -> list[str]:
     """The spellings that the tokenizer recognises as special tokens anywhere in a text."""
     if not isinstance(tokenizer, PieceTokenizer):
         return []
-    return [
-        added.content for added in tokenizer.hf.get_added_tokens_decoder().values() if added.special
-    ]
+    return list(tokenizer.special_tokens.values())
 
 
 def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.files import LARGEST_FILE, open_regular
 from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
+from attncli.inputs.string_table import Array, StringTable, text_starts
 from attncli.language import message
 
 EXPECTED = message("a .gguf file")
@@ -229,10 +230,7 @@ class _Header:
                 message("arrays of numbers or texts"),
             )
         if inner == STRING:
-            return [
-                self.text(self.size)
-                for _ in range(self.count(message("items of {key}", key=repr(key)), 8))
-            ]
+            return self.texts(self.count(message("items of {key}", key=repr(key)), 8))
         return self.numbers(key, inner, None)
 
     def numbers(self, key: str, kind: int, count: int | None) -> np.ndarray[Any, Any]:
@@ -270,6 +268,24 @@ class _Header:
             )
         return count
 
+    def texts(self, count: int) -> StringTable:
+        """Read `count` texts one after the other. Raises InputError for one that ends beyond the
+        file."""
+        first = self.at
+        begins: list[Array] = []
+        left = count
+        while left:
+            starts, stop = text_starts(self.buffer, self.at, left)
+            if stop > self.size:  # what the last text claims
+                self.at = int(starts[-1]) - 8
+                self.text(self.size)
+            left -= len(starts)
+            begins.append(starts)
+            self.at = stop
+            self.load(max(stop, min(stop + 8, self.size) if left else 0))
+        begin = np.concatenate([*begins, np.array([self.at + 8])]) - first
+        return StringTable(self.buffer[first : self.at], begin[:-1], begin[1:] - 8)
+
     def text(self, most: int) -> str:
         """Read a text: its length, at most `most` bytes, and its bytes as UTF-8."""
         length = self.number("<Q")
@@ -293,6 +309,13 @@ class _Header:
     def take(self, count: int) -> bytes:
         """Read the next `count` bytes."""
         stop = self.at + count
+        self.load(stop)
+        raw = self.buffer[self.at : stop]
+        self.at = stop
+        return raw
+
+    def load(self, stop: int) -> None:
+        """Read on until the first `stop` bytes of the file are in `buffer`."""
         if stop > min(self.size, HEADER_LIMIT):
             self.fail(
                 message(
@@ -310,9 +333,6 @@ class _Header:
                     message("a file nobody writes to"),
                 )
             self.buffer += piece
-        raw = self.buffer[self.at : stop]
-        self.at = stop
-        return raw
 
     def fail(self, what: str, expected: str) -> NoReturn:
         """Raise InputError about the file. what: what is wrong with it; expected: what would be
@@ -340,7 +360,7 @@ class Metadata:
         """The value of a key that begins with the architecture, such as `llama.KEY`; None where
         there is none. Raises InputError for a list where one value is expected."""
         value = self.get(f"{self.architecture}.{key}")
-        if isinstance(value, np.ndarray | list) and key not in BY_LAYER:
+        if isinstance(value, np.ndarray | StringTable) and key not in BY_LAYER:
             what = message(
                 "the metadata set {key} to {value}",
                 key=f"{self.architecture}.{key}",
@@ -365,9 +385,12 @@ class Metadata:
         """The text under a key, or the default. Raises InputError where there is neither."""
         return self._of_kind(key, str, message("a text"), default)
 
-    def texts(self, key: str) -> list[str]:
-        """The list of texts under a key, empty where there is none."""
-        return self._of_kind(key, list, message("a list of texts"), [])
+    def texts(self, key: str) -> StringTable:
+        """The texts under a key, none where there is none. Raises InputError for a value of another
+        type."""
+        none = StringTable.of(())
+        table: StringTable = self._of_kind(key, StringTable, message("a list of texts"), none)
+        return table
 
     def flag(self, key: str) -> bool | None:
         """The boolean under a key, None where there is none."""

@@ -11,20 +11,43 @@ those of llama.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.gguf_file import Metadata
-from attncli.inputs.vocabulary_tokenizer import PieceTokenizer, from_tokenizers
+from attncli.inputs.string_table import Array, StringTable
+from attncli.inputs.text_vocabulary import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    WORTH_PARTS,
+    Merge,
+    PairScheme,
+    TextVocabulary,
+    add_tokens,
+    check_different,
+    splits,
+)
+from attncli.inputs.vocabulary_tokenizer import (
+    PartTokenizer,
+    PieceTokenizer,
+    alphabet,
+    from_tokenizers,
+)
 from attncli.language import message
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-"""Types of tokens, `tokenizer.ggml.token_type`."""
+KINDS = ("gpt2", "llama", "bert", "t5")
+"""Kinds of vocabularies, `tokenizer.ggml.model`."""
+JOINED = (NORMAL, USER_DEFINED, UNUSED)
+"""Types of tokens that are made of others."""
 SPACE = "▁"
 
 _END = r"\p{N}{digits}| ?[^\s\p{L}\p{N}]+[\r\n{slash}]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -151,75 +174,119 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
     tokens = metadata.texts("tokenizer.ggml.tokens")
     if kind in ("none", "no_vocab") or not tokens:
         return None
-    if not all(isinstance(token, str) for token in tokens) or len(set(tokens)) != len(tokens):
-        raise InputError(
-            "the vocabulary of {tokens:,} tokens holds {different:,} different ones",
-            where=name,
-            expected="each token once",
-            tokens=len(tokens),
-            different=len(set(tokens)),
-        )
-    types = [int(number) for number in metadata.numbers("tokenizer.ggml.token_type")] or [
-        NORMAL
-    ] * len(tokens)
-    if len(types) != len(tokens):
-        what = message(
-            "the vocabulary has {tokens:,} tokens and {types:,} types",
-            tokens=len(tokens),
-            types=len(types),
-        )
-        raise InputError(what, where=name, expected="as many of either")
-    builders = {
-        "gpt2": _byte_pairs,
-        "llama": _scored_pieces,
-        "bert": _word_pieces,
-        "t5": _likely_pieces,
-    }
-    if kind not in builders:
-        raise UnsupportedError(
-            "the vocabulary is of the kind {kind}",
-            where=name,
-            expected=", ".join(builders),
-            hint=message("--ids runs a model without its vocabulary"),
-            kind=repr(kind),
-        )
-    hf = builders[kind](metadata, tokens, types, name)
-    _add_special(hf, tokens, types)
-    _add_template(hf, metadata, tokens, kind, name)
+    types = _token_types(metadata, len(tokens), name)
+    match kind:
+        case "gpt2":
+            return _of_pairs(_BytePairs(metadata, tokens, name), metadata, tokens, types, name)
+        case "llama":
+            return _of_pairs(
+                _ScoredPairs(metadata, tokens, types, name), metadata, tokens, types, name
+            )
+        case "bert":
+            hf = _word_pieces(metadata, tokens)
+        case "t5":
+            hf = _likely_pieces(metadata, tokens, types.tolist(), name)
+        case _:
+            raise UnsupportedError(
+                "the vocabulary is of the kind {kind}",
+                where=name,
+                expected=", ".join(KINDS),
+                hint=message("--ids runs a model without its vocabulary"),
+                kind=repr(kind),
+            )
+    check_different(tokens, len(set(tokens)), name)
+    kinds = zip(tokens, types.tolist(), strict=True)
+    add_tokens(
+        hf,
+        {
+            token: kind == CONTROL
+            for token, kind in kinds
+            if kind in (CONTROL, USER_DEFINED) and token
+        },
+    )
+    _SpecialEnds(metadata, tokens, kind, name).complete(hf)
     return from_tokenizers(hf, name)
 
 
-def _byte_pairs(
-    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
-) -> tokenizers.Tokenizer:
-    """A tokenizer by GPT-2's byte-pair scheme: bytes in an alphabet of printable characters, joined
-    in the order of the file's merges."""
-    pattern_name = metadata.text("tokenizer.ggml.pre", "gpt-2")
-    if pattern_name not in PATTERNS:
-        raise UnsupportedError(
-            "its texts are cut by the pattern {pattern}",
-            where=name,
-            expected=", ".join(PATTERNS),
-            hint=message("--ids runs a model without its vocabulary"),
-            pattern=repr(pattern_name),
-        )
-    patterns = PATTERNS[pattern_name]
-    ids = {token: place for place, token in enumerate(tokens)}
-    merges = []
-    for merge in metadata.texts("tokenizer.ggml.merges"):
-        left, _, right = merge.partition(" ")
-        if left not in ids or right not in ids or left + right not in ids:
-            what = message(
-                "the merge {merge} joins what the vocabulary does not hold", merge=repr(merge[:80])
-            )
-            raise InputError(what, where=name, expected="two tokens that make a third")
-        merges.append((left, right))
-    hf = tokenizers.Tokenizer(
-        models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS)
+def _of_pairs(
+    scheme: PairScheme, metadata: Metadata, tokens: StringTable, types: Array, name: str
+) -> PieceTokenizer:
+    """The tokenizer of a vocabulary of pairs, built in parts where it is large."""
+    template = _SpecialEnds(metadata, tokens, scheme.kind, name)
+    vocabulary = TextVocabulary(
+        scheme, tokens, types, template.specials.values(), template.complete, name
     )
-    hf.pre_tokenizer = pre_tokenizer_of(patterns)
-    hf.decoder = decoders.ByteLevel()
-    return hf
+    if len(tokens) < WORTH_PARTS:
+        return from_tokenizers(vocabulary.whole(), name)
+    return PartTokenizer(vocabulary, name)
+
+
+def _token_types(metadata: Metadata, count: int, name: str) -> Array:
+    """The kind of each token, [token]. Raises InputError where there is not one for each."""
+    types = np.asarray(metadata.numbers("tokenizer.ggml.token_type"), np.int64)
+    if not types.size:
+        return np.full(count, NORMAL)
+    if len(types) != count:
+        what = message(
+            "the vocabulary has {tokens:,} tokens and {types:,} types",
+            tokens=count,
+            types=len(types),
+        )
+        raise InputError(what, where=name, expected="as many of either")
+    return types
+
+
+class _BytePairs(PairScheme):
+    """GPT-2's byte-pair scheme: bytes in an alphabet of printable characters, joined in the order of
+    the file's merges."""
+
+    kind = "gpt2"
+
+    def __init__(self, metadata: Metadata, tokens: StringTable, name: str) -> None:
+        pattern_name = metadata.text("tokenizer.ggml.pre", "gpt-2")
+        if pattern_name not in PATTERNS:
+            raise UnsupportedError(
+                "its texts are cut by the pattern {pattern}",
+                where=name,
+                expected=", ".join(PATTERNS),
+                hint=message("--ids runs a model without its vocabulary"),
+                pattern=repr(pattern_name),
+            )
+        self._patterns, self._name = PATTERNS[pattern_name], name
+        self._merges = metadata.texts("tokenizer.ggml.merges")
+
+    def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
+        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        model = models.BPE(
+            vocab=dict(ids), merges=list(merges), ignore_merges=self._patterns in WHOLE_WORDS
+        )
+        hf = tokenizers.Tokenizer(model)
+        hf.pre_tokenizer = pre_tokenizer_of(self._patterns)
+        hf.decoder = decoders.ByteLevel()
+        return hf
+
+    def characters(self, text: str) -> Iterable[str]:
+        """The alphabet of bytes."""
+        return alphabet()
+
+    def merges(self, ids: Mapping[str, int]) -> list[Merge]:
+        """The merges among these pieces, by their place in the file's list."""
+        pairs = {f"{left} {right}".encode(): (left, right) for left, right in splits(ids.keys())}
+        return [pairs[merge] for merge, _ in self._merges.find(pairs)]
+
+    def every_merge(self, ids: Mapping[str, int]) -> list[Merge]:
+        """All merges of the file. Raises InputError for one of what the vocabulary does not hold."""
+        merges = []
+        for merge in self._merges:
+            left, _, right = merge.partition(" ")
+            if left not in ids or right not in ids or left + right not in ids:
+                what = message(
+                    "the merge {merge} joins what the vocabulary does not hold",
+                    merge=repr(merge[:80]),
+                )
+                raise InputError(what, where=self._name, expected="two tokens that make a third")
+            merges.append((left, right))
+        return merges
 
 
 def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
@@ -233,51 +300,67 @@ def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
     return pre_tokenizers.Sequence([*before, by_byte, *after])
 
 
-def _token_scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]:
-    """A score for each token, from the file. Raises InputError where there is not one for each."""
-    scores = metadata.numbers("tokenizer.ggml.scores")
-    if len(scores) != len(tokens):
+def _token_scores(metadata: Metadata, count: int, name: str) -> Array:
+    """A score for each token, [token], from the file. Raises InputError where there is not one for each."""
+    scores = np.asarray(metadata.numbers("tokenizer.ggml.scores"), np.float64)
+    if len(scores) != count:
         what = message(
             "the vocabulary has {tokens:,} tokens and {scores:,} scores",
-            tokens=len(tokens),
+            tokens=count,
             scores=len(scores),
         )
         raise InputError(what, where=name, expected="as many of either")
     return scores
 
 
-def _scored_pieces(
-    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
-) -> tokenizers.Tokenizer:
-    """A tokenizer by SentencePiece's byte-pair scheme: of all neighbours that together make a
-    piece, those whose piece has the highest score are joined first."""
-    scores = _token_scores(metadata, tokens, name)
-    ids = {token: place for place, token in enumerate(tokens)}
-    pieces = {
-        token
-        for token, kind in zip(tokens, types, strict=True)
-        if kind in (NORMAL, USER_DEFINED, UNUSED)
-    }
-    ranked = sorted(
-        _splits(pieces),
-        key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]),
-    )
-    unknown = next(
-        (token for token, kind in zip(tokens, types, strict=True) if kind == UNKNOWN), None
-    )
-    hf = tokenizers.Tokenizer(
-        models.BPE(
-            vocab=ids, merges=ranked, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types
+class _ScoredPairs(PairScheme):
+    """SentencePiece's byte-pair scheme: of all neighbours that together make a piece, those whose
+    piece has the highest score are joined first."""
+
+    kind = "llama"
+
+    def __init__(self, metadata: Metadata, tokens: StringTable, types: Array, name: str) -> None:
+        self._scores = _token_scores(metadata, len(tokens), name)
+        self._types = types
+        unknown = np.flatnonzero(types == UNKNOWN)
+        self._unknown = tokens[int(unknown[0])] if unknown.size else None
+        self._falls_back = bool((types == BYTE).any())
+        self._begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
+
+    def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
+        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        model = models.BPE(
+            vocab=dict(ids),
+            merges=list(merges),
+            unk_token=self._unknown,
+            fuse_unk=True,
+            byte_fallback=self._falls_back,
         )
-    )
-    begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
-    spaces = normalizers.Replace(" ", SPACE)
-    if begins:
-        hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
-    else:
-        hf.normalizer = spaces
-    hf.decoder = _piece_decoder(begins)
-    return hf
+        hf = tokenizers.Tokenizer(model)
+        spaces = normalizers.Replace(" ", SPACE)
+        hf.normalizer = (
+            normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if self._begins else spaces
+        )
+        hf.decoder = _piece_decoder(self._begins)
+        return hf
+
+    def characters(self, text: str) -> Iterable[str]:
+        """The text's own characters and the one for a blank."""
+        return {*text, SPACE}
+
+    def merges(self, ids: Mapping[str, int]) -> list[Merge]:
+        """The merges among these pieces by the score of what they make."""
+        pieces = {piece for piece, number in ids.items() if self._types[number] in JOINED}
+        scores = self._scores
+
+        def rank(pair: Merge) -> tuple[float, int, int]:
+            """The highest score first, then the lower ids."""
+            left, right = pair
+            return -scores[ids[left + right]], ids[left], ids[right]
+
+        return sorted(splits(pieces), key=rank)
+
+    every_merge = merges
 
 
 def _piece_decoder(begins: bool) -> decoders.Sequence:
@@ -300,7 +383,7 @@ def _likely_pieces(
 
     Source: Kudo, Subword regularization, 2018.
     """
-    scores = _token_scores(metadata, tokens, name)
+    scores = _token_scores(metadata, len(tokens), name).tolist()
     least = min(scores)
     # what is no part of a text is never its likeliest part; the library has no other way to say so
     parts = [
@@ -332,24 +415,9 @@ def _likely_pieces(
 
 ABSENT = 1000.0
 """How far below all others the score of a token is that no text is cut into."""
-LONGEST_PIECE = 256
-"""Characters of a piece that are split in all ways; no vocabulary in use has a longer one that is
-made of others.
-"""
 
 
-def _splits(pieces: set[str]) -> Iterator[tuple[str, str]]:
-    """Every two pieces of the vocabulary that together spell a third, as (left, right)."""
-    for piece in pieces:
-        if len(piece) <= LONGEST_PIECE:
-            for place in range(1, len(piece)):
-                if piece[:place] in pieces and piece[place:] in pieces:
-                    yield piece[:place], piece[place:]
-
-
-def _word_pieces(
-    metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str
-) -> tokenizers.Tokenizer:
+def _word_pieces(metadata: Metadata, tokens: Sequence[str]) -> tokenizers.Tokenizer:
     """A tokenizer by BERT's WordPiece scheme. The file marks the beginnings of words where BERT's
     vocabulary marks what continues one."""
     vocabulary = {_bert_spelling(token): place for place, token in enumerate(tokens)}
@@ -374,72 +442,58 @@ def _bert_spelling(token: str) -> str:
     return token if token.startswith("[") and token.endswith("]") else f"##{token}"
 
 
-def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
-    """Add to the tokenizer the control tokens and the user's own, which are taken out of a text
-    before it is cut.
-    """
-    added = [
-        AddedToken(token, special=kind == CONTROL, normalized=False)
-        for token, kind in zip(tokens, types, strict=True)
-        if kind in (CONTROL, USER_DEFINED) and token
-    ]
-    if added:
-        hf.add_tokens(added)
+class _SpecialEnds:
+    """The special tokens that a file asks for at the beginning and the end of a text. specials: their
+    ids by text."""
 
+    def __init__(self, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
+        self._metadata = metadata
+        self._tokens = tokens
+        self._kind = kind
+        self._name = name
+        self.specials: dict[str, int] = {}
+        begin = metadata.flag("tokenizer.ggml.add_bos_token")
+        end = metadata.flag("tokenizer.ggml.add_eos_token")
+        if begin is None:
+            begin = (
+                kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
+            )
+        if end is None:
+            end = kind in ("bert", "t5")
+        self._first = self._token_of(("cls_token_id", "bos_token_id")) if begin else None
+        ends = ("seperator_token_id", "separator_token_id", "eos_token_id")
+        self._last = self._token_of(ends) if end else None
 
-def _add_template(
-    hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str
-) -> None:
-    """Have the tokenizer put special tokens at the beginning and the end of a text, as the file
-    asks for.
-    """
-    begin = metadata.flag("tokenizer.ggml.add_bos_token")
-    end = metadata.flag("tokenizer.ggml.add_eos_token")
-    if begin is None:
-        begin = kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
-    if end is None:
-        end = kind in ("bert", "t5")
-    names = (
-        ("cls_token_id", "bos_token_id"),
-        ("seperator_token_id", "separator_token_id", "eos_token_id"),
-    )
-    specials: dict[str, int] = {}
-
-    def token_of(keys: tuple[str, ...]) -> str | None:
-        """The token whose id stands under the first of these keys that the file has; None where it
-        has none of them. Raises InputError for an id out of range."""
-        for key in keys if kind == "bert" else keys[-1:]:
-            number: Any = metadata.get(f"tokenizer.ggml.{key}")
+    def _token_of(self, keys: tuple[str, ...]) -> str | None:
+        """The token whose id stands under the first of these keys that the file has; None where it has
+        none of them. Raises InputError for an id out of range."""
+        for key in keys if self._kind == "bert" else keys[-1:]:
+            number = self._metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
                 continue
-            if not isinstance(number, int) or not 0 <= number < len(tokens):
+            if not isinstance(number, int) or not 0 <= number < len(self._tokens):
                 what = message(
                     "the metadata set {key} to {value}",
                     key=f"tokenizer.ggml.{key}",
                     value=repr(number)[:80],
                 )
-                raise InputError(
-                    what,
-                    where=name,
-                    expected=message("an id from 0 to {last}", last=len(tokens) - 1),
-                )
-            token = hf.id_to_token(number) or tokens[number]
-            specials[token] = number
+                expected = message("an id from 0 to {last}", last=len(self._tokens) - 1)
+                raise InputError(what, where=self._name, expected=expected)
+            token = self._tokens[number]
+            if self._kind == "bert":
+                token = _bert_spelling(token)
+            self.specials[token] = number
             return token
         return None
 
-    if begin:
-        first = token_of(names[0])
-    else:
-        first = None
-    if end:
-        last = token_of(names[1])
-    else:
-        last = None
-    if first is None and last is None:
-        return
-    single = [*([first] if first else []), "$A", *([last] if last else [])]
-    pair = [*single, *(["$B:1", f"{last}:1"] if last else ["$B:1"])]
-    hf.post_processor = processors.TemplateProcessing(
-        single=single, pair=pair, special_tokens=list(specials.items())
-    )
+    def complete(self, hf: tokenizers.Tokenizer) -> None:
+        """Have a tokenizer put these tokens at the beginning and the end of a text."""
+        first = [] if self._first is None else [self._first]
+        last = [] if self._last is None else [self._last]
+        if not first and not last:
+            return
+        hf.post_processor = processors.TemplateProcessing(
+            single=[*first, "$A", *last],
+            pair=[*first, "$A", *last, "$B:1", *(f"{token}:1" for token in last)],
+            special_tokens=list(self.specials.items()),
+        )

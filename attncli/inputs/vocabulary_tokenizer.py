@@ -20,6 +20,7 @@ import tokenizers
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.files import is_folder, is_there, read_regular
+from attncli.inputs.text_vocabulary import TextVocabulary
 from attncli.inputs.token import Token
 from attncli.language import message
 
@@ -135,9 +136,10 @@ class PieceTokenizer:
             entry: Any = readable[0]
         else:
             entry = readable
+        hf = self._cutting(readable)
         # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C
         # stop it.
-        encoding = _run_timed(lambda: self.hf.encode_batch([entry])[0], self.name)
+        encoding = _run_timed(lambda: hf.encode_batch([entry])[0], self.name)
         return self._tokens(encoding, parts)
 
     def encode_written(
@@ -149,13 +151,11 @@ class PieceTokenizer:
         word. as_text: whether what spells a control token is text. Raises as `encode`.
         """
         readable = _without_surrogates(text)
-        hf = self._without_added if as_text else self.hf
 
         def tokens_of(piece: str) -> list[Token]:
             """The tokens of a piece, with none added at its beginning or end."""
-            encode = hf.encode_batch
-            encoding = _run_timed(lambda: encode([piece], add_special_tokens=False)[0], self.name)
-            return self._tokens(encoding, (piece,))
+            hf = self._cutting((piece,), with_added=not as_text)
+            return self._tokens(_encode_bare(hf, piece, self.name), (piece,))
 
         if not after:
             return tokens_of(readable)
@@ -165,6 +165,11 @@ class PieceTokenizer:
         if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
             return tokens_of(readable)
         return [token.moved(place, -1) for place, token in enumerate(whole[len(line) :])]
+
+    def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
+        """The library's tokenizer that cuts these texts. with_added: whether it recognises special
+        and added tokens in them."""
+        return self.hf if with_added else self._without_added
 
     @cached_property
     def _without_added(self) -> tokenizers.Tokenizer:
@@ -198,12 +203,9 @@ class PieceTokenizer:
         """
         tokens = []
         for index, code in enumerate(ids):
-            if 0 <= code < 2**32:
-                piece = self.hf.id_to_token(code)
-            else:
-                piece = None
+            piece = self._piece(code)
             if piece is None:
-                expected = message("0 to {last}", last=self.hf.get_vocab_size() - 1)
+                expected = message("0 to {last}", last=self._piece_count() - 1)
                 raise InputError(
                     "no token has the id {code}", where=self.name, expected=expected, code=code
                 )
@@ -220,19 +222,39 @@ class PieceTokenizer:
         """The text that these ids decode to by the vocabulary's own decoder; U+FFFD for a character
         that is not whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
+        hf = self._decoding(ids)
         text: str = _run_guarded(
-            lambda: self.hf.decode(list(ids)),
+            lambda: hf.decode(list(ids)),
             message("the tokenizer failed on these ids"),
             self.name,
         )
         return text
 
+    def _decoding(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
+        """The library's tokenizer that decodes these ids."""
+        return self.hf
+
+    def _piece(self, code: int) -> str | None:
+        """The piece with this id, as the vocabulary spells it; None where there is none."""
+        if not 0 <= code < 2**32:
+            return None
+        piece: str | None = self.hf.id_to_token(code)
+        return piece
+
+    def _piece_count(self) -> int:
+        """How many pieces the vocabulary has."""
+        return int(self.hf.get_vocab_size())
+
+    @cached_property
+    def special_tokens(self) -> dict[int, str]:
+        """The vocabulary's special tokens by id."""
+        added = self.hf.get_added_tokens_decoder()
+        return {code: token.content for code, token in added.items() if token.special}
+
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """The ids of the vocabulary's special tokens."""
-        return frozenset(
-            code for code, token in self.hf.get_added_tokens_decoder().items() if token.special
-        )
+        return frozenset(self.special_tokens)
 
     @cached_property
     def unknown_id(self) -> int | None:
@@ -241,7 +263,7 @@ class PieceTokenizer:
         # a code point that stands for no character; the library has no name for this id in all its
         # models
         try:
-            pieces = self.hf.model.tokenize(NO_CHARACTER)
+            pieces = self._decoding(()).model.tokenize(NO_CHARACTER)
         except Exception:  # "unk_id is missing"
             return None
         if len(pieces) == 1:
@@ -251,9 +273,10 @@ class PieceTokenizer:
     @cached_property
     def _is_byte_level(self) -> bool:
         """Whether the vocabulary writes bytes as printable characters."""
+        hf = self._decoding(())
         return any(
             part is not None and b'"ByteLevel"' in part.__getstate__()
-            for part in (self.hf.pre_tokenizer, self.hf.decoder)
+            for part in (hf.pre_tokenizer, hf.decoder)
         )
 
     def _token(
@@ -293,6 +316,53 @@ class PieceTokenizer:
             return bytes_text(raw)
         plain = piece.replace("▁", " ").removeprefix("##")
         return plain.strip(" ") or plain or piece
+
+
+class PartTokenizer(PieceTokenizer):
+    """A `PieceTokenizer` of a large vocabulary, which builds what its texts need of it."""
+
+    def __init__(self, vocabulary: TextVocabulary, name: str) -> None:
+        self.vocabulary = vocabulary
+        self.name = name
+        check_growth(vocabulary.for_ids(()), name)
+
+    @cached_property
+    def hf(self) -> tokenizers.Tokenizer:  # type: ignore[override]
+        """The library's tokenizer with the whole vocabulary."""
+        return self.vocabulary.whole()
+
+    def _cutting(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
+        """The library's tokenizer with what these texts need, or the whole where they are long."""
+        if "hf" not in vars(self):
+            part = self.vocabulary.for_texts(
+                texts, lambda hf, text: _encode_bare(hf, text, self.name), with_added=with_added
+            )
+            if part is not None:
+                return part
+        return super()._cutting(texts, with_added=with_added)
+
+    def _decoding(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
+        """The library's tokenizer with the pieces of these ids."""
+        return self.vocabulary.for_ids(ids)
+
+    def _piece(self, code: int) -> str | None:
+        """The piece with this id, as the vocabulary spells it; None where there is none."""
+        return self.vocabulary.tokens[code] if 0 <= code < self._piece_count() else None
+
+    def _piece_count(self) -> int:
+        """How many pieces the vocabulary has."""
+        return len(self.vocabulary.tokens)
+
+    @cached_property
+    def special_tokens(self) -> dict[int, str]:
+        """The vocabulary's control tokens by id."""
+        return {code: self.vocabulary.tokens[code] for code in sorted(self.vocabulary.special_ids)}
+
+
+def _encode_bare(hf: tokenizers.Tokenizer, text: str, name: str) -> tokenizers.Encoding:
+    """The library's encoding of a text, with no tokens added at its beginning or end. Raises as
+    `PieceTokenizer.encode`. name: of the tokenizer."""
+    return _run_timed(lambda: hf.encode_batch([text], add_special_tokens=False)[0], name)
 
 
 def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[int]:

@@ -304,7 +304,10 @@ def test_errors_import_nothing_heavy():
 
 HEAVY = {"torch", "transformers", "tokenizers", "huggingface_hub"}
 TORCH = {"attncli/arrays/torch_backend.py"}
-AT_THE_TOP = TORCH | {"attncli/inputs/vocabulary_tokenizer.py", "attncli/inputs/gguf_tokenizer.py"}
+AT_THE_TOP = TORCH | {
+    f"attncli/inputs/{name}.py"
+    for name in ("vocabulary_tokenizer", "gguf_tokenizer", "text_vocabulary")
+}
 """Modules that are themselves imported only when they are needed."""
 
 

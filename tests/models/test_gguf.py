@@ -13,7 +13,7 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from tiny_sizes import Case, rope
 import attncli
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.inputs import gguf_tokenizer as gguf_tokenizers
 from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS
@@ -46,6 +47,8 @@ from attncli.inputs.gguf_tokenizer import (
     gguf_tokenizer,
     pre_tokenizer_of,
 )
+from attncli.inputs.string_table import StringTable
+from attncli.inputs.vocabulary_tokenizer import PartTokenizer, PieceTokenizer
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
@@ -765,14 +768,91 @@ def test_falcons_texts_are_cut_as_its_own_file_says():
     ],
     ids=["merges as Qwen", "merges as GPT-2", "SentencePiece", "unigram", "word pieces"],
 )
+@pytest.mark.parametrize("worth", [10_000, 0], ids=["whole", "in parts"])
 def test_a_vocabulary_cuts_as_its_own_library(
-    make_vocabulary: Callable[[], Vocabulary], more: list[str], wide: Path, tmp_path: Path
+    make_vocabulary: Callable[[], Vocabulary],
+    more: list[str],
+    worth: int,
+    wide: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr(gguf_tokenizers, "WORTH_PARTS", worth)
     vocabulary = make_vocabulary()
     file = gguf_files.write(wide, tmp_path / "v.gguf", "qwen2", vocabulary=vocabulary.write)
     tokenizer = attncli.load(file, note=None).tokenizer
     for sample in (*SAMPLES[:-1], *more):
         assert [token.id for token in tokenizer.encode(sample)] == vocabulary.ids(sample), sample
+
+
+HARD = (
+    *SAMPLES,
+    *(
+        "e\u0301 cafe\u0301 ▁▁ \u2581",
+        "<|end|>\n<|end|>",
+        "  ▁<0x41></s><s>",
+        "\0\x01\x7f",
+        "a" * 300,
+    ),
+    *(
+        "١٢٣٤٥ नमस्ते ﷽",
+        "👩‍👩‍👧‍👦 🇨🇭",
+        "\t\tdef f(x):\n        return x**2",
+        "> ̸<|end|≯",
+        "don't DON'T I'Ve",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "make_vocabulary",
+    [lambda: merges("qwen2"), lambda: merges("gpt-2"), lambda: sentence_pieces("bpe")],
+    ids=["merges as Qwen", "merges as GPT-2", "SentencePiece"],
+)
+def test_a_vocabulary_built_in_parts_answers_as_the_whole(
+    make_vocabulary: Callable[[], Vocabulary],
+    wide: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    vocabulary = make_vocabulary()
+    file = gguf_files.write(wide, tmp_path / "v.gguf", "qwen2", vocabulary=vocabulary.write)
+    whole = attncli.load(file, note=None).tokenizer
+    monkeypatch.setattr(gguf_tokenizers, "WORTH_PARTS", 0)
+    parts = attncli.load(file, note=None).tokenizer
+    assert isinstance(whole, PieceTokenizer)
+    assert isinstance(parts, PartTokenizer)
+    assert (parts.special_tokens, parts.unknown_id) == (whole.special_tokens, whole.unknown_id)
+    for sample in HARD:
+        assert parts.encode(sample) == whole.encode(sample), sample
+        assert parts.encode("Hi", sample) == whole.encode("Hi", sample), sample
+        for after, as_text in product((False, True), repeat=2):
+            written = parts.encode_written(sample, after=after, as_text=as_text)
+            assert written == whole.encode_written(sample, after=after, as_text=as_text), sample
+        ids = [token.id for token in whole.encode(sample)]
+        assert parts.ids_to_tokens(ids) == whole.ids_to_tokens(ids), sample
+        assert parts.text_of(ids) == whole.text_of(ids), sample
+    assert "hf" not in vars(parts)
+    long = " ".join(HARD) * 150
+    assert parts.encode(long) == whole.encode(long)
+    assert "hf" in vars(parts)
+
+
+def test_a_piece_that_is_there_twice_is_refused_when_a_text_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(gguf_tokenizers, "WORTH_PARTS", 0)
+    values = {
+        "general.architecture": "llama",
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": StringTable.of(["a", "b", "a"]),
+        "tokenizer.ggml.merges": StringTable.of([]),
+    }
+    tokenizer = gguf_tokenizer(Metadata(values, "file"), "file")
+    assert tokenizer is not None
+    assert [token.id for token in tokenizer.encode("b")] == [1]
+    with pytest.raises(InputError, match="3 tokens holds 2"):
+        tokenizer.encode("ba")
 
 
 FIRST = {
@@ -837,8 +917,12 @@ def test_a_vocabulary_that_contradicts_itself(change: dict[str, object], message
         "tokenizer.ggml.tokens": ["a", "b"],
         **change,
     }
+    stored = {
+        key: StringTable.of(value) if isinstance(value, list) else value
+        for key, value in values.items()
+    }
     with pytest.raises((InputError, UnsupportedError), match=message):
-        gguf_tokenizer(Metadata(values, "file"), "file")
+        gguf_tokenizer(Metadata(stored, "file"), "file")
 
 
 @pytest.mark.parametrize(
