@@ -38,3 +38,25 @@ def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
         template = message("{key} separates parts of the text: heads rest there whatever it is.")
         return say(view, template, key=key)
     return say(view, "{key} is the first token: heads rest there whatever it is.", key=key)
+
+
+def not_counted(kinds: Sequence[str], tokens: Sequence[KeyToken], view: View) -> str:
+    """A sentence that names what a superlative leaves out; "" where that is nothing.
+
+    Args:
+        kinds: Kinds of links that are left out, as documents name them.
+        tokens: Those of the text: only what it has is named.
+        view: For the language.
+    """
+    names: list[Message] = []
+    if {"first", "special", "separators"}.intersection(kinds):
+        names.append(message("{rest}, where heads rest", rest=rest_names(tokens)))
+    if "self" in kinds:
+        names.append(message("the word itself"))
+    if "neighbours" in kinds:
+        names.append(message("its neighbours"))
+    if "unknown" in kinds:
+        names.append(message("words that the model does not know"))
+    if not names:
+        return ""
+    return say(view, "Not counted: {names}.", names=listing(names, "; "))

@@ -6,7 +6,7 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, stack
 from attncli.draw.numbers import percent
+from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cells, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
@@ -22,6 +23,7 @@ from attncli.draw.token_names import MARK, claim_link, quoted_ends, quoted_token
 from attncli.draw.view import View
 from attncli.features.run.document import RunDocument, RunHead
 from attncli.language import Message, listing, message, say
+from attncli.measure.rest import rest_kinds, resting_keys
 
 if TYPE_CHECKING:
     from attncli.documents import ModelPart, Numbers, TokenRow
@@ -298,6 +300,9 @@ def shaded_comparison(
     )
 
 
+FEW_KEYS = 4
+"""Keys that a sentence names one by one."""
+TINY = 1e-12
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
 EVEN = 1.5
@@ -336,8 +341,8 @@ def run_answer(document: RunDocument, view: View) -> Lines:
 
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
-    """The answer in words: about its query, or the strongest link of all; then whether the weights
-    are learned.
+    """The answer in words: about its query, or the strongest link of all, and what that leaves out;
+    then whether the weights are learned.
     """
     tokens = document.tokens
     head_links = strongest(document)
@@ -348,43 +353,42 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
         several = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
+        answer_sentences.append(not_counted(document.links_leave_out or (), tokens, view))
         if link.weight < head_links[0].weight:
             note = message(
                 "Queries that see a single key are not counted: all of their weight is there."
             )
             answer_sentences.append(say(view, note))
     if tokens and not answer_sentences and (kinds := document.links_leave_out):
-        none = message(
-            "No link is left to name: special tokens, the word itself, its neighbours and the first"
-            " word are not counted (--all-links counts all)."
-        )
-        none_known = message(
-            "No link is left to name: words that the model does not know, special tokens, the word"
-            " itself, its neighbours and the first word are not counted (--all-links counts all)."
-        )
-        answer_sentences.append(say(view, none_known if "unknown" in kinds else none))
+        answer_sentences.append(say(view, "No link is left to name."))
+        answer_sentences.append(not_counted(kinds, tokens, view))
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 def _tint_sentence(document: RunDocument) -> Message:
     """What the tint of the words shows, in a sentence."""
     heads = _heads(document)
-    kinds = document.links_leave_out or ()
+    rests = bool(_rest(document).any())
     if document.queries and len(heads) == 1:
+        if rests:
+            return message("tint: the weight that the word gets, left out where heads rest")
         return message("tint: the weight that the word gets")
     if heads and not document.queries:
+        if rests:
+            return message(
+                "tint: words that get more than an even share of the weight that does not rest"
+            )
         return message("tint: words that get more than an even share of all weights")
-    if not kinds:
-        return message("tint: the strongest weight that a word gets in any head")
-    if "unknown" not in kinds:
+    if document.links_leave_out:
         return message(
-            "tint: the strongest weight that a word gets in any head; special tokens, the word"
-            " itself, neighbours and the first token are left out"
+            "tint: the strongest weight that a word gets in any head, without what is not counted"
         )
-    return message(
-        "tint: the strongest weight that a word gets in any head; words that the model does not"
-        " know, special tokens, the word itself, neighbours and the first token are left out"
-    )
+    return message("tint: the strongest weight that a word gets in any head")
+
+
+def _rest(document: RunDocument) -> Bools:
+    """Which tokens of a document heads rest on, booleans [key]."""
+    return resting_keys(document.tokens, document.model.source)
 
 
 def strongest(document: RunDocument) -> list[HeadLink]:
@@ -406,7 +410,10 @@ def strongest(document: RunDocument) -> list[HeadLink]:
 
 def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
     """The strongest link of a query that sees several keys (one that sees a single key gives it all
-    its weight); the strongest of all where there is none such; None without links."""
+    its weight); the strongest of all where there is none such; None without links. A link to a key
+    where heads rest is none."""
+    rest = _rest(document)
+    head_links = [link for link in head_links if link.key >= rest.size or not rest[link.key]]
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
         return next(iter(head_links), None)
@@ -447,20 +454,34 @@ def _shares_from_query(
         if len(rows)
     ]
     if len(head_rows) == 1:
-        return [float(value) for value in np.nan_to_num(head_rows[0])]
-    return _largest_shares([link for link in head_links if link.query == query], count)
+        return [
+            float(value) for value in np.where(_rest(document), 0.0, np.nan_to_num(head_rows[0]))
+        ]
+    rest = _rest(document)
+    query_links = [
+        link
+        for link in head_links
+        if link.query == query and (link.key >= count or not rest[link.key])
+    ]
+    return _largest_shares(query_links, count)
 
 
 def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> list[float | None]:
-    """How much attention each key receives: its mean weight over queries, in the head where that is
-    largest, less an even share, and scaled so that the largest is 1."""
+    """How much attention each key receives: its part of the weight that is not on keys where heads
+    rest, in the head where that is largest, less an even share, and scaled so that the largest is
+    1. Rows that see a single key do not count where there are others."""
     count = len(document.tokens)
-    mean_weights = [
-        np.nan_to_num(as_matrix(head.weights))[:, :count].mean(axis=0) for head in _heads(document)
-    ]
-    if not mean_weights:
+    heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
+    if not heads:
         return _largest_shares(head_links, count)
-    shares = np.max(mean_weights, axis=0) - 1 / max(count, 1)
+    rest = _rest(document)
+    mean_weights = []
+    for weights in heads:
+        # a row that sees one key gives it all of its weight, whatever the head does
+        choosing = (weights > 0).sum(axis=1) > 1
+        rows = np.where(rest, 0.0, weights[choosing] if choosing.any() else weights)
+        mean_weights.append(rows.mean(axis=0) / max(rows.sum(axis=1).mean(), TINY))
+    shares = np.where(rest, 0.0, np.max(mean_weights, axis=0) - 1 / max(count - rest.sum(), 1))
     greatest = float(shares.max(initial=0.0))
     return [float(value) / greatest if greatest > 0 else 0.0 for value in shares]
 
@@ -479,27 +500,38 @@ def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | 
 def _query_sentences(
     document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View
 ) -> list[str]:
-    """What the query looks at most, and where most of its weight rests over all heads."""
+    """What the query looks at most, what that leaves out, and how much of its weight rests."""
     several = (
         len({(link.layer, link.head) for link in head_links}) > 1
         or len(document.overview or ()) > 1
     )
-    query_links = [link for link in head_links if link.query == query]
-    average = document.average
+    rest = _rest(document)
+    query_links = [
+        link
+        for link in head_links
+        if link.query == query and (link.key >= rest.size or not rest[link.key])
+    ]
     query_text = quoted_token(
         document.tokens, query, view, beside=[link.key for link in query_links[:2]]
     )
+    if any(row.query == query for row in document.empty_rows) and not query_links:
+        template = message("{query} can see no word: its weights and its output are 0.")
+        return [say(view, template, query=query_text)]
+    kinds = document.links_leave_out or ()
+    answer_sentences: list[str] = []
+    if document.every_link_counts:
+        answer_sentences.append(_narrow_view_sentence(document, query, view))
+        kinds = [*rest_kinds(document.tokens), "self"] if rest.any() else ["self"]
+        query_links = [link for link in query_links if link.key != query]
     if not query_links:
-        is_blind = any(row.query == query for row in document.empty_rows)
-        blind = say(
-            view, "{query} can see no word: its weights and its output are 0.", query=query_text
-        )
-        if is_blind:
-            return [blind]
-        return []
+        if not _sees_itself_alone(document, query):
+            answer_sentences += _resting_sentences(document, query, None, view)
+        if document.every_link_counts and not rest[query]:
+            answer_sentences += _back_sentences(document, query_text, view)
+        return answer_sentences
     first = query_links[0]
     visible_count = _visible_keys(document, query)
-    if first.weight < EVEN / max(visible_count, 1):
+    if first.weight < EVEN / max(visible_count, 1) and not rest.any():
         weight = format_number(first.weight, view)
         even = format_number(1 / visible_count, view)
         template = message(
@@ -513,17 +545,111 @@ def _query_sentences(
         if link.key != first.key and link.weight >= SECOND * first.weight
     )
     second = next(further, None)
-    answer_sentences = [_looks_sentence(document, query_text, first, second, several, view)]
-    if several and average is not UNSET:
-        top = int(np.argmax(average))
-        if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
-            key = quoted_token(document.tokens, top, view, beside=(query, first.key))
-            weight = format_number(average[top], view)
-            template = message(
-                "Over all heads the largest share of its weight rests on {key} ({weight})."
-            )
-            answer_sentences.append(say(view, template, key=key, weight=weight))
+    answer_sentences.append(_looks_sentence(document, query_text, first, second, several, view))
+    answer_sentences.append(not_counted(kinds, document.tokens, view))
+    if several:
+        answer_sentences += _resting_sentences(document, query, first, view)
+    if document.every_link_counts:
+        answer_sentences += _back_sentences(document, query_text, view)
     return answer_sentences
+
+
+def _sees_itself_alone(document: RunDocument, query: int) -> bool:
+    """Whether a query has weight on nothing but itself, over all heads."""
+    if document.average is UNSET:
+        return False
+    return np.flatnonzero(np.nan_to_num(np.asarray(document.average)) > 0).tolist() == [query]
+
+
+def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
+    """Why a query has no links but those that are left out otherwise: what it sees."""
+    query_text = quoted_token(document.tokens, query, view)
+    if document.tokens[query].special:
+        return say(
+            view, "{query} is a special token: all of its links count here.", query=query_text
+        )
+    average = np.zeros(0) if document.average is UNSET else np.asarray(document.average)
+    keys = [key for key in np.flatnonzero(average > 0).tolist() if key != query]
+    names = [quoted_token(document.tokens, key, view, beside=(query,)) for key in keys]
+    is_causal = bool(keys) and max(keys) < query
+    if not keys:
+        template = message(
+            "{query} sees nothing but itself: all of its weight is there, whatever a head does."
+        )
+    elif is_causal and len(keys) <= FEW_KEYS:
+        template = message(
+            "{query} is token {place} of {count} and sees only {keys} and itself, as the model reads"
+            " from left to right: all of its links count here."
+        )
+    else:
+        template = message(
+            "{query} sees nothing but special tokens, separators, the first token, its neighbours"
+            " and itself: all of its links count here."
+        )
+    return say(
+        view,
+        template,
+        query=query_text,
+        place=query + 1,
+        count=len(document.tokens),
+        keys=listing(names),
+    )
+
+
+def _back_sentences(document: RunDocument, query_text: str, view: View) -> Iterator[str]:
+    """Which token looks back at the query most, if any does."""
+    back = document.strongest_back
+    if not back:
+        return
+    yield say(
+        view,
+        "What looks back at it: {key} with {share} of its weight, in layer {layer} head {head}.",
+        query=query_text,
+        key=claim_link(quoted_token(document.tokens, back.query, view), back, view),
+        share=percent(back.weight),
+        layer=back.layer,
+        head=back.head,
+    )
+
+
+def _resting_sentences(
+    document: RunDocument, query: int, first: HeadLink | None, view: View
+) -> Iterator[str]:
+    """How much of the query's weight is where heads rest, on average over all heads, and which
+    other key has most; without rest, the key with the largest share. first: the link that is named
+    already."""
+    if document.average is UNSET:
+        return
+    count = len(document.tokens)
+    average = np.nan_to_num(np.asarray(document.average))[:count]
+    rest = _rest(document)
+    beyond = np.where(rest | (np.arange(count) == query), 0.0, average)
+    top = int(beyond.argmax())
+    places = {
+        "key": quoted_token(document.tokens, top, view, beside=(query,)),
+        "weight": format_number(beyond[top], view),
+    }
+    is_news = (first is None or top != first.key) and not document.tokens[top].unknown
+    if not rest.any():
+        if is_news:
+            template = message(
+                "Over all heads {key} has the largest share of its weight ({weight})."
+            )
+            yield say(view, template, **places)
+        return
+    places |= {
+        "share": percent(float(average[rest].sum())),
+        "rest": rest_names(document.tokens),
+    }
+    if is_news and beyond[top] > 0:
+        yield say(
+            view,
+            "Over all heads {share} of its weight rests on {rest}; of the other keys {key} has most"
+            " ({weight}).",
+            **places,
+        )
+    else:
+        yield say(view, "Over all heads {share} of its weight rests on {rest}.", **places)
 
 
 def _looks_sentence(
@@ -535,7 +661,7 @@ def _looks_sentence(
     view: View,
 ) -> str:
     """A sentence that says at which key a query looks most, and at which second. several: whether
-    it names their heads."""
+    it names their heads. A neighbour that is left out and gets more is named beside them."""
     links = [link for link in (first, second) if link is not None]
     beside = (first.query, *(link.key for link in links))
     keys = [
@@ -545,27 +671,37 @@ def _looks_sentence(
     if not several:
         shares = [link.weight for link in links]
         return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
-    weights = [format_number(link.weight, view) for link in links]
-    places = {
-        "query": query_text,
-        "key": keys[0],
-        "weight": weights[0],
-        "layer": first.layer,
-        "head": first.head,
-    }
-    if second is None:
-        return say(
-            view, "{query} looks most at {key} ({weight}, layer {layer} head {head}).", **places
+    names = [
+        message(
+            "{key} ({weight}, layer {layer} head {head})",
+            key=key,
+            weight=format_number(link.weight, view),
+            layer=link.layer,
+            head=link.head,
         )
-    places |= {"second_key": keys[1], "second_weight": weights[1]}
-    return say(
-        view,
-        "{query} looks most at {key} ({weight}, layer {layer} head {head}), and at "
-        "{second_key} ({second_weight}, layer {second_layer} head {second_head}).",
-        second_layer=second.layer,
-        second_head=second.head,
-        **places,
-    )
+        for key, link in zip(keys, links, strict=True)
+    ]
+    named_keys = names[0]
+    if second is not None:
+        named_keys = message("{first} and at {second}", first=names[0], second=names[1])
+    neighbour = document.strongest_neighbour
+    if neighbour and document.links_leave_out and neighbour.weight > first.weight:
+        name = quoted_token(document.tokens, neighbour.key, view, beside=beside)
+        nearby = message(
+            "{key} ({weight}, layer {layer} head {head})",
+            key=claim_link(name, neighbour, view),
+            weight=format_number(neighbour.weight, view),
+            layer=neighbour.layer,
+            head=neighbour.head,
+        )
+        return say(
+            view,
+            "Besides its neighbour {neighbour}, {query} looks most at {keys}.",
+            neighbour=nearby,
+            query=query_text,
+            keys=named_keys,
+        )
+    return say(view, "{query} looks most at {keys}.", query=query_text, keys=named_keys)
 
 
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:

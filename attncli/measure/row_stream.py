@@ -276,6 +276,13 @@ class Consumer(Protocol):
         """Take a block of rows of heads first_head, first_head + 1, …"""
 
 
+class LayerWatcher(Protocol):
+    """Something that wants the rows of every layer: `LinkCollector`, `QueryLinks`."""
+
+    def consumer(self, layer: int, heads: Sequence[int]) -> Consumer:
+        """What the rows of one layer's heads are fed to."""
+
+
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
     """(which heads of a block, by index within it, are among these head numbers; how many of the
     numbers belong to heads before the block)."""
@@ -486,6 +493,7 @@ class BlockCollector:
     count: tokens. layers, heads: those asked for. query: the query whose rows are kept whole, None
     for none. links: fed with every head's rows. progress: told the share of the run that is done, 0
     to 1. regions: between which weights are summed; the query, or the last token, by itself too.
+    watchers: fed with every head's rows besides.
     """
 
     def __init__(
@@ -499,7 +507,9 @@ class BlockCollector:
         query: int | None = None,
         progress: Callable[[float], None] | None = None,
         regions: Sequence[Region] = (),
+        watchers: Sequence[LayerWatcher] = (),
     ) -> None:
+        self._watchers = watchers
         self._model = model
         self._count = count
         self._links = links
@@ -526,6 +536,7 @@ class BlockCollector:
             heads = self.select_heads(layer)
             self._maps = PooledMaps(len(heads), self._count, self._count, side=CELLS)
             consumers: list[Consumer] = [self._links.consumer(layer, heads), self._maps]
+            consumers += [watcher.consumer(layer, heads) for watcher in self._watchers]
             if self._regions:
                 from attncli.measure.region_sums import RegionSums  # few runs name regions
 

@@ -75,10 +75,8 @@ def test_several_heads_are_told_with_their_places_and_where_they_rest() -> None:
         heads=3,
     )
     said = run_answer(loose(document), WIDE).plain
-    assert (
-        '"d" looks most at "b" (0.70, layer 0 head 0), and at "c" (0.70, layer 0 head 2).' in said
-    )
-    assert 'Over all heads the largest share of its weight rests on "c" (0.40).' in said
+    assert '"d" looks most at "b" (0.70, layer 0 head 0) and at "c" (0.70, layer 0 head 2).' in said
+    assert 'Over all heads "c" has the largest share of its weight (0.40).' in said
 
 
 def test_an_even_row_is_called_even() -> None:
@@ -371,7 +369,7 @@ def test_found_and_cut_links_and_removed_heads_tint_one_word() -> None:
 
 def test_where_no_link_is_left_the_answer_says_which_are_not_counted() -> None:
     told = ask("run", "a b", "--model", "minilm", "--brief").out
-    assert "No link is left to name: special tokens" in told
+    assert "No link is left to name.\nNot counted: special tokens, where heads rest;" in told
     assert "tint" not in told
 
 
@@ -416,7 +414,7 @@ def test_what_is_not_tinted_is_said_to_be_left_out() -> None:
     told = ask("run", *model, "--query", "it").out
     assert "[CLS] [it] was" in told  # though most of its weight rests there
     assert (
-        "special tokens, the word itself, neighbours and the first token are left out"
+        "Not counted: special tokens, where heads rest; the word itself; its neighbours."
         in " ".join(told.split())
     )
     assert "left out" not in ask("run", *model, "--query", "it", "--all-links").out

@@ -38,6 +38,8 @@ from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import listing, message
+from attncli.measure.query_links import QueryLinks
+from attncli.measure.rest import is_learned
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
@@ -352,9 +354,17 @@ def run_document(
     row_tokens = tokens if words is None else words.words
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to
     # leave out
-    is_learned = model.identity.source == "checkpoint"
-    leave_out = (()) if (request.all_links) else (kinds_left_out(row_tokens, is_learned=is_learned))
+    trained = is_learned(model.identity.source)
+    leave_out = () if request.all_links else kinds_left_out(row_tokens, is_learned=trained)
     links = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=leave_out)
+    beside: QueryLinks | None = None
+    every: LinkCollector | None = None
+    if request.query is not None and not request.regions:
+        beside = QueryLinks(row_tokens, request.query)
+        if leave_out:
+            kinds = [kind for kind in leave_out if kind == "unknown"]
+            every = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=kinds)
+    watchers = [watcher for watcher in (beside, every) if watcher is not None]
     long: BlockCollector | None = None
     if rows is not None:
         long = BlockCollector(
@@ -366,6 +376,7 @@ def run_document(
             query=request.query,
             progress=progress,
             regions=request.regions,
+            watchers=watchers,
         )
     traces: Iterable[LayerTrace] = () if batch is None else batch.traces
     if batch is None and (request.layers is EVERY or request.layers):
@@ -413,7 +424,10 @@ def run_document(
                 part = _with_embedding(model, tokens, part)
             if words is not None:
                 part = between_words(part, words)
-            links.add(trace.layer, heads, [kept_weights(head) for head in part.heads])
+            weights = [kept_weights(head) for head in part.heads]
+            links.add(trace.layer, heads, weights)
+            for watcher in watchers:
+                watcher.add(trace.layer, heads, weights)
             if request.query is not None:
                 part = rows_of_query(part, request.query)
         if request.query is not None:
@@ -426,6 +440,10 @@ def run_document(
         query = len(tokens) - 1
     else:
         query = request.query
+    all_count = every is not None and not links.strongest()
+    if every is not None and all_count:
+        links = every
+        leave_out = ()
     return RunDocument(
         **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
         queries=UNSET if request.query is None else [request.query],
@@ -445,6 +463,11 @@ def run_document(
         ),
         average=np.mean(query_rows, 0) if query_rows else UNSET,
         links_leave_out=list(leave_out) or UNSET,
+        every_link_counts=True if all_count else UNSET,
+        strongest_neighbour=(
+            beside.strongest_neighbour() if beside is not None and trained else UNSET
+        ),
+        strongest_back=UNSET if beside is None else beside.strongest_back(),
         empty_rows=empty,
         warnings=warnings,
     )

@@ -12,6 +12,7 @@ from attncli.documents import (
     EmptyRows,
     Header,
     LeftOut,
+    LinkRow,
     LinkRows,
     Numbers,
     Part,
@@ -230,6 +231,24 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         ),
     ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
+    every_link_counts: Annotated[
+        bool | UnsetType,
+        describe(
+            "With --query: true where all of its links are of kinds left out otherwise, so that"
+            " `links` and `overview` hold them."
+        ),
+    ] = UNSET
+    strongest_neighbour: Annotated[
+        LinkRow | UnsetType | None,
+        describe(
+            "With --query, of trained weights: its strongest link to a neighbour where heads do not"
+            " rest, in heads that are not positional; links leave it out."
+        ),
+    ] = UNSET
+    strongest_back: Annotated[
+        LinkRow | UnsetType | None,
+        describe("With --query: the strongest link from another token to it."),
+    ] = UNSET
     empty_rows: EmptyRows
     warnings: list[str]
     resources: Resources | UnsetType = UNSET

@@ -512,7 +512,13 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     if document.tokens[query].unknown:  # attn ablate takes no such word
         return Lines()
     name = token_reference(document.tokens, query, view)
-    return remark(say(view, "Does it matter?  attn ablate … --query {query}", query=name), view)
+    matter = say(view, "Does it matter?  attn ablate … --query {query}", query=name)
+    back = document.strongest_back
+    if not back or not document.every_link_counts:
+        return remark(matter, view)
+    start = token_reference(document.tokens, back.query, view)
+    command = f"attn find … --from {start} --to {name}"
+    return stack(remark(say(view, "Try:  {command}", command=command), view), remark(matter, view))
 
 
 RUN_PARTS: Parts[RunDocument] = (

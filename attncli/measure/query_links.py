@@ -1,0 +1,145 @@
+"""What a query's list of strongest links leaves out and its answer still has to name: its neighbour
+in heads that are not positional, and who looks back at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from attncli.documents import LinkRow, Numbers
+from attncli.inputs.token import Token
+from attncli.measure.rest import rest_keys
+from attncli.measure.row_facts import Bools, Floats, Ints, WeightRows
+
+POSITIONAL = 0.4
+"""A head whose rows give their neighbour on one side this much on average is positional there: the
+threshold of the label (Voita et al. 2019). What such a head does is no news of a single query."""
+LEAST_ROWS = 4
+"""Fewer rows than this show no habit."""
+SIDES = (-1, 1)
+
+
+class QueryLinks:
+    """Collects, layer by layer, what a run says of one query besides its strongest links.
+
+    tokens: of the text. query: the position of the one that looks.
+    """
+
+    def __init__(self, tokens: Sequence[Token], query: int) -> None:
+        self.query = query
+        self.rest = rest_keys(tokens)
+        self.special: Bools = np.array([token.special for token in tokens], bool)
+        self._layers: list[tuple[int, Sequence[int], LayerQueryLinks]] = []
+
+    def consumer(self, layer: int, heads: Sequence[int]) -> LayerQueryLinks:
+        """What the rows of one layer's heads are fed to."""
+        collector = LayerQueryLinks(self, len(heads))
+        self._layers.append((layer, heads, collector))
+        return collector
+
+    def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
+        """Add a whole layer's weights [query, key], one array per head."""
+        collector = self.consumer(layer, heads)
+        count = self.rest.size
+        i = np.arange(count)
+        for head, matrix in enumerate(weights):
+            square = np.nan_to_num(np.asarray(matrix)[:, :count])
+            beside = {
+                -1: np.pad(np.diagonal(square, -1), (1, 0))[None],
+                1: np.pad(np.diagonal(square, 1), (0, 1))[None],
+            }
+            collector.add_rows(
+                slice(head, head + 1),
+                i,
+                beside,
+                square[:, self.query][None],
+            )
+
+    def strongest_back(self) -> LinkRow | None:
+        """The strongest link from another token to the query, from a neighbour only where no other
+        sees it; None where none does."""
+        for place in range(2):
+            link = self._largest(
+                (layer, heads[head], int(part.back_query[place, head]), self.query, float(weight))
+                for layer, heads, part in self._layers
+                for head, weight in enumerate(part.back[place])
+            )
+            if link is not None:
+                return link
+        return None
+
+    def strongest_neighbour(self) -> LinkRow | None:
+        """The strongest link from the query to a neighbour, in heads that are not positional on
+        that side; None without any."""
+        return self._largest(
+            (layer, heads[head], self.query, self.query + offset, float(part.own[side, head]))
+            for layer, heads, part in self._layers
+            for side, offset in enumerate(SIDES)
+            for head in range(len(heads))
+            if not part.is_positional(side, head)
+        )
+
+    @staticmethod
+    def _largest(links: Iterable[tuple[int, int, int, int, float]]) -> LinkRow | None:
+        """The largest of some links (layer, head, query, key, weight); None where all are 0."""
+        best = max(links, key=lambda link: link[4], default=None)
+        if best is None or best[4] <= 0:
+            return None
+        layer, head, query, key, weight = best
+        return LinkRow(layer=layer, head=head, query=query, key=key, weight=weight)
+
+
+class LayerQueryLinks:
+    """What `QueryLinks` keeps of one layer's heads. own: the query's weight on its neighbours,
+    [side, head], 0 on a key where heads rest. back, back_query: the largest weight that another
+    token gives the query, and which token does, [place, head]: place 0 for tokens that are no
+    neighbours, 1 for neighbours."""
+
+    def __init__(self, whole: QueryLinks, heads: int) -> None:
+        self._whole = whole
+        self._sums = np.zeros((len(SIDES), heads))
+        self._rows = np.zeros((len(SIDES), heads), np.int64)
+        self.own = np.zeros((len(SIDES), heads))
+        self.back = np.zeros((2, heads))
+        self.back_query = np.zeros((2, heads), np.int64)
+
+    def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
+        """Take a block of rows of heads first_head, first_head + 1, …"""
+        heads = slice(first_head, first_head + rows.heads)
+        beside = {offset: rows.at_offset(offset) for offset in SIDES}
+        self.add_rows(heads, rows.i, beside, rows.key(self._whole.query))
+
+    def add_rows(self, heads: slice, i: Ints, beside: dict[int, Floats], column: Floats) -> None:
+        """Add rows of some heads.
+
+        Args:
+            heads: Their places.
+            i: Positions of the queries, [row].
+            beside: By offset the weight on the neighbour there, [head, row].
+            column: The weight on the query, [head, row].
+        """
+        whole = self._whole
+        for side, offset in enumerate(SIDES):
+            key = i + offset
+            counts = (key >= 0) & (key < whole.rest.size)
+            counts[counts] = ~whole.rest[key[counts]]
+            self._sums[side, heads] += beside[offset][:, counts].sum(-1)
+            self._rows[side, heads] += counts.sum()
+            for row in np.flatnonzero(counts & (i == whole.query)):
+                self.own[side, heads] = beside[offset][:, row]
+        distance = np.abs(i - whole.query)
+        for place, counts in enumerate((distance > 1, distance == 1)):
+            looks_back = np.where(counts & ~whole.special[i], column, 0.0)
+            best = looks_back.argmax(-1)
+            weight = np.take_along_axis(looks_back, best[:, None], -1)[:, 0]
+            is_more = weight > self.back[place, heads]
+            self.back_query[place, heads] = np.where(
+                is_more, i[best], self.back_query[place, heads]
+            )
+            self.back[place, heads] = np.where(is_more, weight, self.back[place, heads])
+
+    def is_positional(self, side: int, head: int) -> bool:
+        """Whether a head gives the neighbour on this side most of its rows' weight on average."""
+        rows = int(self._rows[side, head])
+        return rows >= LEAST_ROWS and bool(self._sums[side, head] / rows >= POSITIONAL)
