@@ -40,8 +40,12 @@ def half(raw: Bytes, at: int) -> Floats:
 def nibbles(raw: Bytes, width: int) -> Bytes:
     """The four-bit numbers in bytes [block, byte]: of each `width` bytes first the low halves, then
     the high ones, [block, number]."""
-    count = raw.shape[0]
-    return ((raw.reshape(count, -1, 1, width) >> PAIR) & np.uint8(15)).reshape(count, -1)
+    packed = np.ascontiguousarray(raw).reshape(len(raw), -1, width)
+    # one operation over whole arrays for either half: twice as fast as both shifts at once
+    halves = np.empty((len(raw), packed.shape[1], 2, width), np.uint8)
+    np.bitwise_and(packed, 15, out=halves[:, :, 0])
+    np.right_shift(packed, 4, out=halves[:, :, 1])
+    return halves.reshape(len(raw), -1)
 
 
 def _f32(raw: Bytes, out: Floats) -> None:
@@ -62,8 +66,9 @@ def _bf16(raw: Bytes, out: Floats) -> None:
 
 def _q4_0(raw: Bytes, out: Floats) -> None:
     """Unpack Q4_0 blocks into `out`: 32 integers of four bits less 8, times a scale (float16)."""
-    out[:] = nibbles(raw[:, 2:], 16)
-    out -= 8
+    whole = nibbles(raw[:, 2:], 16)
+    whole -= 8  # below 0 it is the same byte of a number with a sign
+    out[:] = whole.view(np.int8)
     out *= half(raw, 0)
 
 
@@ -79,13 +84,16 @@ def _q4_1(raw: Bytes, out: Floats) -> None:
 def _fifth_bits(raw: Bytes) -> Bytes:
     """The 32 bits of each block's four bytes, the lowest first, each as 16 (set) or 0, to be added
     to four-bit numbers."""
-    return np.unpackbits(np.ascontiguousarray(raw), axis=-1, bitorder="little") << np.uint8(4)
+    bits = np.unpackbits(np.ascontiguousarray(raw).reshape(-1), bitorder="little")
+    return bits.reshape(len(raw), -1) << np.uint8(4)
 
 
 def _q5_0(raw: Bytes, out: Floats) -> None:
     """Unpack Q5_0 blocks into `out`: 32 integers of five bits less 16, times a scale (float16)."""
-    out[:] = nibbles(raw[:, 6:], 16) | _fifth_bits(raw[:, 2:6])
-    out -= 16
+    whole = nibbles(raw[:, 6:], 16)
+    whole |= _fifth_bits(raw[:, 2:6])
+    whole -= 16  # below 0 it is the same byte of a number with a sign
+    out[:] = whole.view(np.int8)
     out *= half(raw, 0)
 
 
