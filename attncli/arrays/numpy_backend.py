@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from attncli.arrays.backend import Array
+from attncli.arrays.array import Array
 from attncli.errors import UsageError
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]

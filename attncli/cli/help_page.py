@@ -16,7 +16,8 @@ import typer
 
 from attncli.cli.completion import parts
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST, OLD_SPELLINGS, OUTPUT, PANELS
+from attncli.cli.option import OLD_SPELLINGS, OUTPUT, PANELS
+from attncli.cli.whole_number import LARGEST
 from attncli.errors import UsageError
 from attncli.language import contextual, listing, message, term, translate
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from attncli.cli import request
+from attncli.cli import model_values
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RunSetup
 from attncli.cli.environment import Environment
-from attncli.cli.option import About, parse_whole_number
+from attncli.cli.option import About
+from attncli.cli.whole_number import parse_whole_number
 from attncli.errors import UnsupportedError, UsageError, refused_value
 from attncli.language import message
 
@@ -87,7 +88,7 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
     if options.global_tokens is not None:
         from attncli.models.config import with_global_tokens
 
-        tokens = request.whole_numbers(options.global_tokens, "--global-tokens")
+        tokens = model_values.whole_numbers(options.global_tokens, "--global-tokens")
         model = replace(model, spec=with_global_tokens(model.spec, tokens))
     if options.source is not None:
         model = model.decoder(options.source)
@@ -154,7 +155,7 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     from attncli.mechanism.mask import intersection
     from attncli.models.one_layer import scale_number
 
-    extra = request.mask(attention.mask)
+    extra = model_values.mask(attention.mask)
     blocks = []
     for block in spec.blocks:
         layer = block.attention
@@ -187,11 +188,11 @@ def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, hea
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
     from attncli.models.one_layer import seeded_model
 
-    seed, source = request.seed_of(setup.model, environment)
+    seed, source = model_values.seed_of(setup.model, environment)
     settings = one_layer_settings(setup.model, setup.attention, seed, heads)
     refuse_sizes(settings, setup.compute)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
-    embedding = request.embeddings(setup.model)
+    embedding = model_values.embeddings(setup.model)
     return seeded_model(
         settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embedding
     )
@@ -217,7 +218,7 @@ def one_layer_settings(
         position=attention.position or "none",
         scale=attention.scale,
         softcap=attention.softcap,
-        mask=request.mask(attention.mask, seed),
+        mask=model_values.mask(attention.mask, seed),
     )
 
 
@@ -228,7 +229,9 @@ def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
     from attncli.models.one_layer import drawing_bytes, spec_of
 
     spec_of(settings)
-    request.refuse_memory(drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v")
+    model_values.refuse_memory(
+        drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v"
+    )
 
 
 # `--weights FILE`: the model that a weight file and the options around it describe.
@@ -251,12 +254,12 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
         path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v)
     )
     if options.seed is not None:
-        seed = request.seed_of(options, environment)[0]
+        seed = model_values.seed_of(options, environment)[0]
     else:
         seed = weight_file.seed or 0
     settings = one_layer_settings(options, setup.attention, seed)
     backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
-    embedding = request.embeddings(options)
+    embedding = model_values.embeddings(options)
     return model_of(
         weight_file,
         path.name,

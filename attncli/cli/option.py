@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
+from attncli.cli.whole_number import LARGEST, parse_whole_number
 from attncli.errors import UsageError, refused_value
 from attncli.language import contextual, listing, message
 
@@ -68,8 +69,6 @@ SCREEN = About.SCREEN
 DELIVERY = About.DELIVERY
 """How the answer comes."""
 
-LARGEST = 1_000_000_000
-"""The most of anything that can be asked for; memory refuses long before."""
 LARGEST_SEED = 2**63 - 1
 UNITS = {
     "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
@@ -311,14 +310,6 @@ def redeclare(
         )
         own.callback = within.check
     return own
-
-
-def parse_whole_number(text: str, most: int = LARGEST) -> int | None:
-    """The whole number from 0 to `most` that a text writes; None for any other text, however long."""
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
-        return None
-    return value if (value := int(digits)) <= most else None
 
 
 def parse_size(text: str, option: str) -> int:

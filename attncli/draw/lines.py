@@ -1,82 +1,27 @@
-"""`Lines`: text with styles, laid out to the cell; titles, remarks and notes; the Rich console that
-prints them.
-
-Every renderer returns `Lines`. Styles are Rich style strings ("bold", "black on #fde725"), so
-nothing here imports Rich until something is printed.
+"""Blocks of lines side by side and one below the other; titles, remarks and notes; the parts of a
+screen; the Rich console that prints them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from itertools import chain, zip_longest
 from typing import IO, TYPE_CHECKING, Literal
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, cut, safe, spell, wrap
-from attncli.draw.view import View
+from attncli.draw.styled_lines import Line as Line
+from attncli.draw.styled_lines import Lines as Lines
+from attncli.draw.styled_lines import Piece as Piece
+from attncli.draw.styled_lines import line as line
+from attncli.draw.styled_lines import line_width as line_width
+from attncli.draw.view import ScreenPart, Shown, View, parts_shown
 from attncli.language import message, say, translate
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.measure import Measurement
-    from rich.segment import Segment
-
-Piece = tuple[str, str]
-"""Safe text and its style ("" for none)."""
-
-Line = tuple[Piece, ...]
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A block of styled lines; a value that can be stacked, set beside others, compared and
-    printed.
-    """
-
-    rows: tuple[Line, ...] = ()
-
-    @property
-    def width(self) -> int:
-        """Cells of the widest line; 0 without lines."""
-        return max((line_width(row) for row in self.rows), default=0)
-
-    @property
-    def plain(self) -> str:
-        """The text alone, without styles and without blanks at line ends."""
-        return "\n".join("".join(text for text, _ in row).rstrip() for row in self.rows)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        from rich.segment import Segment
-
-        for row in self.rows:
-            if not any(
-                style for _, style in row
-            ):  # one piece a line: a table of a million numbers has as many pieces
-                yield Segment("".join(text for text, _ in row).rstrip(" "))
-            else:
-                yield from (
-                    Segment(text, console.get_style(style) if style else None)
-                    for text, style in row
-                )
-            yield Segment.line()
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        from rich.measure import Measurement
-
-        return Measurement(self.width, self.width)
-
-
-def line_width(row: Line) -> int:
-    """Cells of one line."""
-    return sum(cells(text) for text, _ in row)
-
-
-def line(*pieces: Piece | str) -> Lines:
-    """One line; a bare string is unstyled."""
-    return Lines((tuple((piece, "") if isinstance(piece, str) else piece for piece in pieces),))
-
+    from rich.console import Console, RenderableType
 
 BLANK = Lines(((),))
 
@@ -279,6 +224,30 @@ def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
             text = safe(translate(value, view.lang), ascii=view.ascii)
             rows.append(((say(view, beginning), style if view.color else ""), (text, "")))
     return Lines(tuple(rows))
+
+
+def draw_parts(
+    parts: Iterable[ScreenPart[Shown]],
+    document: Shown,
+    view: View,
+    *,
+    title: Callable[[Shown, View], Lines] | None = None,
+) -> Lines:
+    """The parts that are shown, one below the other, cut to the width of the view. A part that was
+    named and has nothing to draw says so, unless all are named. title: what stands above them, but
+    for a brief view.
+    """
+    parts = tuple(parts)
+    chosen = not view.brief and view.show is not None and len(view.show) < len(parts)
+    blocks = []
+    for part in parts_shown(parts, document, view):
+        block = part.draw(document, view)
+        if chosen and not block.rows:
+            block = remark(say(view, "{part}: this result has no such part", part=part.name), view)
+        blocks.append(block)
+    if title is not None and not view.brief:
+        blocks.insert(0, title(document, view))
+    return clip_lines(stack_spaced(*blocks), view.width, ascii=view.ascii)
 
 
 def note_line(message: str, view: View) -> Lines:

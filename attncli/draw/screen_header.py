@@ -26,6 +26,7 @@ from attncli.draw.lines import (
     FAINT,
     Line,
     Lines,
+    draw_parts,
     fit_to_view,
     flow,
     flow_groups,
@@ -38,7 +39,7 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
-from attncli.draw.view import View, draw_parts
+from attncli.draw.view import View
 from attncli.language import Message, contextual, listing, message, plural, say
 
 

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from attncli.draw.lines import Lines
+    from attncli.draw.styled_lines import Lines
 
 
 @dataclass(frozen=True)
@@ -124,33 +124,6 @@ def parts_shown(
     if view.show is not None:
         return [part for part in parts if part.name in view.show]
     return [part for part in parts if part.shown(document, view)]
-
-
-def draw_parts(
-    parts: Iterable[ScreenPart[Shown]],
-    document: Shown,
-    view: View,
-    *,
-    title: Callable[[Shown, View], Lines] | None = None,
-) -> Lines:
-    """The parts that are shown, one below the other, cut to the width of the view. A part that was
-    named and has nothing to draw says so, unless all are named. title: what stands above them, but
-    for a brief view.
-    """
-    from attncli.draw.lines import clip_lines, remark, stack_spaced
-    from attncli.language import say
-
-    parts = tuple(parts)
-    chosen = not view.brief and view.show is not None and len(view.show) < len(parts)
-    blocks = []
-    for part in parts_shown(parts, document, view):
-        block = part.draw(document, view)
-        if chosen and not block.rows:
-            block = remark(say(view, "{part}: this result has no such part", part=part.name), view)
-        blocks.append(block)
-    if title is not None and not view.brief:
-        blocks.insert(0, title(document, view))
-    return clip_lines(stack_spaced(*blocks), view.width, ascii=view.ascii)
 
 
 @cache

@@ -28,6 +28,7 @@ from msgspec import Struct
 from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
 from attncli.extras import install_command
 from attncli.inputs.files import is_there, read_object, read_regular, refuse_half_characters
+from attncli.inputs.rendered_chat import ChatPart, RenderedChat
 from attncli.inputs.token import TEXT_LIMIT, Token, Tokenizer
 from attncli.inputs.vocabulary_tokenizer import PieceTokenizer
 from attncli.language import message, term
@@ -42,15 +43,6 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names under which a message's reasoning is handed on; templates read the first two."""
 
 
-class ChatPart(Struct, frozen=True):
-    """The place of one message in the rendered text: its name, such as `user` or `user:2` for the
-    second of that role, and its characters [start, end)."""
-
-    name: str
-    start: int
-    end: int
-
-
 class Chat(Struct, frozen=True, eq=False):
     """The messages of a chat, and the tools, as the chat template reads them. where: the file they
     were read from, for errors."""
@@ -58,21 +50,6 @@ class Chat(Struct, frozen=True, eq=False):
     messages: list[dict[str, Any]]
     tools: list[Any] | None
     where: str
-
-
-class RenderedChat(Struct, frozen=True):
-    """A chat as one text.
-
-    parts: what the messages say, in the order of the text. unplaced: names of messages whose text
-        the template changed,
-    so that their place is not known. quoted: characters [start, end) that a user wrote and that
-    spell a control token.
-    """
-
-    text: str
-    parts: tuple[ChatPart, ...] = ()
-    unplaced: tuple[str, ...] = ()
-    quoted: tuple[tuple[int, int], ...] = ()
 
 
 class ChatTemplate(Struct, frozen=True):

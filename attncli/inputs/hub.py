@@ -486,7 +486,7 @@ def resolve(
     name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of
     a GGUF file in the local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model
     that is in the local cache is taken from there without asking the hub; else it is downloaded,
-    unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download.download`.
+    unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download`.
     """
     variables = os.environ if variables is None else variables
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist

@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.inputs.files import open_stream, system_errors
+from attncli.inputs.rendered_chat import RenderedChat
 from attncli.language import listing, message
-
-if TYPE_CHECKING:
-    from attncli.inputs.chat import RenderedChat
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 STANDARD_INPUT = message("standard input")

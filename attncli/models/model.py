@@ -316,7 +316,7 @@ class Model(Struct, frozen=True, eq=False):
         Yields:
             Each layer asked for, in order. Each text gets the numbers that it gets alone, computed
             in the type that the longest is (`computing`); rows past its end mean nothing and
-            `batch.take_text` takes them off.
+            `take_text` takes them off.
 
         Raises:
             InputError: For a text without tokens or with too many, and for a layer or head that is

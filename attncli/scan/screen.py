@@ -7,11 +7,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    clip_lines,
+    draw_parts,
+    heading,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.safe import cells, safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.scan.document import (
     LEAST_TEXTS,

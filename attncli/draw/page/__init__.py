@@ -9,16 +9,13 @@ of effects.
 from __future__ import annotations
 
 import heapq
-import json
 import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from msgspec import UNSET, UnsetType
 
 from attncli.documents import SOURCE_NAMES, Document, RegionRow, mask_name
 from attncli.documents.header import tokens_of
+from attncli.draw.page.page_frame import LETTERS, as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, words_by_language
 from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
@@ -58,7 +56,6 @@ from attncli.features.why.document import (
     ranked_parts,
     source_of,
 )
-from attncli.inputs.files import read_regular
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.language import Message, languages, message, plural, say, translate
@@ -313,28 +310,6 @@ COMPARING, EFFECTS, WHY, REGIONS = ("stacked", "difference"), ("effects",), ("wh
 """Modules that only pages of comparisons, of effects, of reasons and lenses, and of regions have.
 """
 
-BORDER = re.compile(
-    r'^import \{ [^}]+ \} from "\./\w+\.js";\n|^export (?=(?:async )?(?:function|const) )',
-    re.MULTILINE,
-)
-"""What leads from one module to another."""
-REMARK = re.compile(
-    r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|/\*\* @type (?:(?!\*/).)*\*/ ?",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-@cache
-def page_script(*modules: str) -> str:
-    """The script of a page: these modules in one, in the order in which they run."""
-    return join_modules({name: read_asset(f"{name}.js") for name in modules})
-
-
-@cache
-def page_style(*sheets: str) -> str:
-    """The style sheet of a page: that of every page, and these behind it."""
-    return "".join(read_asset(f"{name}.css") for name in ("style", *sheets))
-
 
 def assets_of(page: Page) -> tuple[str, str]:
     """The script and the style sheet that this page needs."""
@@ -347,83 +322,6 @@ def assets_of(page: Page) -> tuple[str, str]:
     unused = [name for names, is_needed in kinds if not is_needed for name in names]
     modules = [name for name in MODULES if name not in unused]
     return page_script(*modules), page_style(*([] if page.pairs is None else ["stacked"]))
-
-
-def join_modules(modules: Mapping[str, str]) -> str:
-    """The modules as one script without exports: one below the other, in one scope.
-
-    Only remarks that are lines or types are left out, and what leads from one module to another: a
-    quarter of the bytes. Short names and no spaces would make it half as long, beside data of up to
-    15 MB, and took a minifier of 240 lines.
-
-    Args:
-        modules: The source of each module by its name, in the order in which they run; a module
-            imports only from those before it, and declares what it exports with `const` or
-            `function`. No two declare one name. What is imported from a module that is not there
-            may stand where it is never reached.
-    Returns:
-        The script, strict, which leaves no name behind.
-    """
-    sources = (BORDER.sub("", REMARK.sub("", source)) for source in modules.values())
-    return f'(() => {{\n"use strict";\n{"".join(sources)}}})();'
-
-
-def read_asset(name: str) -> str:
-    """The text of a script or a style in this folder."""
-    path = Path(__file__).parent / name
-    return read_regular(path, what=message("a file")).decode()
-
-
-def as_json(meta: Mapping[str, Any]) -> str:
-    """What a page's script is told, as JSON in which no end of an HTML element can stand."""
-    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
-        "<", "\\u003c"
-    )
-
-
-def csp_hash(text: str) -> str:
-    """The hash of a script or a style as a content security policy names it."""
-    return "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"
-
-
-HEAD = """<!doctype html>
-<html lang="{lang}">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
-style-src {style_hash}; {policy}base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="attn {version}">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-"""
-
-
-def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "") -> str:
-    """The HTML before the body of a page, with a policy that lets it run this script and use this
-    style, and load nothing.
-
-    Args:
-        lang: The language of the page.
-        title: As it is: made safe here, cut after 120 characters.
-        script: The one script that may run; its hash is named, the script itself stands in the
-            body.
-        style: The style sheet.
-        policy: What the page may do besides, such as "worker-src blob:; ".
-    """
-    from attncli.version import __version__
-
-    return HEAD.format(
-        lang=lang,
-        script_hash=csp_hash(script),
-        style_hash=csp_hash(style),
-        policy=policy,
-        version=__version__,
-        title=safe_html(title[:120]),
-        style=style,
-    )
 
 
 SKELETON = """\
@@ -846,8 +744,6 @@ def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
     return sorted(bands, key=lambda band: band[1:])
 
 
-LETTERS = r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
-"""Letters of scripts that are written from right to left."""
 LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
 """Words that are written from the right: without an isolation, the number behind a quoted one reads
 as before it.

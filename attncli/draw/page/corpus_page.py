@@ -15,7 +15,8 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.numbers import percent
-from attncli.draw.page import as_json, page_head, page_script, page_style, words
+from attncli.draw.page import words
+from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, last_part, path_of, safe
 from attncli.features.why.document import part_name

@@ -20,7 +20,7 @@ from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT
 from attncli.draw.lines import FAINT, Line, Lines
 from attncli.draw.numbers import even_bars
-from attncli.draw.page import LETTERS, as_json, page_head, page_script, page_style
+from attncli.draw.page.page_frame import LETTERS, as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of

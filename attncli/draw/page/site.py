@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from attncli.draw.page import page_head, page_style
 from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
+from attncli.draw.page.page_frame import page_head, page_style
 from attncli.draw.safe import last_part, safe_html
 from attncli.errors import UsageError
 from attncli.inputs.files import atomic_writer, is_folder, is_there, open_regular

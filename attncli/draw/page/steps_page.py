@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from attncli.documents import Document, name_of
-from attncli.draw.page import as_json, deflate, element, page_head, page_script, page_style
+from attncli.draw.page import deflate, element
 from attncli.draw.page.document_page import WIDTH, screen_part, table_part
+from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import in_languages, words_by_language
 from attncli.draw.safe import label
 from attncli.draw.view import View

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from attncli.documents import members
-from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack
+from attncli.draw.lines import Lines, draw_parts, heading, localize, remark, sentences, stack
 from attncli.draw.numbers import Series, bar, curves, percent, size_words
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import count_phrase, warning
 from attncli.draw.tables import table
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.cost.document import CostDocument, LayerCost, TotalCost, Variant, variant_name
 from attncli.language import contextual, message, plural, say, say_each
 

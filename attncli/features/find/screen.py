@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.draw.lines import Lines, localize, remark, stack
+from attncli.draw.lines import Lines, draw_parts, localize, remark, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import region_name
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.features.find.link_screen import link_sentences, rests_on_key, shaded_answer

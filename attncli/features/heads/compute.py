@@ -81,7 +81,7 @@ class HeadsRequest(Struct, frozen=True):
 
     layers, heads: which. metrics: names. maps: whether the weights themselves are held.
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
-    everything, out of `exclusion.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
+    everything, out of `row_facts.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
     words: whether pieces are merged. moved: whether the same is also told of what heads move
     (weights times the size of the transformed values). labels: whether heads are labelled; across:
     out of `ACROSS`;

@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 
 from attncli.draw.heatmap import Map, heatmap, side_by_side
-from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    draw_parts,
+    heading,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.mask.document import MaskDocument, MaskPart
 from attncli.language import contextual, message, plural, say, say_each
 

@@ -16,6 +16,7 @@ from attncli.documents import ShapeRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import (
     Lines,
+    draw_parts,
     fit_to_view,
     heading,
     localize,
@@ -48,7 +49,7 @@ from attncli.draw.shaded_matrix import (
 )
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names, token_reference
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import Message, contextual, listing, message, plural, say, term
 

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from attncli.draw.lines import (
     FAINT,
     Lines,
+    draw_parts,
     fit_to_view,
     line,
     localize,
@@ -28,7 +29,7 @@ from attncli.draw.sentence import largest_weight
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.tables import links, table, vectors
 from attncli.draw.token_names import claim
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
 from attncli.language import listing, message, say

@@ -30,12 +30,10 @@ from attncli.draw.page import (
     Page,
     corpus_page,
     document_page,
-    join_modules,
     page_bytes,
-    page_script,
-    page_style,
     steps_page,
 )
+from attncli.draw.page.page_frame import join_modules, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record

@@ -7,7 +7,8 @@ import pytest
 import resting_model
 from resting_model import PREVIOUS, RESTS, SEEKS
 
-from attncli.draw.view import View, draw_parts
+from attncli.draw.lines import draw_parts
+from attncli.draw.view import View
 from attncli.features.find.compute import find
 from attncli.features.find.document import FindDocument, FoundHead
 from attncli.features.find.screen import FIND_PARTS, find_sentences

@@ -8,7 +8,8 @@ import pytest
 import resting_model
 from resting_model import RESTS, SEEKS
 
-from attncli.draw.view import View, draw_parts
+from attncli.draw.lines import draw_parts
+from attncli.draw.view import View
 from attncli.features.run import compute as running
 from attncli.features.run.compute import run
 from attncli.features.run.document import RunDocument

@@ -1,0 +1,1 @@
+"""`attn compare`: what differs between two texts, heads, masks, models or files."""

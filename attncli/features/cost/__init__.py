@@ -1,0 +1,1 @@
+"""`attn cost`: pairs, operations and memory of attention and its relatives."""

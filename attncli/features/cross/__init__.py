@@ -1,0 +1,1 @@
+"""`attn cross`: one text attending to another."""

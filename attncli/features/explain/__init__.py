@@ -1,0 +1,1 @@
+"""`attn explain`: one query derived step by step, and topics such as softmax by hand."""

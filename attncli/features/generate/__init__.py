@@ -1,0 +1,1 @@
+"""`attn run --generate`: the text continued, and where each new token looks."""

@@ -1,0 +1,1 @@
+"""`attn guide`: the pages of `language/guide` in the terminal."""

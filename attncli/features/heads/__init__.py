@@ -1,0 +1,1 @@
+"""`attn heads`: all heads of a text compared, within layers and across them."""

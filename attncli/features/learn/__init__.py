@@ -1,0 +1,1 @@
+"""`attn learn`: a small model trained in seconds; its tasks stand in tasks/."""

@@ -1,0 +1,1 @@
+"""`attn mask`: masks drawn, counted, described and combined."""

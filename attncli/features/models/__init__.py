@@ -1,0 +1,1 @@
+"""`attn models`: which models there are, what one does, parity with transformers."""

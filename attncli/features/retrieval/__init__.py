@@ -1,0 +1,1 @@
+"""`attn heads --retrieval`: the heads that fetch a fact from within the text."""

@@ -1,0 +1,1 @@
+"""`attn schema`: the JSON Schema of every document."""

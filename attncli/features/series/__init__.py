@@ -1,0 +1,1 @@
+"""`attn series`: when heads form over the checkpoints of one model."""

@@ -1,0 +1,1 @@
+"""`attn tensors`: attention over captured q, k and v arrays."""

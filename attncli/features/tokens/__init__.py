@@ -1,0 +1,1 @@
+"""`attn tokens`: tokens, ids, spans and bytes of a text."""

@@ -1,0 +1,1 @@
+"""`attn weights`: weight files written, listed and converted."""
