@@ -272,6 +272,9 @@ def decide_label(
     else:
         names = (label.score,)
     values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
+    # of a row that sees one key the weight is 1 whatever a head does: it is no row of a habit
+    if "normalised_entropy" in rows:
+        values = np.where(rows["normalised_entropy"] >= LEAST_ROWS, values, np.nan)
     place = np.where(np.isnan(values), -np.inf, values).argmax(0)
     score = np.take_along_axis(values, place[None], 0)[0]
     spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])

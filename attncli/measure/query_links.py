@@ -9,14 +9,12 @@ import numpy as np
 
 from attncli.documents import LinkRow, Numbers
 from attncli.inputs.token import Token
-from attncli.measure.rest import rest_keys
+from attncli.measure.rest import LEAST_ROWS, rest_keys
 from attncli.measure.row_facts import Bools, Floats, Ints, WeightRows
 
 POSITIONAL = 0.4
 """A head whose rows give their neighbour on one side this much on average is positional there: the
 threshold of the label (Voita et al. 2019). What such a head does is no news of a single query."""
-LEAST_ROWS = 4
-"""Fewer rows than this show no habit."""
 SIDES = (-1, 1)
 
 

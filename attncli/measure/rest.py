@@ -39,6 +39,10 @@ STRUCTURE = frozenset("-=*_#~|")
 """Characters that draw lines, headings and the edges of tables."""
 
 
+LEAST_ROWS = 4
+"""Fewer query rows with a choice than this show no habit of a head."""
+
+
 class KeyToken(Protocol):
     """What the rule asks of a token."""
 
@@ -113,6 +117,57 @@ def resting_keys(tokens: Sequence[KeyToken], source: str) -> Bools:
         Booleans [key].
     """
     return rest_keys(tokens) if is_learned(source) else np.zeros(len(tokens), bool)
+
+
+def choosing_queries(weights: Floats) -> Bools:
+    """Which query rows see two keys or more: of the others the one weight is 1 by construction.
+
+    Args:
+        weights: [..., query, key] of any heads over the same keys.
+
+    Returns:
+        Booleans [query].
+    """
+    visible = np.asarray(weights > 0).reshape((-1, *weights.shape[-2:])).any(0)
+    choosing: Bools = visible.sum(-1) >= 2
+    return choosing
+
+
+def mean_received(weights: Floats) -> Floats:
+    """The mean weight that each key gets from the rows that have a choice.
+
+    Args:
+        weights: [head, query, key].
+
+    Returns:
+        [head, key]; empty of keys where fewer than `LEAST_ROWS` rows have a choice.
+    """
+    choosing = choosing_queries(weights)
+    if choosing.sum() < LEAST_ROWS:
+        return np.zeros((len(weights), 0))
+    means: Floats = weights[:, choosing].mean(1)
+    return means
+
+
+def mean_at_offset(weights: Floats, offset: int, rest: Bools) -> Floats:
+    """The mean weight on the key at an offset from the query, over rows that have a choice and
+    whose key there is none where heads rest.
+
+    Args:
+        weights: [head, query, key].
+        offset: Of the key from the query, 0 for itself.
+        rest: Which keys heads rest on, booleans [key].
+
+    Returns:
+        [head]; NaN where fewer than `LEAST_ROWS` rows are left.
+    """
+    count = rest.size
+    queries = np.arange(max(-offset, 0), min(count, count - offset))
+    queries = queries[choosing_queries(weights)[queries] & ~rest[queries + offset]]
+    if queries.size < LEAST_ROWS:
+        return np.full(len(weights), np.nan)
+    means: Floats = weights[:, queries, queries + offset].mean(-1)
+    return means
 
 
 # Another word in front of a text: heads that rest on the first token whatever it is move to it.

@@ -121,26 +121,21 @@ def test_weights_that_are_not_learned_are_said_once_and_learned_ones_not() -> No
     )
 
 
-def test_heads_that_rest_on_one_word_are_counted() -> None:
-    document = documents.heads(["a", "b"], count=3)
-    for head, weights in zip(
-        document["heads"],
-        ([[1.0, 0], [0.6, 0.4]], [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5]] * 2),
-        strict=True,
-    ):
+def test_heads_that_keep_their_weight_on_one_word_are_counted() -> None:
+    document = documents.heads(["a", "b", "c", "d", "e"], count=3)
+    first = [[0.8, 0.1, 0.1, 0, 0]] * 5
+    before = [[0.6, 0.4, 0, 0, 0]] * 5
+    spread = [[0.5, 0.3, 0.2, 0, 0]] * 5
+    for head, weights in zip(document["heads"], (first, before, spread), strict=True):
         head["weights"] = weights
-        head["metrics"] = {
-            name: {"value": value, "rows": 2}
-            for name, value in (("previous", 0.4), ("next", 0.2), ("self", 0.1))
-        }
     said = heads_answer(loose(document), WIDE).plain
-    assert '2 of 3 heads rest on "a" with more than half of their weight.' in said
+    assert '2 of 3 heads keep more than half of their weight on "a".' in said
     assert "previous word" not in said
-    document["heads"][1]["metrics"]["previous"]["value"] = 0.51
-    assert (
-        "Layer 0 head 1 looks at the previous word (0.51)."
-        in heads_answer(loose(document), WIDE).plain
-    )
+    document["heads"][1]["weights"] = [
+        [0.1 + 0.51 * (key == query - 1) for key in range(5)] for query in range(5)
+    ]
+    said = heads_answer(loose(document), WIDE).plain
+    assert "Layer 0 head 1 looks at the previous word (0.61)." in said
 
 
 def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
@@ -418,7 +413,7 @@ def test_what_is_not_tinted_is_said_to_be_left_out() -> None:
         in " ".join(told.split())
     )
     assert "left out" not in ask("run", *model, "--query", "it", "--all-links").out
-    assert "special tokens apart" in ask("heads", *model).out
+    assert "Not counted: special tokens" in " ".join(ask("heads", *model).out.split())
     assert "apart" not in ask("heads", "a b c", "--brief").out
 
 

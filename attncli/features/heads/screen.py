@@ -32,6 +32,7 @@ from attncli.draw.region_tables import (
     region_heads_sentences,
     region_links_part,
 )
+from attncli.draw.rest_names import not_counted
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import (
@@ -63,6 +64,15 @@ from attncli.features.heads.document import (
 )
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import contextual, listing, message, plural, say, say_each, term
+from attncli.measure.rest import (
+    LEAST_ROWS,
+    Bools,
+    Floats,
+    choosing_queries,
+    mean_at_offset,
+    mean_received,
+    resting_keys,
+)
 
 WORDS_OF_AN_END, WORD_CELLS = 3, 14
 """Tokens of an end of a direction on a screen, and cells of each."""
@@ -587,15 +597,14 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
         tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view)
     else:
         tinted_sentence = Lines()
-    has_special = any(token.special for token in document.tokens)
     tint = message("tint: words that get more than an even share of all weights")
-    if has_special:
+    if _rest(document).any():
         tint = message(
-            "tint: words that get more weight than the average word, special tokens apart"
+            "tint: words that get more weight than the average word, where heads rest left out"
         )
     return stack(
         tinted_sentence,
-        remark(tint if shares else "", view),
+        remark(tint if any(shares) else "", view),
         sentences(heads_sentences(document, view), view),
     )
 
@@ -605,14 +614,19 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     on, heads that look at a neighbour, the strongest link."""
     answer_sentences = [
         *across_sentences(document, view),
+        *_short_text_sentences(document, view),
         *_resting_sentences(document, view),
         *_positional_sentences(document, view),
     ]
-    links = [link for link in map(_link_by_choice, document.heads) if link is not None]
+    rest = _rest(document)
+    by_choice = (_link_by_choice(head, rest) for head in document.heads)
+    links = [link for link in by_choice if link is not None]
     if links:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
+        kinds = document.links_leave_out or ()
+        answer_sentences.append(not_counted(kinds, document.tokens, view))
         if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
             note = say(
                 view, "Queries that see a single key are not counted: all of their weight is there."
@@ -622,7 +636,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
-def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
+def _link_by_choice(head: HeadMetrics, rest: Bools) -> HeadLink | None:
     """The head's strongest link; where its query has weight on one key alone, the strongest of
     queries with several, if there are any. None for a head without a link."""
     link = head.top_link
@@ -635,6 +649,13 @@ def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
     else:
         rows = np.zeros((0, 0))
     free = (rows > 0).sum(axis=1) > 1
+    if rest.any() and link.key < rest.size and rest[link.key]:
+        # every link counts: one to where heads rest is still none that a word looks at
+        rows = np.where(rest, 0.0, rows[:, : rest.size]) if whole else rows
+        if not rows.any():
+            return None
+        free &= rows.any(axis=1)
+        free[link.query] = False
     if not free.any() or free[link.query]:
         return HeadLink(link.query, link.key, link.weight, head.layer, head.head)
     weights = np.where(free[:, None], rows, 0.0)
@@ -642,52 +663,130 @@ def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
     return HeadLink(int(query), int(key), float(weights.max()), head.layer, head.head)
 
 
+def _rest(document: HeadsDocument) -> Bools:
+    """Which tokens heads rest on, booleans [key]."""
+    return resting_keys(document.tokens, document.model.source)
+
+
 def _attention_shares(document: HeadsDocument) -> list[float | None]:
     """By token, how far the heads' mean weight on it exceeds the mean of ordinary tokens, the
-    largest being 1; 0 for special tokens. Empty if unknown."""
+    largest being 1; 0 for special tokens and where heads rest. Empty if unknown. Rows that see a
+    single key do not count."""
     tokens = document.tokens
-    plain = np.array([not token.special for token in tokens])
+    plain = np.array([not token.special for token in tokens]) & ~_rest(document)
     if not document.average or not plain.any():
         return []
-    mean_weights = np.nan_to_num(as_matrix(document.average.weights))[:, : len(tokens)].mean(axis=0)
+    weights = np.nan_to_num(as_matrix(document.average.weights))[:, : len(tokens)]
+    choosing = choosing_queries(weights)
+    if not choosing.any():
+        return []
+    mean_weights = weights[choosing].mean(axis=0)
     above = np.where(plain, mean_weights - mean_weights[plain].mean(), 0.0)
     greatest = float(above.max())
     return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
 
 
-def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """How many heads keep more than half of their weight on one and the same key."""
-    mean_weights = [
-        np.nan_to_num(as_matrix(head.weights)).mean(axis=0)
+def _whole_weights(document: HeadsDocument) -> Floats:
+    """The weights of all heads, [head, query, key], without learned keys; empty where a document
+    does not hold them, or pooled."""
+    count = len(document.tokens)
+    matrices = [
+        np.nan_to_num(as_matrix(head.weights))[:, :count]
         for head in document.heads
-        if head.weights is not UNSET
+        if head.weights is not UNSET and (head.pool or 1) == 1
     ]
-    rests = Counter(int(mean.argmax()) for mean in mean_weights if mean.max(initial=0.0) > HALF)
-    if len(mean_weights) < 2 or not rests:
+    if not matrices:
+        return np.zeros((0, count, count))
+    return np.stack(matrices)
+
+
+def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
+    """How many heads keep more than half of their weight on one and the same key, over the rows
+    that have a choice."""
+    means = mean_received(_whole_weights(document))
+    if len(means) < 2 or not means.size:
         return
-    key = max(rests, key=lambda position: (rests[position], -position))
-    if key >= len(document.tokens) or not document.tokens[key].unknown:
-        resting = plural(
+    tops = Counter(int(mean.argmax()) for mean in means if mean.max(initial=0.0) > HALF)
+    if not tops:
+        return
+    key = max(tops, key=lambda position: (tops[position], -position))
+    if document.tokens[key].unknown:
+        return
+    count = tops[key]
+    name = quoted_token(document.tokens, key, view)
+    if not _rest(document)[key]:
+        template = plural(
+            "{count} of {heads} heads keeps more than half of its weight on {key}.",
+            "{count} of {heads} heads keep more than half of their weight on {key}.",
+            count=count,
+            heads=len(means),
+            key=name,
+        )
+    elif key or document.tokens[key].special:
+        template = plural(
             "{count} of {heads} heads rests on {key} with more than half of its weight.",
             "{count} of {heads} heads rest on {key} with more than half of their weight.",
-            count=rests[key],
-            heads=len(mean_weights),
-            key=quoted_token(document.tokens, key, view),
+            count=count,
+            heads=len(means),
+            key=name,
         )
-        yield say(view, resting)
+    else:
+        template = plural(
+            "{count} of {heads} heads rests on {key}, the first token whatever it is, with more"
+            " than half of its weight.",
+            "{count} of {heads} heads rest on {key}, the first token whatever it is, with more than"
+            " half of their weight.",
+            count=count,
+            heads=len(means),
+            key=name,
+        )
+    yield say(view, template)
+
+
+def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
+    """That a text is too short to say what heads do, where it is."""
+    weights = _whole_weights(document)
+    if not weights.size:
+        return
+    count = int(choosing_queries(weights).sum())
+    if count < LEAST_ROWS:
+        yield say(
+            view,
+            plural(
+                "Only {count} row sees several keys: too few to say what a head does.",
+                "Only {count} rows see several keys: too few to say what a head does.",
+                count=count,
+            )
+            if count
+            else message("No row sees several keys: nothing here says what a head does."),
+        )
 
 
 def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """The head that looks most at the previous word, the next, the word itself, where that is most
-    of its weight.
+    of its weight, over the rows that have a choice and without keys where heads rest.
     """
-    for name, template in (
-        ("previous", message("Layer {layer} head {head} looks at the previous word ({value}).")),
-        ("next", message("Layer {layer} head {head} looks at the next word ({value}).")),
-        ("self", message("Layer {layer} head {head} looks at the word itself ({value}).")),
+    weights = _whole_weights(document)
+    rest = _rest(document)
+    for name, offset, template in (
+        (
+            "previous",
+            -1,
+            message("Layer {layer} head {head} looks at the previous word ({value})."),
+        ),
+        ("next", 1, message("Layer {layer} head {head} looks at the next word ({value}).")),
+        ("self", 0, message("Layer {layer} head {head} looks at the word itself ({value}).")),
     ):
-        values = [(metric_value(head.metrics.get(name)) or 0.0, head) for head in document.heads]
-        value, head = max(values, key=lambda pair: pair[0], default=(0.0, None))
+        if len(weights) == len(document.heads):
+            values = np.nan_to_num(mean_at_offset(weights, offset, rest)).tolist()
+        else:
+            metrics = (head.metrics.get(name) for head in document.heads)
+            values = [
+                (metric.value or 0.0) if metric is not None and metric.rows >= LEAST_ROWS else 0.0
+                for metric in metrics
+            ]
+        pairs = zip(values, document.heads, strict=True)
+        value, head = max(pairs, key=lambda pair: pair[0], default=(0.0, None))
         if head is not None and value > HALF:
             yield say(
                 view, template, layer=head.layer, head=head.head, value=format_number(value, view)

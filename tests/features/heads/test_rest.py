@@ -1,0 +1,73 @@
+"""What `attn heads` says of heads that rest, and of texts too short to say anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import resting_model
+
+from attncli.draw.view import View
+from attncli.features.heads.compute import heads
+from attncli.features.heads.document import HeadsDocument
+from attncli.features.heads.screen import _attention_shares, heads_sentences
+from attncli.measure.rest import choosing_queries, mean_at_offset, mean_received
+
+WIDE = View(width=300)
+TEXT = "cdbeacfa"
+
+
+def _said(document: HeadsDocument) -> str:
+    return " ".join(heads_sentences(document, WIDE))
+
+
+def test_rows_with_a_choice_alone_say_what_a_head_does() -> None:
+    causal = np.tril(np.random.default_rng(1).random((2, 7, 7)) + 0.1)
+    weights = causal / causal.sum(-1, keepdims=True)
+    assert choosing_queries(weights).tolist() == [False, *[True] * 6]
+    assert mean_received(weights) == pytest.approx(weights[:, 1:].mean(1))
+    rest = np.array([True, False, False, True, False, False, False])
+    # keys 1, 2, 4, 5 of the queries 2, 3, 5, 6
+    expected = [np.mean([head[i, i - 1] for i in (2, 3, 5, 6)]) for head in weights]
+    assert mean_at_offset(weights, -1, rest) == pytest.approx(expected)
+    expected = [np.mean([head[i, i] for i in (1, 2, 4, 5, 6)]) for head in weights]
+    assert mean_at_offset(weights, 0, rest) == pytest.approx(expected)
+    assert np.isnan(mean_at_offset(weights[:, :4, :4], -1, rest[:4])).all()
+    assert mean_received(weights[:, :4, :4]).shape == (2, 0)
+
+
+def test_the_head_that_rests_is_told_from_the_one_that_looks_before() -> None:
+    document = heads(resting_model.model(), TEXT)
+    said = _said(document)
+    assert '1 of 3 heads rests on "c", the first token whatever it is' in said
+    assert "Layer 0 head 2 looks at the previous word (" in said
+    assert "looks at the word itself" not in said
+    assert (
+        "Not counted: the first token, where heads rest; the word itself; its neighbours." in said
+    )
+    assert _attention_shares(document)[0] == 0.0
+
+
+def test_of_weights_that_are_not_learned_no_head_rests() -> None:
+    said = _said(heads(resting_model.model(source="file"), TEXT))
+    assert '1 of 3 heads keeps more than half of its weight on "c"' in said
+    assert "rests" not in said
+    assert "Not counted" not in said
+
+
+@pytest.mark.parametrize("text", ["c", "cd", "cdbe"])
+def test_a_short_text_says_nothing_of_its_heads_and_has_no_labels(text: str) -> None:
+    model = resting_model.model()
+    document = heads(model, text, labels=True, repeats={(0, head): {} for head in range(3)})
+    said = _said(document)
+    assert "looks at the" not in said
+    assert "rest on" not in said
+    assert "rests on" not in said
+    assert "says what a head does" in said or "too few to say what a head does" in said
+    assert not any(head.labels for head in document.heads)
+
+
+def test_every_link_that_counts_may_rest_but_is_none_that_a_word_looks_at() -> None:
+    document = heads(resting_model.model(), TEXT, all_links=True)
+    assert any(head.top_link.key == 0 for head in document.heads)
+    assert 'looks at "c" with' not in _said(document).replace('"c" (0)', "")
+    assert 'looks at "c" (0)' not in _said(document)
