@@ -37,6 +37,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema_components
 
+from attncli.inputs.token import Token
 from attncli.language import Message, contextual, message
 
 NAMES = (
@@ -391,12 +392,52 @@ class TokenRow(Part, frozen=True, kw_only=True):
         Count | None,
         describe("First character in the text, from 0; null for a token that is not in it."),
     ]
-    end: Annotated[Count | None, describe("Character after the last.")]
-    special: Annotated[bool, describe("Whether the tokenizer added it, such as [CLS].")]
+    end: Annotated[
+        Count | None,
+        describe("Character after the last; start where it covers none, as a blank put first."),
+    ]
+    special: Annotated[
+        bool, describe("Whether its id is one of the vocabulary's special tokens, such as [CLS].")
+    ]
     unknown: Annotated[
         bool | UnsetType,
         describe("true where the model has no token of its own for it; absent for all others."),
     ] = UNSET
+    added: Annotated[
+        bool | UnsetType,
+        describe("true where the tokenizer put it there; absent for what stands in the text."),
+    ] = UNSET
+    typed: Annotated[
+        bool | UnsetType,
+        describe("true for a special token that stands in the text itself; absent for others."),
+    ] = UNSET
+    segment: Annotated[
+        Count | UnsetType,
+        describe("Its type, for models that tell two texts apart; absent for 0."),
+    ] = UNSET
+
+
+def token_facts(token: Token) -> dict[str, Any]:
+    """What a document says of a token: the members of its `TokenRow`, by name.
+
+    Args:
+        token: The token.
+
+    Returns:
+        Each member, with `UNSET` for what documents leave out.
+    """
+    return {
+        "index": token.index,
+        "text": token.text,
+        "id": token.id,
+        "start": token.start,
+        "end": token.end,
+        "special": token.special,
+        "unknown": token.unknown or UNSET,
+        "added": token.added or UNSET,
+        "typed": token.typed or UNSET,
+        "segment": token.segment or UNSET,
+    }
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:

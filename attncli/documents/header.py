@@ -19,11 +19,12 @@ from attncli.documents import (
     Resources,
     ShapeRow,
     TokenRow,
+    token_facts,
 )
 from attncli.errors import InputError
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
-from attncli.inputs.word_groups import Words, identities, unknown_notes
+from attncli.inputs.word_groups import Words, identities, token_notes
 from attncli.language import listing, message
 from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.spec import (
@@ -89,25 +90,22 @@ def heading_of(document: Header) -> Heading:
 
 def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
     """Tokens as rows of a document."""
-    return [
-        TokenRow(
-            index=token.index,
-            text=token.text,
-            id=token.id,
-            start=token.start,
-            end=token.end,
-            special=token.special,
-            unknown=token.unknown or UNSET,
-        )
-        for token in tokens
-    ]
+    return [TokenRow(**token_facts(token)) for token in tokens]
 
 
 def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
     """The tokens that rows of a document stand for."""
     return [
         Token(
-            row.index, row.text, row.id, row.start, row.end, row.special, unknown=bool(row.unknown)
+            row.index,
+            row.text,
+            row.id,
+            row.start,
+            row.end,
+            row.special,
+            unknown=bool(row.unknown),
+            added=bool(row.added),
+            segment=row.segment or 0,
         )
         for row in rows
     ]
@@ -138,7 +136,7 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
     return [
         *model.warnings,
         *((ENCODER,) if model.spec.decoder is not None else ()),
-        *unknown_notes(text, tokens),
+        *token_notes(text, tokens),
     ]
 
 

@@ -51,7 +51,8 @@ class Word:
 
     share: what is looked at it, 0 to 1, None if unknown. is_chosen: whether it is the one that
     looks. quiet: a token that is not part of the text, such as [CLS]. is_joined: whether it stands
-    for the same character as the word before.
+    for the same character as the word before. leads: whether it is a blank that a vocabulary puts
+    before the next word, and that stands in no text.
     """
 
     text: str
@@ -60,6 +61,7 @@ class Word:
     apart: bool = True
     quiet: bool = False
     is_joined: bool = False
+    leads: bool = False
 
 
 def words(
@@ -106,24 +108,43 @@ def words(
                 apart,
                 bool(token.special),
                 is_joined,
+                start is not None and start == stop and not word_text.strip(),
             )
         )
     return words_of_text
 
 
+def _larger_share(a: Word, b: Word) -> float | None:
+    """The larger share of two words, None where neither has one."""
+    return max((value for value in (a.share, b.share) if value is not None), default=None)
+
+
 def _merge_words(words: Sequence[Word]) -> list[Word]:
-    """The words with those of single bytes merged to characters (the largest share counts), and
-    with blanks that get less than `LEAST` turned into gaps between words."""
+    """The words with those of single bytes merged to characters (the largest share counts), with
+    blanks of no text merged to what they lead, and with blanks that get less than `LEAST` turned
+    into gaps between words."""
     whole_words: list[Word] = []
     gap = False
-    for word in words:
+    lead: Word | None = None
+    for number, token_word in enumerate(words):
+        word = token_word
+        if lead is not None:
+            word = replace(
+                word,
+                share=_larger_share(lead, word),
+                is_chosen=lead.is_chosen or word.is_chosen,
+                apart=lead.apart,
+            )
+            lead = None
+        if word.leads and number + 1 < len(words) and not words[number + 1].quiet:
+            lead = word
+            continue
         if word.is_joined and whole_words:
             before = whole_words[-1]
-            share = max(
-                (value for value in (before.share, word.share) if value is not None), default=None
-            )
             whole_words[-1] = replace(
-                before, share=share, is_chosen=before.is_chosen or word.is_chosen
+                before,
+                share=_larger_share(before, word),
+                is_chosen=before.is_chosen or word.is_chosen,
             )
         elif word.text.isspace() and not word.is_chosen and (word.share or 0.0) < LEAST:
             gap = True

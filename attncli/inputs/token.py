@@ -212,12 +212,17 @@ class Token(Struct, frozen=True):
     text: what it stands for, readable: the slice of the text it covers, or the name of a special
         token.
     id: the tokenizer's number for it; None where the tokenizer has no vocabulary.
-    start, end: character (code point) offsets in the text, end exclusive; None where it covers no
-        text.
-    special: added by the tokenizer ([CLS], <s>, …), not found in the text.
+    start, end: character (code point) offsets in the text, end exclusive; equal where it stands in
+        the text and covers none of it, as a blank that a vocabulary puts first; None where it
+        stands in no text.
+    special: one of the vocabulary's special tokens ([CLS], <s>, …), by its id.
     part: 0 for the text, 1 for the second text of a pair; `start` and `end` count in that one.
     unknown: the vocabulary has no token of its own for it: it has the id that all such have, so
-    that they are the same to a model.
+        that they are the same to a model.
+    added: the tokenizer put it there; it does not stand in the text.
+    segment: its type, for models that tell two texts apart by types, as the tokenizer gives it.
+    utf8: its own bytes, where they are not those of the characters that it covers: of a piece of a
+        character, or with the blank that it begins with.
     """
 
     index: int
@@ -228,6 +233,16 @@ class Token(Struct, frozen=True):
     special: bool = False
     part: int = 0
     unknown: bool = False
+    added: bool = False
+    segment: int = 0
+    utf8: bytes | None = None
+
+    @property
+    def typed(self) -> bool:
+        """Whether it is a special token that stands in the text itself: somebody typed it, or a
+        chat template wrote it.
+        """
+        return self.special and not self.added and self.start is not None
 
     def moved(self, index: int, characters: int) -> Token:
         """A copy of the token with this index, its offsets moved on by so many characters."""

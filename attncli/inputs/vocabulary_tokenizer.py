@@ -17,9 +17,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, TypeVar
 
 import tokenizers
+from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.files import is_folder, is_there, read_regular
+from attncli.inputs.piece_spans import PieceSpan, place_pieces
 from attncli.inputs.text_vocabulary import TextVocabulary
 from attncli.inputs.token import Token
 from attncli.language import message
@@ -68,6 +70,8 @@ Result = TypeVar("Result")
 FILE_LIMIT = 256 * 2**20
 SECONDS = 20.0
 NO_CHARACTER = "\U0010ffff"
+BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
+"""How SentencePiece names the pieces of single bytes."""
 
 
 def read_tokenizer(path: Path) -> PieceTokenizer:
@@ -108,7 +112,22 @@ def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
         if getattr(hf.model, chance, None) is not None:
             setattr(hf.model, chance, None)
     check_growth(hf, name)
+    _keep_blanks(hf)
     return PieceTokenizer(hf, name)
+
+
+def _keep_blanks(hf: tokenizers.Tokenizer) -> None:
+    """Have the library tell where the blanks stand that pieces begin with: of a piece of blanks
+    alone it would tell nothing else.
+    """
+    if hf.post_processor is None:
+        return
+    state = hf.post_processor.__getstate__()
+    untrimmed_state = re.sub(rb'"trim_offsets":\s*true', b'"trim_offsets":false', state)
+    if untrimmed_state != state:
+        processor = hf.post_processor
+        processor.__setstate__(untrimmed_state)
+        hf.post_processor = processor
 
 
 class PieceTokenizer:
@@ -181,21 +200,61 @@ class PieceTokenizer:
 
     def _tokens(self, encoding: tokenizers.Encoding, parts: tuple[str, ...]) -> list[Token]:
         """The tokens of the library's encoding. parts: the texts that were encoded."""
-        spans = [
-            None if is_special else span
-            for span, is_special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
-        ]
-        sequences = encoding.sequence_ids or [None] * len(spans)
-        owners = [
-            kind if owner is None else owner
-            for owner, kind in zip(sequences, encoding.type_ids, strict=True)
-        ]
-        overlaps = _overlapping(spans, owners)
-        pieces = zip(encoding.ids, encoding.tokens, spans, owners, strict=True)
-        return [
-            self._token(index, code, piece, span, parts[owner], owner, index in overlaps)
-            for index, (code, piece, span, owner) in enumerate(pieces)
-        ]
+        ids = encoding.ids
+        pieces = encoding.tokens
+        added = encoding.special_tokens_mask
+        segments = encoding.type_ids
+        owners = encoding.sequence_ids or [None] * len(ids)
+        spans = self._spans(encoding, parts, owners)
+        tokens: list[Token] = []
+        part = 0
+        for index, code in enumerate(ids):
+            owner = owners[index]
+            # the type of an added token is no number of a text: XLNet's has a type of its own
+            part = part if owner is None else owner
+            if added[index]:
+                name = self._piece(code) or pieces[index]
+                tokens.append(
+                    Token(
+                        index,
+                        name,
+                        code,
+                        None,
+                        None,
+                        special=True,
+                        part=part,
+                        added=True,
+                        segment=segments[index],
+                    )
+                )
+                continue
+            token = self._token(index, code, pieces[index], spans[index], parts[part])
+            tokens.append(replace(token, part=part, segment=segments[index]))
+        return tokens
+
+    def _spans(
+        self, encoding: tokenizers.Encoding, parts: tuple[str, ...], owners: Sequence[int | None]
+    ) -> dict[int, PieceSpan]:
+        """The spans of the tokens that come of a text, by their indices. owners: which of the
+        texts each token comes of.
+        """
+        offsets = encoding.offsets
+        pieces = encoding.tokens
+        added = encoding.special_tokens_mask
+        spans: dict[int, PieceSpan] = {}
+        for part, text in enumerate(parts):
+            inside = [
+                index
+                for index, owner in enumerate(owners)
+                if not added[index] and (owner or 0) == part
+            ]
+            placed = place_pieces(
+                text,
+                [offsets[index] for index in inside],
+                [self._is_blank(pieces[index]) for index in inside],
+            )
+            spans.update(zip(inside, placed, strict=True))
+        return spans
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """Tokens by id, without offsets. Raises InputError for an id that the vocabulary does not
@@ -209,13 +268,17 @@ class PieceTokenizer:
                 raise InputError(
                     "no token has the id {code}", where=self.name, expected=expected, code=code
                 )
-            special = code in self.special_ids
-            unknown = code == self.unknown_id and not special
-            if special:
+            # an id says no more: it may stand for a word, or for the token as it is spelled
+            unknown = code == self.unknown_id
+            special = code in self.special_ids and not unknown
+            if special or unknown:
                 shown = piece
             else:
                 shown = self._piece_text(piece)
-            tokens.append(Token(index, shown, code, None, None, special, unknown=unknown))
+            utf8 = None if special else self._piece_bytes(piece)
+            tokens.append(
+                Token(index, shown, code, None, None, special, unknown=unknown, utf8=utf8)
+            )
         return tokens
 
     def text_of(self, ids: Sequence[int]) -> str:
@@ -279,36 +342,47 @@ class PieceTokenizer:
             for part in (hf.pre_tokenizer, hf.decoder)
         )
 
-    def _token(
-        self,
-        index: int,
-        code: int,
-        piece: str,
-        span: tuple[int, int] | None,
-        text: str,
-        part: int,
-        overlaps: bool,
-    ) -> Token:
-        """The token of a piece. span: its characters [start, end) of the text, None for one that
-        the template adds;
-        overlaps: whether another piece shares them; part: which of two texts it is of."""
-        if span is None:
-            return Token(index, piece, code, None, None, special=True, part=part)
-        start, end = span
-        unknown = code == self.unknown_id
-        if start == end:
-            return Token(
-                index, self._piece_text(piece), code, None, None, part=part, unknown=unknown
-            )
-        while start < end - 1 and text[start] == " ":
-            start += 1
-        covered_text = text[start:end]
-        if overlaps:
-            return Token(
-                index, self._piece_text(piece), code, start, end, part=part, unknown=unknown
-            )
-        special = code in self.special_ids and covered_text == piece
-        return Token(index, covered_text, code, start, end, special, part, unknown and not special)
+    def _token(self, index: int, code: int, piece: str, span: PieceSpan, text: str) -> Token:
+        """The token of a piece of a text, which covers `span` of it.
+
+        What it is follows from its id, with one exception: text without a piece of its own has the
+        id of the unknown token, and so has the name of that token where a text spells it.
+        """
+        covered_text = text[span.start : span.end]
+        is_name = code == self.unknown_id and covered_text == self._piece(code)
+        unknown = code == self.unknown_id and not is_name
+        special = code in self.special_ids and not unknown
+        if special:
+            trimmed = covered_text.strip() or covered_text
+            start = text.index(trimmed, span.start)
+            end = start + len(trimmed)
+            # some take the blanks beside them
+            has_blanks = (start, end) != (span.first, span.end)
+            utf8 = _utf8(text[span.first : span.end]) if has_blanks else None
+            return Token(index, trimmed, code, start, end, special=True, utf8=utf8)
+        if span.is_shared or span.start == span.end:
+            shown = self._piece_text(piece)
+            utf8 = self._piece_bytes(piece) if span.is_shared else b""
+            if span.first == span.start:
+                utf8 = utf8.removeprefix(b" ")  # a blank that stands in no text
+        else:
+            shown = covered_text
+            utf8 = _utf8(text[span.first : span.end]) if span.first < span.start else None
+        return Token(index, shown, code, span.start, span.end, unknown=unknown, utf8=utf8)
+
+    def _is_blank(self, piece: str) -> bool:
+        """Whether a piece spells blanks and nothing else."""
+        if self._is_byte_level:
+            return not piece.strip("Ġ")
+        return not piece.strip("▁ ")
+
+    def _piece_bytes(self, piece: str) -> bytes:
+        """The UTF-8 bytes that a piece spells: its own, where it is a part of a character."""
+        if self._is_byte_level and (raw := bytes_of_piece(piece)) is not None:
+            return raw
+        if one_byte := BYTE_PIECE.fullmatch(piece):
+            return bytes.fromhex(one_byte[1])
+        return _utf8(piece.replace("▁", " ").removeprefix("##"))
 
     def _piece_text(self, piece: str) -> str:
         """The text to show for a piece that stands for no characters of the text."""
@@ -365,22 +439,9 @@ def _encode_bare(hf: tokenizers.Tokenizer, text: str, name: str) -> tokenizers.E
     return _run_timed(lambda: hf.encode_batch([text], add_special_tokens=False)[0], name)
 
 
-def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[int]:
-    """The indices of tokens that share a character with a neighbour of the same text. spans: of
-    each token, None without; owners: which text it is of."""
-    indices: set[int] = set()
-    for index in range(1, len(spans)):
-        before = spans[index - 1]
-        span = spans[index]
-        if (
-            before
-            and span
-            and owners[index - 1] == owners[index]
-            and span[0] < before[1]
-            and span[0] < span[1]
-        ):
-            indices |= {index - 1, index}
-    return indices
+def _utf8(text: str) -> bytes:
+    """A text as UTF-8, its lone surrogates, too."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 class _WorkThread:

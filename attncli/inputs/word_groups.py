@@ -102,6 +102,8 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
                 piece.special,
                 piece.part,
                 is_unknown,
+                piece.added,
+                piece.segment,
             )
         )
     return Words(tuple(words_found), np.array(starts, np.int64), len(tokens))
@@ -162,10 +164,10 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
     return sum(word.unknown for word in word_tokens), len(word_tokens)
 
 
-def unknown_notes_of_two(
+def token_notes_of_two(
     first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
 ) -> list[str]:
-    """The warnings of `unknown_notes` for two texts, each headed by that text's name; only one
+    """The warnings of `token_notes` for two texts, each headed by that text's name; only one
     where both have the same.
 
     Args:
@@ -175,11 +177,44 @@ def unknown_notes_of_two(
     Returns:
         The warnings, at most two.
     """
-    notes = [unknown_notes(text, tokens) for _, text, tokens in (first, second)]
+    notes = [token_notes(text, tokens) for _, text, tokens in (first, second)]
     if notes[0] == notes[1]:
         return notes[0]
     sides = zip((first, second), notes, strict=True)
     return [listing((name, note), ": ") for (name, *_), texts in sides for note in texts]
+
+
+def token_notes(text: str, tokens: Sequence[Token]) -> list[str]:
+    """The warnings about the tokens of a text: words that the model does not know, and special
+    tokens that stand there twice.
+    """
+    return [*unknown_notes(text, tokens), *doubled_notes(tokens)]
+
+
+def doubled_notes(tokens: Sequence[Token]) -> list[str]:
+    """The warning that a text begins or ends with the special token that the tokenizer adds there,
+    too; none where it does not.
+    """
+    if len(tokens) < 2:
+        return []
+    notes: list[str] = []
+    first, second = tokens[:2]
+    if first.added and second.typed and first.id == second.id:
+        notes.append(
+            message(
+                "the text begins with {token}, which the tokenizer adds, too: it stands there twice",
+                token=repr(first.text),
+            )
+        )
+    before, last = tokens[-2:]
+    if last.added and before.typed and before.id == last.id:
+        notes.append(
+            message(
+                "the text ends with {token}, which the tokenizer adds, too: it stands there twice",
+                token=repr(last.text),
+            )
+        )
+    return notes
 
 
 def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
@@ -237,6 +272,8 @@ def _continues_word(
     ):
         return False
     if token.start < before.end:  # bytes of one character
+        return True
+    if before.start == before.end == token.start:  # a blank that the vocabulary puts first
         return True
     if token.start >= len(text) or token.start == 0:
         return False

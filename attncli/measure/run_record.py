@@ -29,7 +29,7 @@ from attncli.features.run.document import RunDocument
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyLink
 from attncli.inputs.token import Token
-from attncli.inputs.word_groups import Words, identities, merged_words, unknown_notes_of_two
+from attncli.inputs.word_groups import Words, identities, merged_words, token_notes_of_two
 from attncli.language import message
 from attncli.measure.head_record import (
     HIDDEN,
@@ -299,7 +299,7 @@ def cross_record(
         (message("query text"), texts.query, texts.queries),
         (message("key text"), texts.key, texts.keys),
     )
-    warnings = [*model.warnings, *unknown_notes_of_two(*sides_of_text)]
+    warnings = [*model.warnings, *token_notes_of_two(*sides_of_text)]
     return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
 
 

@@ -140,7 +140,7 @@ class CheckpointStore:
         """The vectors of the tokens' types, [token, width]."""
         last = self.spec.embedding.types - 1
         return self._table_rows(
-            backend, "types.weight", [min(token.part, last) for token in tokens]
+            backend, "types.weight", [min(token.segment, last) for token in tokens]
         )
 
     def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:

@@ -665,7 +665,8 @@ def _target_tokens(
     target_text = text if target is None else target
     if isinstance(target_text, str) and model.spec.decoder.start is not None:
         tokens = model.encode(target_text)
-        start = replace(model.tokenizer.ids_to_tokens([model.spec.decoder.start])[0], special=True)
+        (start,) = model.tokenizer.ids_to_tokens([model.spec.decoder.start])
+        start = replace(start, special=True, unknown=False, added=True)
         return [start, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
     return _tokens(model, target_text)
 

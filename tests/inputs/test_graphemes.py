@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.inputs.tokenize import clusters
+from attncli.inputs.graphemes import clusters
 
 
 def cut(text):

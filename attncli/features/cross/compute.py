@@ -14,7 +14,7 @@ from attncli.documents.header import attention_part, empty_rows, model_part, sha
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
 from attncli.inputs.token import Text, Token
-from attncli.inputs.word_groups import unknown_notes_of_two
+from attncli.inputs.word_groups import token_notes_of_two
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
@@ -110,7 +110,7 @@ def cross(
     decoder = model.spec.decoder or model.spec
     computing = replace(model, spec=decoder).compute_backend(len(texts.queries))
     shifted = ((SHIFTED,)) if (model.spec.decoder is not None) else (())
-    unknown = unknown_notes_of_two(
+    unknown = token_notes_of_two(
         (message("query text"), texts.query, texts.queries),
         (message("key text"), texts.key, texts.keys),
     )

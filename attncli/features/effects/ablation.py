@@ -59,7 +59,7 @@ from attncli.features.effects.sweep import (
     trace_of_kind,
 )
 from attncli.inputs.token import Token
-from attncli.inputs.word_groups import unknown_notes
+from attncli.inputs.word_groups import token_notes
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.measure.student import student
@@ -478,7 +478,7 @@ def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
     """The warnings of all texts, each once; those about unknown words are merged into one that
     counts the texts.
     """
-    notes = [unknown_notes(document.text, tokens_of(document.tokens)) for document in documents]
+    notes = [token_notes(document.text, tokens_of(document.tokens)) for document in documents]
     document_warnings = (
         warning
         for document, note in zip(documents, notes, strict=True)

@@ -50,7 +50,7 @@ from attncli.features.effects.sweep import (
 )
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
-from attncli.inputs.word_groups import unknown_notes_of_two
+from attncli.inputs.word_groups import token_notes_of_two
 from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.spec import HeadSelection
@@ -385,7 +385,7 @@ def patch(
         ],
         warnings=[
             *notes(model, clean, ()),  # nothing of the words: that is told of both texts
-            *unknown_notes_of_two(
+            *token_notes_of_two(
                 (message("clean text"), clean, clean_tokens),
                 (message("corrupt text"), corrupt, corrupt_tokens),
             ),

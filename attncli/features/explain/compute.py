@@ -56,7 +56,7 @@ from attncli.features.run.compute import (
     run_document,
 )
 from attncli.inputs.token import Token, choose_token, ignore
-from attncli.inputs.word_groups import unknown_notes
+from attncli.inputs.word_groups import token_notes
 from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
 from attncli.measure.row_facts import Floats
@@ -337,7 +337,7 @@ def derivation_document(
         after=_after_heads(model, layer, trace.before, stages, query),
         agreement=agreement(steps, stages, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
-        warnings=[*model.warnings, *trace.notes, *unknown_notes(text, tokens)],
+        warnings=[*model.warnings, *trace.notes, *token_notes(text, tokens)],
     )
 
 
@@ -557,7 +557,7 @@ def mask_topic_document(
         after=after,
         hidden=min(float(before[query][masked_keys].sum()), 1.0),
         batch=batch,
-        warnings=[*model.warnings, *unknown_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 
@@ -644,7 +644,7 @@ def multihead_document(
         bias=UNSET if split is None else split.bias,
         out=out,
         agreement=float(np.abs(total - out).max(initial=0.0)),
-        warnings=[*model.warnings, *unknown_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 
@@ -716,7 +716,7 @@ def position_document(
             _position_way(model, tokens, layer, head, query, ways[0].weights if ways else None)
         )
     assert heading is not None, "there is at least one model"
-    warnings += unknown_notes(text, tokens)
+    warnings += token_notes(text, tokens)
     return PositionTopic(
         **heading,
         topic="position",
@@ -855,7 +855,7 @@ def residual_document(
         cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
         norm=norm,
         agreement=apart,
-        warnings=[*model.warnings, *unknown_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 

@@ -29,7 +29,7 @@ from attncli.features.explain.document import (
     SoftmaxTopic,
 )
 from attncli.inputs.token import Token
-from attncli.inputs.word_groups import unknown_notes
+from attncli.inputs.word_groups import token_notes
 from attncli.language import listing, message
 from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
@@ -277,7 +277,7 @@ def matrix_softmax_document(
         row_softmax=weights,
         whole=whole,
         row_sums=whole.sum(axis=1),
-        warnings=[*model.warnings, *unknown_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 
@@ -521,7 +521,7 @@ def order_document(
         reversed=back,
         moved=token_rows(_reorder(tokens, order)),
         order_rows=rows,
-        warnings=unknown_notes(text, tokens),
+        warnings=token_notes(text, tokens),
     )
 
 

@@ -30,7 +30,7 @@ from attncli.features.series.document import (
 )
 from attncli.inputs.files import LARGEST_FILE, atomic_writer, open_regular, read_regular
 from attncli.inputs.hub import Fetch, own_cache_folder
-from attncli.inputs.word_groups import unknown_notes
+from attncli.inputs.word_groups import token_notes
 from attncli.language import message
 from attncli.measure.labels import repeat_scores
 from attncli.measure.metric import metric_of
@@ -271,7 +271,7 @@ def series_document(
         metrics=list(request.metrics),
         checkpoints=rows,
         changes=label_changes(rows),
-        warnings=[*warnings, *unknown_notes(request.texts[0], tokens_of(tokens))],
+        warnings=[*warnings, *token_notes(request.texts[0], tokens_of(tokens))],
     )
 
 

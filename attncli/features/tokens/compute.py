@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.documents import Document, TokenRow, axes, describe
+from attncli.documents import Document, TokenRow, axes, describe, token_facts
 from attncli.inputs.token import Token, Tokenizer
 from attncli.version import __version__
 
@@ -17,7 +17,10 @@ class TokenBytes(TokenRow, frozen=True, kw_only=True):
 
     bytes: Annotated[
         list[Annotated[int, Meta(ge=0, le=255)]] | UnsetType,
-        describe("The UTF-8 bytes of the token."),
+        describe(
+            "The token's own UTF-8 bytes: of a piece of a character those it has of it, with the"
+            " blank that a token begins with, none of an added token."
+        ),
     ] = UNSET
 
 
@@ -62,29 +65,20 @@ def tokens(
 
 
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> TokensDocument:
-    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of a token's span, none without a
-    span, and of a token of the byte tokenizer its own byte."""
+    """The document of `attn tokens`; `bytes` are a token's own: those of the characters that it
+    covers and of the blank that it begins with, and of a piece of a character those alone that it
+    has of it."""
     rows = []
     for token in tokens:
-        # the span of a byte is the character that it is part of
-        if token.start is None:
-            span = ""
-        else:
-            span = text[token.start : token.end]
-        if tokenizer == "byte" and token.id is not None:
-            utf8 = [token.id]
-        else:
-            utf8 = list(span.encode("utf-8", "surrogatepass"))
-        fields = {
-            name: getattr(token, name)
-            for name in ("index", "text", "id", "start", "end", "special")
-        }
-        rows.append(TokenBytes(**fields, unknown=token.unknown or UNSET, bytes=utf8))
+        utf8 = token.utf8
+        if utf8 is None and token.start is not None:
+            utf8 = text[token.start : token.end].encode("utf-8", "surrogatepass")
+        rows.append(TokenBytes(**token_facts(token), bytes=list(utf8 or b"")))
     warnings: list[str] = []
-    if any(token.unknown for token in tokens):
-        from attncli.inputs.word_groups import unknown_notes  # counting words needs NumPy
+    if any(token.unknown or token.typed for token in tokens):
+        from attncli.inputs.word_groups import token_notes  # counting words needs NumPy
 
-        warnings = unknown_notes(text, tokens)
+        warnings = token_notes(text, tokens)
     return TokensDocument(
         version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=warnings
     )

@@ -13,7 +13,7 @@ from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.tokens.compute import TokenBytes, TokensDocument
 from attncli.inputs.tokenize import words
-from attncli.language import message, plural, say
+from attncli.language import listing, message, plural, say
 
 SHOWN = 200
 """Tokens that are listed unless the view is full."""
@@ -61,7 +61,11 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
     """The tokens as a table for `--plain`, its first row the names of the columns."""
-    has_unknown = any(token.unknown for token in document.tokens)
+    facts = [
+        name
+        for name in ("unknown", "added", "typed")
+        if any(getattr(token, name) for token in document.tokens)
+    ]
     yield (
         "index",
         "text",
@@ -70,19 +74,23 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
         "end",
         "special",
         "bytes",
-        *(("unknown",) if has_unknown else ()),
+        *facts,
     )
     for token in document.tokens:
         yield (
             *(getattr(token, name) for name in ("index", "text", "id", "start", "end", "special")),
             bytes(token.bytes or ()).hex(" "),
-            *((bool(token.unknown),) if has_unknown else ()),
+            *(bool(getattr(token, name)) for name in facts),
         )
 
 
 def _token_name(token: TokenBytes, view: View) -> str:
-    """A token's text as a label, with whether it is special or unknown."""
+    """A token's text as a label, with whether it is special, stands so in the text, or is
+    unknown.
+    """
     name = label(token.text, ascii=view.ascii)
+    if token.typed:
+        return say(view, "{name} (special, in the text)", name=name)
     if token.special:
         return say(view, "{name} (special)", name=name)
     if token.unknown:
@@ -98,9 +106,14 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     places: how many.
     """
     spans = [(token.start, token.end) for token in document.tokens if not token.special]
-    added_count = len(document.tokens) - len(spans)
+    added_count = sum(bool(token.added) for token in document.tokens)
+    typed = [token for token in document.tokens if token.typed]
     token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
-    word_spans = list(words(document.text))
+    word_spans = [
+        (start, end)
+        for start, end in words(document.text)
+        if not any((token.start or 0) <= start < (token.end or 0) for token in typed)
+    ]
     starts = [start for start, _ in token_spans]
     ends = [end for _, end in token_spans]
     # the tokens of a text stand in its order
@@ -139,4 +152,17 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
         "The tokenizer adds {count} special tokens.",
         count=added_count,
     )
-    return sentences([answer, say(view, added) if added_count else ""], view)
+    brought = plural(
+        "{count} special token stands in the text itself: {names}.",
+        "{count} special tokens stand in the text itself: {names}.",
+        count=len(typed),
+        names=listing(dict.fromkeys(quote_text(token.text, view) for token in typed)),
+    )
+    return sentences(
+        [
+            answer,
+            say(view, added) if added_count else "",
+            say(view, brought) if typed else "",
+        ],
+        view,
+    )
