@@ -20,6 +20,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.mechanism.reformer import Reformer
     from attncli.mechanism.spec import Spec
+    from attncli.models.description import ModelDescription
     from attncli.models.model import Model
     from attncli.models.one_layer import Settings
 
@@ -140,6 +141,25 @@ def load_checkpoint(
             dtype=compute.dtype,
             ignore=ignore,
             adapters=adapters,
+            note=environment.notes,
+            watch=on_progress,
+            variables=environment.variables,
+            limit=None if compute.max_memory is None else model_values.memory_limit(compute),
+        )
+
+
+def describe_model(
+    environment: Environment, name: str, ignore: tuple[str, ...] = ()
+) -> ModelDescription:
+    """What the model of this name is; of one on the hub the headers of its files are fetched, and
+    no weight is read."""
+    from attncli.cli.progress import downloads
+    from attncli.models.description import describe
+
+    with downloads(environment) as on_progress:
+        return describe(
+            name,
+            ignore=ignore,
             note=environment.notes,
             watch=on_progress,
             variables=environment.variables,

@@ -96,11 +96,15 @@ def memory_limit(compute: ComputeOptions) -> MemoryBudget:
     return MemoryBudget(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
 
 
-def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
+def refuse_memory(
+    needed_bytes: int, compute: ComputeOptions, hint: str, *, resident: int = 0
+) -> None:
     """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process
-    may still take.
+    may still take. resident: how many of them it has already.
     """
     limit = memory_limit(compute)
+    if compute.max_memory is None:
+        needed_bytes -= resident
     if needed_bytes > limit.bytes:
         from attncli.draw.numbers import size_words
 

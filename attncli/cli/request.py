@@ -414,7 +414,8 @@ def refuse_run(
     """
     from attncli.features.run.compute import cost
 
-    refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).peak, compute, hint)
+    expected = cost(model, count, run_request, is_saved=False, rows=rows)
+    refuse_memory(expected.peak, compute, hint, resident=expected.resident)
 
 
 def refuse_cost(
@@ -425,7 +426,7 @@ def refuse_cost(
     the text."""
     from attncli.cli.progress import foretell_work
 
-    refuse_memory(expected.peak, compute, hint)
+    refuse_memory(expected.peak, compute, hint, resident=expected.resident)
     foretell_work(
         environment, count, expected.seconds, message("a shorter text, --layer or --head")
     )

@@ -301,6 +301,17 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds any file of weights, in whatever format. An index whose files are all
+    missing is none. Raises InputError for an index that is malformed.
+    """
+    for _, index, ending in WEIGHT_FILES:
+        path = guarded_path(folder.resolve(), index)
+        if is_there(path) and any(is_there(folder / name) for name in shard_names(path, ending)):
+            return True
+    return any(next(folder.glob(form), None) for form in ("*.safetensors", *OTHER_FORMATS))
+
+
 def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:
     """The error, returned and not raised, that no tensor has this name, with the nearest among
     `names`.

@@ -237,6 +237,7 @@ class Attention(Struct, frozen=True):
     values are made from; None for those of the queries.
     gated: whether each entry of what heads mix is let through by a sigmoid of a projection of the
     query's input (role `gate`), before the output projection.
+    shared: the number of the earlier layer whose keys and values these are; None for its own.
     Raises UsageError for another softcap.
     """
 
@@ -257,6 +258,7 @@ class Attention(Struct, frozen=True):
     own_global: tuple[int, ...] | None = None
     source_width: int | None = None
     gated: bool = False
+    shared: int | None = None
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):

@@ -83,6 +83,7 @@ class CostEstimate(Struct, frozen=True):
     memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by
         `RULE`. numbers: in
     the document that comes of it. branches: runs from some layer on, where effects are measured.
+    resident: bytes of the peak that are there as soon as the model is loaded.
     """
 
     tokens: int
@@ -93,11 +94,22 @@ class CostEstimate(Struct, frozen=True):
     seconds: float
     numbers: int = 0
     branches: int = 0
+    resident: int = 0
 
     @property
     def peak(self) -> int:
         """Bytes of memory at the peak besides the program itself."""
         return sum(self.memory.values())
+
+
+def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
+    """The estimate of a run whose model has all its weights, `resident` bytes, in memory at once; as it
+    is for 0."""
+    if not resident:
+        return cost
+    memory = {message("all weights at once"): resident, **cost.memory}
+    memory.pop(message("weights at a time"), None)
+    return replace(cost, memory=memory, resident=resident)
 
 
 class StoredSizes(Struct, frozen=True):

@@ -36,6 +36,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
 from attncli.models.config import config_without, seen_both_ways, settle
+from attncli.models.estimate import MemoryBudget, free_memory
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
@@ -471,6 +472,7 @@ def load(
     note: Callable[[str], None] | None = lambda message: None,
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
+    limit: MemoryBudget | None = None,
 ) -> Model:
     """Load a model by name, folder or weight file, or make a one-layer model with seeded weights; a
     checkpoint's weights are read when it runs.
@@ -499,6 +501,8 @@ def load(
             progress bars.
         variables: Where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up;
             None for the process's.
+        limit: What the weights of a model that transformers runs may take of memory, all at once;
+            None for what is free.
 
     Returns:
         The model, whose `trace(text)` yields its layers.
@@ -507,6 +511,8 @@ def load(
         InputError: For files that are damaged or do not fit together.
         UnsupportedError: For what is not implemented.
         UsageError: For a contradictory call.
+        LimitError: For a model that transformers runs and that takes more memory than `limit`,
+            before anything of it is read.
     """
     if name_or_dir is None and adapters:
         raise UsageError(
@@ -532,23 +538,27 @@ def load(
     checkpoint = text_model(whole)
     foreign_kind = foreign_family(checkpoint)
     if foreign_kind is not None:
-        from attncli.models.transformers_engine import load_foreign
-
-        if backend == "numpy" or ignore or adapters:
-            what = message(
-                "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
-            )
-            if adapters:
-                what = message("adapters")
+        if backend == "numpy" or ignore:
+            what = message("keys of config.json to ignore")
+            if backend == "numpy":
+                what = message("the numpy backend")
             raise UnsupportedError(
                 "models of the family {foreign_kind} run through transformers, which has no use for"
                 " {what}",
                 foreign_kind=repr(foreign_kind),
                 what=what,
             )
-        tokens = tokenizer_of(checkpoint)
+        library.refuse_held(checkpoint, foreign_kind, dtype, limit or free_memory())
+        from attncli.models.transformers_engine import load_foreign
+
         return load_foreign(
-            checkpoint, foreign_kind, location.name, tokens, device=device, dtype=dtype
+            checkpoint,
+            foreign_kind,
+            location.name,
+            tokenizer_of(checkpoint),
+            device=device,
+            dtype=dtype,
+            adapters=labels,
         )
     spec, kind, warnings = read_spec(checkpoint, ignore)
     binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
@@ -782,7 +792,7 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     beside = any(name.startswith(OTHERS) for name in every)
     short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
     names = {name: short for name, short in short_names.items() if short is not None}
-    if names:
+    if names or not every:
         config = text_config(checkpoint.config)
     else:
         config = None
@@ -811,7 +821,9 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
         inner_config = dict(inner)
     else:
         inner_config = {}
-    if inner_config.get("model_type") in MODEL_TYPES and all(key in inner_config for key in NEEDED):
+    inner_kind = inner_config.get("model_type")
+    is_whole = all(key in inner_config for key in NEEDED)
+    if is_whole and isinstance(inner_kind, str) and _is_known(inner_kind):
         return _tie_embeddings(config, inner_config)
     kind = config.get("model_type")
     if not isinstance(kind, str) or not library.knows_family(kind):
@@ -828,6 +840,11 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     if isinstance(whole.get("model_type"), str):
         return _tie_embeddings(config, whole)
     return None
+
+
+def _is_known(kind: str) -> bool:
+    """Whether attn or the installed transformers knows a `model_type`; imports nothing."""
+    return kind in MODEL_TYPES or library.knows_family(kind)
 
 
 def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,11 @@ class Model(Struct, frozen=True, eq=False):
         """Whether its layers can be run one by one, with weights by role."""
         return True
 
+    @property
+    def weights_in_memory(self) -> int:
+        """Bytes that its weights take as long as it is there; 0 where they are read when needed."""
+        return 0
+
     def __repr__(self) -> str:
         """In one line: where the weights come from, how many layers and heads, what computes them."""
         heads = sorted({self.spec.blocks[layer].attention.heads for layer in self.spec.attending()})

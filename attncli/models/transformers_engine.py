@@ -10,7 +10,6 @@ other side.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -51,9 +50,12 @@ from attncli.models.transformers_model import (
     Passages,
     build,
     forward,
+    held_bytes,
     list_members,
+    mixer_name,
     own_attention,
     register_engine,
+    rope_base,
 )
 
 # Where a model of transformers' own takes positions from, measured on a text of one token said
@@ -113,7 +115,7 @@ def position_encoding(
                 return Alibi()
             return RelativeBuckets(0, 0, bidirectional=False)
     if rotating if varies(v) else varies(q):
-        return Rope(q.shape[-1], _rope_base(config, layer))
+        return Rope(q.shape[-1], rope_base(config, layer))
     return None
 
 
@@ -126,18 +128,6 @@ def _grows_evenly(bias: Floats) -> bool:
     return steps.shape[-1] > 1 and bool(
         np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30)
     )
-
-
-def _rope_base(config: Any, layer: int) -> float:
-    """The rotary base θ that transformers uses in a layer; 10000 where its config has none."""
-    rope_parameters = getattr(config, "rope_parameters", None) or {}
-    kinds = getattr(config, "layer_types", None) or ()
-    if layer < len(kinds) and isinstance(rope_parameters.get(kinds[layer]), dict):
-        rope_parameters = rope_parameters[kinds[layer]]
-    base = rope_parameters.get("rope_theta")
-    if isinstance(base, (int, float)):
-        return float(base)
-    return 10000.0
 
 
 PROBE = 7
@@ -243,7 +233,7 @@ def probe_model(
             config,
             layer,
             backend,
-            instead="" if own_calls else _mixer(hf_model, passage),
+            instead="" if own_calls else mixer_name(hf_model, passage),
         )
         for layer, (passage, own_calls) in enumerate(layer_calls)
     )
@@ -385,22 +375,6 @@ def _block(
     return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None)
 
 
-def _mixer(hf_model: Any, passage: Passage) -> str:
-    """What a layer without attention does, as words for people: the class name of its mixing part,
-    such as "gated delta net"."""
-    model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
-    parts = [
-        name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)
-    ]
-    mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
-    class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
-    if class_name == f"{model}Mixer":
-        short_name = class_name
-    else:
-        short_name = class_name.removeprefix(model)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", short_name).lower()
-
-
 def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
     """The Attention of a layer, inferred from one recorded call of the test run."""
     if call.bias is None:
@@ -479,12 +453,19 @@ class ForeignModel(Model, frozen=True, eq=False):
     """A `Model` that transformers runs, with attention computed by attn. Changes to the mask, scale
     or soft cap in its Spec take effect in every layer.
 
-    layers: the modules that are its layers. attending: those that attend.
+    layers: the modules that are its layers. attending: those that attend. held_bytes: what its
+        weights take in memory as long as it is there.
     """
 
     hf_model: Any = None
     layers: tuple[Any, ...] = ()
     attending: tuple[Any, ...] = ()
+    held_bytes: int = 0
+
+    @property
+    def weights_in_memory(self) -> int:
+        """Bytes of all weights, which transformers holds at once."""
+        return self.held_bytes
 
     @property
     def own_layers(self) -> bool:
@@ -631,6 +612,7 @@ def load_foreign(
     *,
     device: str | None,
     dtype: str,
+    adapters: tuple[str, ...] = (),
 ) -> Model:
     """A model of any family that transformers knows and whose attention goes through its interface.
 
@@ -686,9 +668,16 @@ def load_foreign(
         TransformersStore(family, checkpoint.bytes_read),
         tokenizer,
         backend,
-        Identity("checkpoint", name=name, family=family),
+        Identity(
+            "checkpoint",
+            name=name,
+            family=family,
+            quantization=checkpoint.quantization,
+            adapters=adapters,
+        ),
         warnings=tuple(warnings),
         hf_model=hf_model,
         layers=tuple(layers),
         attending=tuple(attending),
+        held_bytes=held_bytes(checkpoint, dtype),
     )

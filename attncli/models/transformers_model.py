@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from math import prod
 from pathlib import Path
 from threading import get_ident
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from attncli.arrays.backend import Array, choose, torch_is_installed
+from attncli.arrays.backend import ITEM, Array, choose, torch_is_installed
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, first_sentence
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ from attncli.inputs.files import read_regular
 from attncli.inputs.token import Token
 from attncli.language import listing, message
 from attncli.models.config import MOST_LAYERS
-from attncli.models.estimate import free_memory
+from attncli.models.estimate import MemoryBudget, free_memory
 from attncli.models.families import MODEL_TYPES
 from attncli.models.family import FLOATS
 
@@ -64,6 +65,59 @@ def build(
     larger than the free memory.
     """
     torch = import_torch()
+    kind, config = library_model(checkpoint, family)
+    with (
+        library_errors(family, str(checkpoint.folder)),
+        checkpoint,
+        _bounded_model(torch, checkpoint),
+    ):
+        model, notes = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=_torch_tensors(checkpoint, dtype),
+            attn_implementation=attention,
+            experts_implementation="eager",
+            dtype=getattr(torch, dtype),
+            output_loading_info=True,
+        )
+    return model.eval(), sorted(notes["missing_keys"])
+
+
+def held_bytes(checkpoint: Checkpoint, dtype: str) -> int:
+    """How many bytes the weights of a model that transformers runs take in memory, all at once, by
+    the headers of its files. dtype: what it computes in."""
+    return sum(
+        prod(info.shape) * ITEM[dtype] if "float" in info.dtype else info.bytes
+        for info in checkpoint.names().values()
+    )
+
+
+def refuse_held(checkpoint: Checkpoint, family: str, dtype: str, limit: MemoryBudget) -> None:
+    """Raise LimitError for a model that transformers runs whose weights take more than `limit`;
+    reads none of them and imports nothing large."""
+    needed = held_bytes(checkpoint, dtype)
+    if needed > limit.bytes:
+        raise LimitError(
+            "transformers holds all weights of a {family} model at once: {needed:,} bytes in"
+            " {dtype}, the limit is {allowed:,} ({source})",
+            where=str(checkpoint.folder),
+            expected="a smaller model, a narrower --dtype, or a higher --max-memory",
+            hint=message("attn cost --model and attn models show read no weights"),
+            family=repr(family),
+            needed=needed,
+            dtype=dtype,
+            allowed=limit.bytes,
+            source=limit.source,
+        )
+
+
+def library_model(checkpoint: Checkpoint, family: str) -> tuple[Any, Any]:
+    """The class and the config object that transformers has for a checkpoint's config; nothing is
+    built yet.
+
+    Raises UnsupportedError for a family that transformers does not know, cannot read this config
+    of, or that reads more than text, InputError for an absurd number of layers.
+    """
     transformers = import_transformers()
     where = str(checkpoint.folder)
     with library_errors(family, where):
@@ -81,15 +135,8 @@ def build(
             )
         config = configs[family].from_dict(_harmless_keys(checkpoint.config, where))
         classes = models[configs[family]]
-        if isinstance(classes, tuple):
-            kind = classes[0]
-        else:
-            kind = classes
-        modalities = kind.input_modalities
-        if isinstance(modalities, str):
-            reads = [modalities]
-        else:
-            reads = list(modalities)
+        kind = classes[0] if isinstance(classes, tuple) else classes
+        reads = _modalities(kind)
         if reads != ["text"]:
             what = message(
                 "a {family} model reads {reads}, not text alone",
@@ -97,17 +144,27 @@ def build(
                 reads=listing(reads, " and "),
             )
             raise UnsupportedError(what, where=where, expected="a model of text")
-        with checkpoint, _bounded_model(torch, checkpoint):
-            model, notes = kind.from_pretrained(
-                None,
-                config=config,
-                state_dict=_torch_tensors(checkpoint, dtype),
-                attn_implementation=attention,
-                experts_implementation="eager",
-                dtype=getattr(torch, dtype),
-                output_loading_info=True,
-            )
-    return model.eval(), sorted(notes["missing_keys"])
+    return kind, config
+
+
+OTHER_INPUTS = ("pixel_", "input_features", "input_values", "image_", "video_")
+"""How the arguments of transformers' models begin that are no text."""
+
+
+def _modalities(kind: Any) -> list[str]:
+    """What a class of transformers' reads, such as "text" and "image".
+
+    A class says so itself or inherits it from the whole model that it is a part of, where it is
+    true of the whole alone; then what the class takes decides.
+    """
+    stated = kind.input_modalities
+    reads = [stated] if isinstance(stated, str) else list(stated)
+    if "input_modalities" in vars(kind):
+        return reads
+    names = list(signature(kind.forward).parameters)
+    if "input_ids" in names and not any(name.startswith(OTHER_INPUTS) for name in names):
+        return ["text"]
+    return reads
 
 
 @contextmanager
@@ -310,6 +367,34 @@ def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[An
     if beside is not None:
         lists = [modules for modules in lists if any(module in beside for module in modules)]
     return tuple(dict.fromkeys(module for modules in lists for module in modules))
+
+
+def rope_base(config: Any, layer: int) -> float:
+    """The rotary base θ that transformers uses in a layer; 10000 where its config has none."""
+    rope_parameters = getattr(config, "rope_parameters", None) or {}
+    kinds = getattr(config, "layer_types", None) or ()
+    if layer < len(kinds) and isinstance(rope_parameters.get(kinds[layer]), dict):
+        rope_parameters = rope_parameters[kinds[layer]]
+    base = rope_parameters.get("rope_theta")
+    if isinstance(base, (int, float)):
+        return float(base)
+    return 10000.0
+
+
+def mixer_name(hf_model: Any, passage: Passage) -> str:
+    """What a layer without attention does, as words for people: the class name of its mixing part,
+    such as "gated delta net"."""
+    model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
+    parts = [
+        name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)
+    ]
+    mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
+    class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
+    if class_name == f"{model}Mixer":
+        short_name = class_name
+    else:
+        short_name = class_name.removeprefix(model)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", short_name).lower()
 
 
 @contextmanager

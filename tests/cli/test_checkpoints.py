@@ -97,7 +97,7 @@ def test_masks_and_costs_by_layer(tmp_path_factory: pytest.TempPathFactory) -> N
     cost = ask("cost", "--model", str(path), "-n", "11", "--json").json
     validate(cost, "attn.cost/1")
     assert {layer["pairs"] for layer in cost["layers"]} == {document["masks"][0]["pairs"]}
-    assert {layer["cache_bytes"] for layer in cost["layers"]} == {2 * 11 * 20 * 4}
+    assert {layer["cache_bytes"] for layer in cost["layers"]} == {2 * 5 * 20 * 4}
 
 
 def test_grouped_heads_soft_caps_and_rotation_are_explained(

@@ -23,7 +23,7 @@ TURNED: list[spec.Block | spec.Head] = [
         replace(BASE, attention=replace(BASE.attention, **{name: value}))
         for name, value in {
             "clip": 0.7, "latent": spec.Latent(11, 14, NORM, 6), "temperature": spec.Temperature(3, 0.8),
-            "own_global": (0, 5),
+            "own_global": (0, 5), "shared": 2,
             "source_width": 36, "softcap": 2.0, "sinks": True, "qk_norm": spec.QkNorm(NORM, "own", after=True),
             "position": spec.FirstBlockAgain(2, 3, 27), "mask": Causal(),
         }.items()
@@ -64,6 +64,7 @@ def test_the_screen_shows_every_turn_of_a_knob_once(tmp_path: Path) -> None:
             found,
             checkpoint,
             spec.Spec(family="x", d_model=24, vocabulary=50, blocks=(block,), head=head),
+            parameters=0,
         )
         for lang, told in shown.items():
             told.append(model_screen(document, View(lang=lang, width=300)).plain)

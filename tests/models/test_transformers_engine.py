@@ -24,9 +24,11 @@ from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.mechanism.mask import Causal, Everywhere, Window
+from attncli.mechanism.spec import Spec
 from attncli.models import load
 from attncli.models.transformers_engine import ForeignModel, load_foreign
 from attncli.models.transformers_model import Call, Passages, _in_place_of_attention, _outside
+from attncli.models.transformers_shapes import describe_foreign
 from attncli.models.verify import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -402,3 +404,28 @@ def test_a_model_without_a_table_of_tokens_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="'canine' has no table of tokens") as error:
         attncli.load(make(Case("canine", sizes), tmp_path))
     assert "llama" not in error.value.expected
+
+
+def shapes(spec: Spec) -> list[object]:
+    """Of every layer what a short run and a config must agree on."""
+    return [
+        (block.instead, a.heads, a.kv_heads, a.head_dim, a.v_dim, a.softcap, a.sinks)
+        for block in spec.blocks
+        for a in (block.attention, *([] if block.cross is None else [block.cross]))
+    ]
+
+
+@pytest.mark.parametrize("name", [*FOREIGN, *HYBRIDS, "gemma2", "bert", "t5", "bart"])
+def test_a_config_says_of_layers_what_a_run_of_the_weights_shows(
+    name: str,
+    folder_of: Callable[[str], Path],
+) -> None:
+    folder = folder_of(name)
+    ran = engine(folder).spec
+    family = json.loads((folder / "config.json").read_text())["model_type"]
+    described = describe_foreign(Checkpoint.describe(folder), family)
+    assert shapes(described.spec) == shapes(ran)
+    assert (described.spec.d_model, described.spec.vocabulary) == (ran.d_model, ran.vocabulary)
+    if ran.decoder is not None:
+        assert described.spec.decoder is not None
+        assert shapes(described.spec.decoder) == shapes(ran.decoder)

@@ -541,7 +541,10 @@ def _run_side(
     def refuse(expected: CostEstimate, count: int) -> None:
         """Refuse a run that needs too much memory, or whose JSON is too long. Raises LimitError."""
         request.refuse_memory(
-            expected.peak, side.setup.compute, "a shorter text, --layer or --head"
+            expected.peak,
+            side.setup.compute,
+            "a shorter text, --layer or --head",
+            resident=expected.resident,
         )
         if output.json or output.ndjson:
             refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")

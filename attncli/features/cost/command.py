@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import ComputeOptions, ModelOptions, PagedOutput, RunSetup
+from attncli.cli.declarations import PagedOutput
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import attention_number, compute_number, compute_option, redeclare, without
@@ -60,11 +60,12 @@ def cost(
         raise UsageError(
             "--show measured shows what was timed, and nothing was", expected="--time as well"
         )
-    setup = RunSetup(ModelOptions(model=model), compute=ComputeOptions(dtype=dtype))
-    if model is None:
-        loaded_model = None
-    else:
-        loaded_model = request.model(environment, setup)
+    described = None
+    if model is not None:
+        from attncli.cli.model_option import describe_model
+        from attncli.models.description import described_model
+
+        described = described_model(describe_model(environment, model), dtype)
     document = compute_cost(
         n,
         d_model=d_model,
@@ -75,7 +76,7 @@ def cost(
         rows=rows,
         dtype=dtype,
         masks=[request.mask(mask)] if mask else [],
-        model=loaded_model,
+        model=described,
         timed=measure,
         note=environment.note,
     )

@@ -34,7 +34,7 @@ from attncli.inputs.token import ignore
 from attncli.language import message, plural
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
-from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, parse_mask
+from attncli.mechanism.mask import AllOf, Causal, Chunk, Everywhere, Mask, Window, parse_mask
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -227,8 +227,38 @@ def layer_cost(
         projections=n * d_model * wide,
         score_bytes=spec.heads * n * n * item,
         streamed_bytes=spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
-        cache_bytes=spec.kv_heads * n * (spec.head_dim + spec.v_dim) * item,
+        cache_bytes=cache_numbers(spec, n) * item,
     )
+
+
+def cache_numbers(spec: Attention, n: int) -> int:
+    """How many numbers one layer keeps while n tokens are generated.
+
+    Of the last n keys and values those that a later query can still see: a window's. With latent
+    attention the narrow vector and the rotated part of the key, from which all heads' keys and
+    values are made again. None where the layer reads another layer's.
+    Source: DeepSeek-AI, DeepSeek-V2, 2024, 2.1.2.
+    """
+    if spec.shared is not None:
+        return 0
+    if spec.latent is not None:
+        width = spec.latent.keys + spec.latent.straight
+    else:
+        width = spec.kv_heads * (spec.head_dim + spec.v_dim)
+    return kept_keys(spec.mask, n) * width
+
+
+def kept_keys(mask: Mask, n: int) -> int:
+    """How many of n keys a later query can still see: a window's, a chunk's, or all."""
+    match mask:
+        case Window(left=int(left), right=0):
+            return min(n, left + 1)
+        case Chunk(size=size):
+            return min(n, size)
+        case AllOf(parts=parts):
+            return min(kept_keys(part, n) for part in parts)
+        case _:
+            return n
 
 
 def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalCost]:

@@ -74,7 +74,13 @@ class LayerCost(Part, frozen=True, kw_only=True):
     projections: Many
     score_bytes: Many
     streamed_bytes: Annotated[Many, describe("Scores of `rows` query rows.")]
-    cache_bytes: Annotated[Many, describe("Keys and values kept while generating.")]
+    cache_bytes: Annotated[
+        Many,
+        describe(
+            "Keys and values kept while generating: those of the window where there is one, the"
+            " narrow vectors of latent attention, 0 where another layer's are read."
+        ),
+    ]
 
 
 class TotalCost(Part, frozen=True, kw_only=True):

@@ -104,7 +104,8 @@ def refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -
     """Raise LimitError if finding the head with the query's strongest link takes more memory than
     allowed. count: tokens of the text, not used."""
     del count
-    request.refuse_memory(expected.peak, compute, "--layer L --head H, or a shorter text")
+    hint = message("--layer L --head H, or a shorter text")
+    request.refuse_memory(expected.peak, compute, hint, resident=expected.resident)
 
 
 def single(selection: Selection, what: str) -> int:

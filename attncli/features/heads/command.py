@@ -211,7 +211,7 @@ def heads(
     def on_cost(expected: CostEstimate, count: int) -> None:
         """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
         hint = message("a shorter text, --layer L, --head H or --show metrics")
-        request.refuse_memory(expected.peak, setup.compute, hint)
+        request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if output.json or output.ndjson:
             from attncli.draw.encoding import NUMBER_BYTES
 

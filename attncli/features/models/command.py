@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY
+from attncli.arrays.backend import EVERY, ITEM
 from attncli.cli import declarations, request
 from attncli.cli.declarations import TableOutput, TextOptions
 from attncli.cli.environment import Environment
@@ -17,11 +18,9 @@ from attncli.cli.option import argument, text_option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
-    from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.hub import ModelLocation
-    from attncli.mechanism.spec import Spec
+    from attncli.models.description import ModelDescription
     from attncli.models.estimate import CostEstimate
-    from attncli.models.family import Binding
 
 Name = Annotated[str, declarations.MODEL_ARGUMENT]
 
@@ -62,10 +61,9 @@ def show(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
+    from attncli.cli.model_option import describe_model
     from attncli.errors import UsageError
     from attncli.features.models.compute import model_document
-    from attncli.models.family import bind
-    from attncli.models.load import open_checkpoint, read_spec, text_model
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError(
@@ -77,17 +75,19 @@ def show(
     else:
         text = _text_of(environment, estimate)
     ignored_keys = tuple(ignore_config or ())
-    resolved = _locate(environment, model, ignored_keys, weights=False)
-    where = str(resolved.folder)
+    described = describe_model(environment, model, ignored_keys)
     cost = None
-    with open_checkpoint(resolved.folder, resolved.tensors) as checkpoint:
-        checkpoint = text_model(checkpoint)
-        spec, family, warnings = read_spec(checkpoint, ignored_keys)
-        binding, _ = bind(spec, family, checkpoint.names(), where)
+    with described.checkpoint as checkpoint:
         if text is not None:
-            cost = _estimate(checkpoint, where, spec, binding, text, layer, dtype or "float32")
-        notes = (*checkpoint.notes, *warnings)
-        document = model_document(resolved, checkpoint, spec, estimate=cost, warnings=notes)
+            cost = _estimate(described, text, layer, dtype or "float32")
+        document = model_document(
+            described.location,
+            checkpoint,
+            described.spec,
+            parameters=described.parameters,
+            estimate=cost,
+            warnings=described.notes,
+        )
     write_documents([document], output, environment, view)
 
 
@@ -140,7 +140,7 @@ def verify(
     else:
         target_text = _text_of(environment, target)
     ignored_keys = tuple(ignore_config or ())
-    resolved = _locate(environment, model, ignored_keys, weights=True)
+    resolved = _locate(environment, model, ignored_keys)
     read_spec(describe_checkpoint(resolved.folder), ignored_keys)
     text_or_ids = (text_of_model) if (ids is None) else (request.whole_numbers(ids, "--ids"))
     result = verify_model(
@@ -166,62 +166,57 @@ def _text_of(environment: Environment, text: str) -> str:
     return request.one_text(environment, TextOptions(text=text)).text
 
 
-def _locate(
-    environment: Environment, name: str, ignore: tuple[str, ...], *, weights: bool
-) -> ModelLocation:
-    """Where a model is; of one on the hub its weights are fetched, or the headers of their files
-    alone.
-    """
+def _locate(environment: Environment, name: str, ignore: tuple[str, ...]) -> ModelLocation:
+    """Where a model is; one on the hub is fetched whole."""
     from attncli.cli.progress import downloads
     from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
     from attncli.models.load import describe_checkpoint, read_spec
 
-    parts = Parts.WHOLE if weights else Parts.HEADERS
     with downloads(environment) as on_progress:
         fetch = Fetch(
             environment.notes,
             lambda folder: read_spec(describe_checkpoint(folder), ignore),
-            parts,
+            Parts.WHOLE,
             on_progress,
         )
         return locate(name, variables=environment.variables, fetch=fetch)
 
 
 def _estimate(
-    checkpoint: Checkpoint,
-    where: str,
-    spec: Spec,
-    binding: Binding,
-    text: str,
-    layer: list[str] | None,
-    dtype: str,
+    described: ModelDescription, text: str, layer: list[str] | None, dtype: str
 ) -> CostEstimate:
-    """What running a text would take. where: the checkpoint, for an error. layer: as `--layer` has
-    it.
-    """
+    """What running a text would take. layer: as `--layer` has it."""
     from attncli.errors import InputError
     from attncli.features.run.compute import RunRequest, cost_of
-    from attncli.models.estimate import compute_dtype, stored_sizes
+    from attncli.models.estimate import compute_dtype, stored_sizes, with_held_weights
     from attncli.models.load import tokenizer_of
     from attncli.models.run import LONG, check_length, rows_for
+    from attncli.models.transformers_model import held_bytes
 
+    checkpoint = described.checkpoint
+    spec = described.spec
     if checkpoint.tokenizer_path is None:
         raise InputError(
-            "this model has no tokenizer.json to count the text's tokens with", where=where
+            "this model has no tokenizer.json to count the text's tokens with",
+            where=str(described.location.folder),
         )
     count = len(tokenizer_of(checkpoint).encode(text))
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
-    if count > LONG:
-        rows = rows_for(spec, count)
-    else:
-        rows = None
+    rows = rows_for(spec, count) if count > LONG else None
     run = RunRequest(
         layers, matrices=rows is None and (layers is not EVERY or len(spec.blocks) == 1)
     )
+    if described.foreign:
+        resident = held_bytes(checkpoint, dtype) or described.parameters * ITEM[dtype]
+        cost = cost_of(spec, count, run, dtype=dtype, compute_dtype=dtype, rows=rows)
+        stored = sum(info.bytes for info in checkpoint.names().values())
+        return with_held_weights(replace(cost, bytes_read=stored), resident)
     wide = compute_dtype(spec, count, dtype)
-    sizes = stored_sizes(checkpoint.names(), binding)
+    sizes = None
+    if described.binding is not None:
+        sizes = stored_sizes(checkpoint.names(), described.binding)
     return cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
 
 

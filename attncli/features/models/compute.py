@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -520,6 +519,10 @@ class AttentionRow(Part, frozen=True, kw_only=True):
         Size | None, describe("Of the vectors that keys and values come from; null for d_model.")
     ]
     gated: Annotated[bool, describe("Whether a gate lets through each entry of what heads mix.")]
+    shared: Annotated[
+        Count | None,
+        describe("The earlier layer whose keys and values these are; null for their own."),
+    ]
 
 
 class LayerGroup(Part, frozen=True, kw_only=True):
@@ -698,13 +701,15 @@ def model_document(
     checkpoint: Checkpoint,
     spec: Spec,
     *,
+    parameters: int,
     estimate: CostEstimate | None = None,
     warnings: Iterable[str] = (),
 ) -> ModelDocument:
     """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand
     together.
 
-    estimate: what a text would take, None where none was asked about. The weights are not read.
+    parameters: how many numbers its weights have. estimate: what a text would take, None where none
+    was asked about. The weights are not read.
     """
     tensors = checkpoint.names().values()
     bytes_by_dtype = Counter[str]()
@@ -720,7 +725,7 @@ def model_document(
         tokenizer=checkpoint.tokenizer_path is not None,
         fetched=location.tensors is None,
         tensors=len(tensors),
-        parameters=sum(prod(info.shape) for info in tensors if "float" in info.dtype),
+        parameters=parameters,
         bytes=dict(bytes_by_dtype),
         spec=side_of(spec),
         decoder=None if spec.decoder is None else side_of(spec.decoder),
@@ -818,6 +823,7 @@ def _attention_row(attention: Attention) -> AttentionRow:
         global_tokens=None if attention.own_global is None else list(attention.own_global),
         source_width=attention.source_width,
         gated=attention.gated,
+        shared=attention.shared,
     )
 
 

@@ -539,6 +539,9 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         ),
         message("learned sinks" if attention.sinks else ""),
         message("gated" if attention.gated else ""),
+        ""
+        if attention.shared is None
+        else message("keys and values of layer {layer}", layer=attention.shared),
         *(_qk_norm(attention.qk_norm) if attention.qk_norm else []),
         (
             message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip))

@@ -135,7 +135,7 @@ def run(
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
-        request.refuse_memory(expected.peak, setup.compute, hint)
+        request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if is_data:
             from attncli.draw.encoding import NUMBER_BYTES
 
@@ -261,10 +261,13 @@ def _together(
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = layers_and_heads(model, setup.model)
     longest = max(map(len, tokens))
-    needed_bytes = cost(
-        model, longest, RunRequest(layers, heads, matrices=False), is_saved=True
-    ).peak * len(texts)
-    request.refuse_memory(needed_bytes, setup.compute, "fewer or shorter texts, or no --padded")
+    single = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True)
+    request.refuse_memory(
+        single.resident + (single.peak - single.resident) * len(texts),
+        setup.compute,
+        "fewer or shorter texts, or no --padded",
+        resident=single.resident,
+    )
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
 
 

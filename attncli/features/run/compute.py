@@ -45,7 +45,7 @@ from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
-from attncli.models.estimate import CostEstimate, StoredSizes, estimate
+from attncli.models.estimate import CostEstimate, StoredSizes, estimate, with_held_weights
 from attncli.models.model import Model, take_text
 from attncli.models.run import LONG, check_indices, rows_for
 
@@ -81,7 +81,7 @@ def cost(
     model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None
 ) -> CostEstimate:
     """The memory, time and numbers that running a text of `count` tokens takes; see `cost_of`."""
-    return cost_of(
+    running = cost_of(
         model.spec,
         count,
         request,
@@ -90,6 +90,7 @@ def cost(
         is_saved=is_saved,
         rows=rows,
     )
+    return with_held_weights(running, model.weights_in_memory)
 
 
 def cost_of(

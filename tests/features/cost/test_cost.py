@@ -130,7 +130,7 @@ def test_a_models_layers_and_total() -> None:
     pairs = sum(oracles.decoder_window(3)(i, j) for i in range(11) for j in range(11))
     assert (layer["pairs"], layer["multiply_adds"]) == (pairs, 4 * pairs * 12)
     assert layer["projections"] == 11 * 24 * 24 * 4 == document["projections"]
-    assert layer["cache_bytes"] == 4 * 11 * 12 * 4
+    assert layer["cache_bytes"] == 4 * 3 * 12 * 4  # of eleven keys the window keeps three
     assert layer["score_bytes"] == layer["streamed_bytes"] == 4 * 11 * 11 * 4
     streamed = cost_document(Sizes(11, 24, 4, 6, 6, rows=2), model=model)["layers"][0][
         "streamed_bytes"

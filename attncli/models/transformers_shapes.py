@@ -1,0 +1,359 @@
+"""The layers of a family that transformers runs, told from config.json alone.
+
+The library's own model is built on torch's meta device, where tensors have shapes and no numbers,
+and one short text goes through it. What its attentions are handed (heads, widths, scale, windows)
+is what a run of the real weights would hand them. No weight is read and no memory is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.language import message
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
+from attncli.mechanism.spec import (
+    Attention,
+    Block,
+    Embedding,
+    Latent,
+    Norm,
+    Rope,
+    Spec,
+    without_heads,
+)
+from attncli.models.transformers_model import (
+    Passage,
+    import_torch,
+    import_transformers,
+    library_errors,
+    library_model,
+    list_members,
+    mixer_name,
+    note_passages,
+    rope_base,
+)
+
+SHAPES = "attn_shapes"
+"""The name under which transformers knows the attention function of this file."""
+TOKENS = 3
+"""Tokens of the short text; on the meta device none has a number."""
+MOST_TENSORS = 200_000
+"""Tensors that a config may describe; the largest models have some 10,000."""
+WARNING = message(
+    "told from config.json by transformers' own model, without weights; what a position adds to "
+    "scores, and feed-forward parts, are not told"
+)
+COMPRESSED = ("index_topk", "index_head_dim", "compress_ratios", "compress_rates")
+"""Keys of configs whose models keep more than keys and values while they generate."""
+COMPRESSED_NOTE = message(
+    "while generating, this family also keeps what its indexer or compressor needs; that is not "
+    "counted as its cache"
+)
+
+
+class ForeignDescription(Struct, frozen=True):
+    """What a config alone says of a model that transformers runs. parameters: how many numbers its
+    tensors have, each counted once. notes: for the user."""
+
+    spec: Spec
+    parameters: int
+    notes: tuple[str, ...]
+
+
+class _ShapeCall(Struct, frozen=True, eq=False):
+    """One attention as the model calls it, without numbers. shared: the layer whose keys it reads,
+    None for its own."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_dim: int
+    scale: float
+    softcap: float | None
+    sinks: bool
+    mask: Mask
+    layer: int
+    rotating: bool
+    shared: int | None
+
+
+class _ShapeRun:
+    """What one run without numbers has shown so far: calls of attention, in order."""
+
+    def __init__(self, passages: Any) -> None:
+        self.passages = passages
+        self.calls: list[_ShapeCall] = []
+        self.masks: list[tuple[Any, Mask]] = []
+        self._keys: list[tuple[Any, int]] = []
+
+    def mask(self, **arguments: Any) -> Any:
+        """Stand for transformers' making of a mask: a tensor without numbers, whose meaning is
+        remembered."""
+        torch: Any = import_module("torch")
+        shape = (1, 1, arguments["q_length"], arguments["kv_length"])
+        tensor = torch.ones(shape, dtype=torch.bool, device="meta")
+        self.masks.append((tensor, _mask_of(torch, **arguments)))
+        return tensor
+
+    def attention(
+        self, module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **extras: Any
+    ) -> tuple[Any, None]:
+        """Stand for attention: record the call and return vectors of the right shape."""
+        torch: Any = import_module("torch")
+        scaling = extras.get("scaling", rest[0] if rest else None)
+        scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+        layer = len(self.passages.passages) - 1
+        current = self.passages.current
+        shared = next((earlier for keys, earlier in self._keys if keys is key), None)
+        self._keys.append((key, layer))
+        self.calls.append(
+            _ShapeCall(
+                heads=int(query.shape[1]),
+                kv_heads=int(key.shape[1]),
+                head_dim=int(query.shape[-1]),
+                v_dim=int(value.shape[-1]),
+                scale=scale,
+                softcap=extras.get("softcap"),
+                sinks=extras.get("s_aux") is not None,
+                mask=self._mask_in(module, mask, extras.get("sliding_window")),
+                layer=layer,
+                rotating=current is not None and current.rotating,
+                shared=shared,
+            )
+        )
+        shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
+        mixed = torch.empty(shape, device=query.device, dtype=query.dtype)
+        self.passages.note_attention(mixed.numel(), module)
+        return mixed, None
+
+    def _mask_in(self, module: Any, mask: Any, window: Any) -> Mask:
+        """The mask of a call: what was remembered of the tensor, else what the module says."""
+        for tensor, meaning in self.masks:
+            if tensor is mask:
+                return meaning
+        if not getattr(module, "is_causal", True):
+            return Everywhere()
+        if type(window) is int and window > 0:
+            return Window(window - 1, 0)
+        return Causal()
+
+
+def _mask_of(torch: Any, **arguments: Any) -> Mask:
+    """The mask that transformers asks for, by its function of two positions and its width."""
+    width = arguments.get("local_size")
+    sees = arguments.get("mask_function")
+    position = torch.tensor(8)
+    try:
+        ahead = sees is None or bool(sees(0, 0, position, position + 1))
+    except Exception:  # a function of the library's own that needs more than two positions
+        ahead = False
+    if type(width) is int and width > 0:
+        return Window(width, width) if ahead else Window(width - 1, 0)
+    return Everywhere() if ahead else Causal()
+
+
+_running: list[_ShapeRun] = []
+"""The run that goes on; at most one, in the thread that runs it."""
+
+
+def _attention(
+    module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **extras: Any
+) -> tuple[Any, None]:
+    """The attention function registered with transformers; hands its call to the current run."""
+    return _running[-1].attention(module, query, key, value, mask, *rest, **extras)
+
+
+def _mask(*_: Any, **arguments: Any) -> Any:
+    """The mask function registered with transformers; hands its call to the current run."""
+    return _running[-1].mask(**arguments)
+
+
+def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
+    """What a model that transformers runs does, from its config alone.
+
+    Args:
+        checkpoint: Of which only `config` is looked at.
+        family: Its `model_type`.
+
+    Returns:
+        The Spec by layers, without feed-forward parts, as a run of the weights would show it; and
+        how many parameters there are.
+
+    Raises:
+        UnsupportedError: For a family that transformers does not know, that cannot be built from
+            this config, or none of whose attention goes through transformers' interface.
+        InputError: For a config of absurdly many layers or tensors.
+    """
+    torch = import_torch()
+    transformers = import_transformers()
+    masks: Any = import_module("transformers.masking_utils")
+    where = str(checkpoint.folder)
+    transformers.AttentionInterface.register(SHAPES, _attention)
+    masks.AttentionMaskInterface.register(SHAPES, _mask)
+    kind, config = library_model(checkpoint, family)
+    with library_errors(family, where), torch.device("meta"), _bounded(torch, where):
+        hf_model = kind._from_config(
+            config, attn_implementation=SHAPES, experts_implementation="batched_mm"
+        ).eval()
+    parameters = sum(parameter.numel() for parameter in hf_model.parameters())
+    if not config.is_encoder_decoder:
+        spec = _spec_of(torch, hf_model, family, where)
+    else:
+        memory = torch.empty((1, TOKENS, config.get_text_config().hidden_size), device="meta")
+        spec = replace(
+            _spec_of(torch, hf_model, family, where),
+            decoder=_spec_of(torch, hf_model, family, where, memory=memory),
+        )
+    notes = [WARNING, *spec.layer_notes()]
+    if any(checkpoint.config.get(key) is not None for key in COMPRESSED):
+        notes.append(COMPRESSED_NOTE)
+    return ForeignDescription(spec, parameters, tuple(notes))
+
+
+@contextmanager
+def _bounded(torch: Any, where: str) -> Iterator[None]:
+    """Context manager: raises InputError once more tensors are registered than any model has."""
+    count = 0
+
+    def register(module: Any, name: str, tensor: Any) -> None:
+        """Count a tensor that a module registers. Raises InputError beyond `MOST_TENSORS`."""
+        nonlocal count
+        del module, name, tensor
+        count += 1
+        if count > MOST_TENSORS:
+            what = message(
+                "config.json describes a model of more than {most:,} tensors", most=count
+            )
+            raise InputError(what, where=where, expected="the layers and experts of a real model")
+
+    modules = torch.nn.modules.module
+    with modules.register_module_parameter_registration_hook(register):
+        yield
+
+
+def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = None) -> Spec:
+    """The Spec of one side of a model on the meta device. memory: what a decoder looks back at."""
+    config = hf_model.config.get_text_config()
+    ids = torch.zeros((1, TOKENS), dtype=torch.long, device="meta")
+    attended = torch.ones((1, TOKENS), dtype=torch.long)
+    with (
+        torch.no_grad(),
+        library_errors(family, where),
+        note_passages(list_members(hf_model), ()) as passages,
+    ):
+        run = _ShapeRun(passages)
+        _running.append(run)
+        try:
+            _forward(hf_model, ids, attended, memory)
+        finally:
+            _running.remove(run)
+    if not run.calls:
+        raise UnsupportedError(
+            "no attention of this {family} model goes through transformers' interface",
+            where=where,
+            expected="layers that attend, whose attention the library lets others compute",
+            family=repr(family),
+        )
+    by_layer: list[tuple[Passage, list[_ShapeCall]]] = []
+    attending = {passages.passages[call.layer].module for call in run.calls}
+    members = list_members(hf_model, beside=list(attending))
+    numbers: dict[int, int] = {}
+    for place, passage in enumerate(passages.passages):
+        if passage.module in members:
+            numbers[place] = len(by_layer)
+            by_layer.append((passage, [call for call in run.calls if call.layer == place]))
+    first = next(calls for _, calls in by_layer if calls)
+    blocks = tuple(
+        _block(hf_model, passage, calls or first, config, layer, numbers, attends=bool(calls))
+        for layer, (passage, calls) in enumerate(by_layer)
+    )
+    vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
+    entering = by_layer[0][0].entering
+    inner = width if entering is None else int(entering.shape[-1])
+    embedding = Embedding(width=None if inner == width else width, positions=_positions(hf_model))
+    return Spec(
+        family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding
+    )
+
+
+def _forward(hf_model: Any, ids: Any, attended: Any, memory: Any) -> None:
+    """One run of a model, or of its encoder, or of its decoder over `memory`."""
+    if memory is not None:
+        outputs: Any = import_module("transformers.modeling_outputs")
+        encoder_output = outputs.MoEModelOutput(last_hidden_state=memory)
+        hf_model(encoder_outputs=encoder_output, decoder_input_ids=ids, use_cache=False)
+    elif hf_model.config.is_encoder_decoder:
+        hf_model.get_encoder()(input_ids=ids, attention_mask=attended)
+    else:
+        hf_model(input_ids=ids, attention_mask=attended, use_cache=False)
+
+
+def _block(
+    hf_model: Any,
+    passage: Passage,
+    calls: list[_ShapeCall],
+    config: Any,
+    layer: int,
+    numbers: dict[int, int],
+    *,
+    attends: bool,
+) -> Block:
+    """A layer's Block by its calls; attends: whether they are its own. numbers: the number that a
+    layer has, by its place among all modules that ran."""
+    attentions = [_attention_of(call, config, layer, numbers) for call in calls]
+    if not attends:
+        return Block(without_heads(attentions[0]), instead=mixer_name(hf_model, passage))
+    return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None)
+
+
+def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, int]) -> Attention:
+    """The Attention of a layer by one call."""
+    position = None
+    if call.rotating:
+        position = Rope(call.head_dim, rope_base(config, layer))
+    return Attention(
+        heads=call.heads,
+        kv_heads=call.kv_heads,
+        head_dim=call.head_dim,
+        v_dim=call.v_dim,
+        scale=call.scale,
+        softcap=call.softcap,
+        mask=call.mask,
+        position=position,
+        sinks=call.sinks,
+        latent=_latent(config, call),
+        shared=None if call.shared is None else numbers.get(call.shared),
+    )
+
+
+def _latent(config: Any, call: _ShapeCall) -> Latent | None:
+    """How keys and values come from narrow vectors, by the keys that DeepSeek-V2 and its relatives
+    have; None for a model without."""
+    narrow = getattr(config, "kv_lora_rank", None)
+    rotated = getattr(config, "qk_rope_head_dim", None)
+    if type(narrow) is not int or type(rotated) is not int or not 0 < rotated < call.head_dim:
+        return None
+    query = getattr(config, "q_lora_rank", None)
+    eps = float(getattr(config, "rms_norm_eps", 1e-6))
+    return Latent(query if type(query) is int else None, narrow, Norm("rms", eps), rotated)
+
+
+def _positions(hf_model: Any) -> Any:
+    """ "learned" or "sinusoidal" where a table of positions stands beside that of tokens; None
+    without one."""
+    torch: Any = import_module("torch")
+    for name, module in hf_model.named_modules():
+        short = name.rpartition(".")[2].lower()
+        if isinstance(module, torch.nn.Embedding) and (
+            short == "wpe" or ("position" in short and "relative" not in short)
+        ):
+            return "sinusoidal" if "sinusoid" in type(module).__name__.lower() else "learned"
+    return None
