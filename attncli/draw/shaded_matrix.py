@@ -335,8 +335,9 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
     return Message(WINDOWS[what].template, {"spans": listing(spans), "count": len(numbers)})
 
 
-def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
-    """How many of how many were chosen for their largest entries; "" where all are shown."""
+def strongest_text(rows: tuple[int, int], columns: tuple[int, int], *, by_size: bool) -> str:
+    """How many of how many were chosen for their largest entries; "" where all are shown.
+    by_size: whether those are the ones farthest from 0."""
     parts = [
         message(
             "{shown} of {count} rows" if what == "rows" else "{shown} of {count} columns",
@@ -348,9 +349,11 @@ def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
     ]
     if not parts:
         return ""
-    return message(
-        "{parts} shown, those with the largest values; --full shows all", parts=listing(parts)
-    )
+    if by_size:
+        template = message("{parts} shown, those farthest from 0; --full shows all")
+    else:
+        template = message("{parts} shown, those with the largest values; --full shows all")
+    return Message(template.template, {"parts": listing(parts)})
 
 
 ROWS = 24
@@ -399,6 +402,7 @@ def matrix(
     signed: bool = False,
     empty: str = "·",
     bare: bool = False,
+    by_size: bool = False,
     title: str = "",
     note: str = "",
     row_numbers: Sequence[int] | None = None,
@@ -412,6 +416,8 @@ def matrix(
     limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the
         values' own if None.
     signed: whether the colours tell below 0 from above, such as for scores.
+    by_size: whether the largest number is the one farthest from 0, as it is of effects and
+        differences; of scores it is not, since the softmax takes the highest.
     bare: numbers below 1 stand without their zero, as `.105`: a cell fewer.
     Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries
     are shown, and of columns that do not fit likewise; a line says so, and each row names its
@@ -432,7 +438,10 @@ def matrix(
         column_numbers=list(range(array.shape[1]) if column_numbers is None else column_numbers),
         fractions=normalise(array, scale, low=low, high=high) if shade and view.color else None,
         palette=palette_of(view, signed=signed),
-        peaks=[_peak(row) for row in array] if mark_max else [None] * array.shape[0],
+        by_size=by_size,
+        peaks=(
+            [_peak(row, by_size=by_size) for row in array] if mark_max else [None] * array.shape[0]
+        ),
         empty="." if view.ascii else empty,
         write=(
             without_zero(writer(array, view.precision)) if bare else writer(array, view.precision)
@@ -458,21 +467,22 @@ def widest_number(values: NDArray, write: Write) -> int:
     return max(len(write(float(bound(values)))) for bound in (np.nanmin, np.nanmax))
 
 
-def _peak(row: NDArray) -> int | None:
-    """The column of a row's first largest entry; None when all are masked or all visible ones are 0
-    (which is a row that sees nothing)."""
+def _peak(row: NDArray, *, by_size: bool) -> int | None:
+    """The column of a row's first largest entry, or of the one farthest from 0; None when all are
+    masked or all visible ones are 0 (which is a row that sees nothing)."""
     visible = row[np.isfinite(row)]
     if visible.size and visible.any():
-        return int(np.nanargmax(row))
+        return int(np.nanargmax(np.abs(row) if by_size else row))
     return None
 
 
 @dataclass(frozen=True)
 class Grid:
     """A matrix with its names, format of numbers and shades, from which `draw` chooses the rows and
-    columns that fit."""
+    columns that fit. by_size: whether the largest numbers are those farthest from 0."""
 
     values: NDArray
+    by_size: bool
     rows: list[str]
     columns: list[str]
     row_numbers: list[int]
@@ -494,14 +504,14 @@ class Grid:
         if view.full or len(everything) <= ROWS:
             rows_to_draw = everything
         else:
-            rows_to_draw = strongest(self.values, STRONGEST)
+            rows_to_draw = strongest(self.sizes, STRONGEST)
         rows = (len(rows_to_draw), len(everything))
         columns = len(self.columns)
         # without colour the mark of a row's largest takes a cell of its own
         tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
         name_slots = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
         if name_slots is not None:
-            note = remark(strongest_text(rows, (columns, columns)), view)
+            note = remark(strongest_text(rows, (columns, columns), by_size=self.by_size), view)
             return stack(self.panel(rows_to_draw, list(range(columns)), name_slots), note)
         slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
@@ -513,9 +523,16 @@ class Grid:
             any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
         )
         fitting = (room - (self.peak_slot if has_peaks else 0)) // slot
-        strongest_columns = strongest(self.values[rows_to_draw].T, fitting)
+        strongest_columns = strongest(self.sizes[rows_to_draw].T, fitting)
         body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
-        return stack(body, remark(strongest_text(rows, (len(strongest_columns), columns)), view))
+        shown_columns = (len(strongest_columns), columns)
+        return stack(body, remark(strongest_text(rows, shown_columns, by_size=self.by_size), view))
+
+    @cached_property
+    def sizes(self) -> NDArray:
+        """[row, column], by which rows and columns are chosen: the numbers, or how far each is
+        from 0."""
+        return np.abs(self.values) if self.by_size else self.values
 
     @cached_property
     def number(self) -> int:
@@ -673,6 +690,7 @@ def draw_grid(
         limits=limits,
         signed=signed,
         bare=bare,
+        by_size=signed,
         row_numbers=grid.layers,
         column_numbers=grid.heads,
     )

@@ -40,6 +40,7 @@ from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import (
     key_names,
     mark_unknown_words,
+    quote_text,
     quoted_token,
     quoted_word,
     region_name,
@@ -421,7 +422,7 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
     bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
     top = draw_bars(drawing, bars, top + 16)
     if document.lens is not UNSET:
-        _draw_lens(drawing, document.lens, quoted_word(document.target.text, view), top + 22, view)
+        _draw_lens(drawing, document.lens, quote_text(document.target.text, view), top + 22, view)
 
 
 def _draw_lens(

@@ -101,6 +101,7 @@ def cache(
                     regions=request.regions_of(environment, regions, source_text, tokens),
                     tokens=tokens,
                     kept=own_cache_folder(environment.variables) / "caches",
+                    note=environment.note,
                     on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
                     on_result=kept_runs.count,
                     on_interruption=kept_runs.documents.append,

@@ -15,8 +15,8 @@ from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept, RegionKept
-from attncli.features.effects.measures import following_tokens, target_ids, target_token
 from attncli.features.effects.places import reads_on
+from attncli.features.effects.targets import choose_target, following_tokens, target_tokens
 from attncli.features.regions.compute import first_choice, interruption_note, sum_logprob
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
@@ -62,6 +62,7 @@ def cache(
     regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     kept: Path | None = None,
+    note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     on_result: Callable[[int, int], None] = ignore,
     on_interruption: Callable[[CacheDocument], None] = ignore,
@@ -89,6 +90,7 @@ def cache(
         tokens: Those of the text; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
+        note: Is told which spelling of the target is taken.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         on_result: Is told how many of how many runs are done.
         on_interruption: Is handed what is known where Ctrl-C ends the work after a policy or more.
@@ -117,7 +119,7 @@ def cache(
         check_policy(policy, count)
     has_head = spec.head is not None
     if target is not None:
-        answer = target_ids(model, target)
+        answer = list(choose_target(model, tokens, target, note=note).ids)
     else:
         answer = []
     rows = rows_for(spec, count)
@@ -151,7 +153,7 @@ def cache(
             or UNSET,
             shares=whole.shares(),
             cached_layers=whole.layers,
-            target=[target_token(model, number) for number in whole.answer] if has_head else [],
+            target=target_tokens(model, whole.answer) if has_head else [],
             logprob=whole.logprob,
             bytes=full,
             policies=[

@@ -277,6 +277,7 @@ def _difference_tables(document: CompareDocument, view: View) -> Lines:
                 view,
                 shade=False,
                 mark_max=False,
+                by_size=True,
                 title=message("difference {head}", head=_head_names(head, view)),
                 note="B − A · rows: queries, columns: keys",
                 row_numbers=[columns[index] for index in rows],

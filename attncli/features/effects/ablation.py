@@ -11,12 +11,14 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Backend
-from attncli.documents.header import header, notes, tokens_of, warnings_of_sides
+from attncli.documents import TokenRow
+from attncli.documents.header import header, notes, token_rows, tokens_of, warnings_of_sides
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.features.cross.compute import states
 from attncli.features.effects.document import (
     AblateDocument,
     AttentionKind,
@@ -38,7 +40,7 @@ from attncli.features.effects.document import (
     reading_of,
     readings_of,
 )
-from attncli.features.effects.measures import MeasureRequest, following_tokens, target_token
+from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadAddress, attentions, places
 from attncli.features.effects.sweep import (
     DRAWS,
@@ -57,6 +59,12 @@ from attncli.features.effects.sweep import (
     sweep,
     sweep_work,
     trace_of_kind,
+)
+from attncli.features.effects.targets import (
+    following_tokens,
+    small_note,
+    target_token,
+    target_tokens,
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import token_notes
@@ -360,19 +368,29 @@ def ablate_document(
             if about and removed_effects.target is not None
             else None
         ),
-        answer=(
-            [target_token(model, number) for number in request.answer]
-            if about and request.answer
-            else UNSET
-        ),
+        answer=(target_tokens(model, request.answer) if about and request.answer else UNSET),
         link=None if removal.link is None else _link_place(removal.link, model),
         effects=[
             _effect_row(removed_effects.effects[index])
             for index in rank_effects(removed_effects.effects)
         ],
         together=Measures(**reading_fields(removed_effects.together)),
-        warnings=notes(model, text, tokens),
+        source_tokens=source_token_rows(model),
+        warnings=[*notes(model, text, tokens), *small_note(model, request.expectation)],
     )
+
+
+def source_tokens(model: Model) -> list[Token]:
+    """The tokens that cross-attention attends to: those of the source text, or s0, s1, … for
+    captured encoder states; none where nothing else is read."""
+    if model.source or model.memory is None:
+        return list(model.source)
+    return states(model.memory.shape[-2])
+
+
+def source_token_rows(model: Model) -> list[TokenRow] | UnsetType:
+    """The tokens of `source_tokens` as rows of a document; UNSET where there are none."""
+    return token_rows(source_tokens(model)) or UNSET
 
 
 def token_place(places: Sequence[int]) -> TokenPlace:

@@ -346,6 +346,7 @@ def _ablate_regions(
                 target=measure_options.target,
                 tokens=tokens,
                 kept=own_cache_folder(environment.variables) / "regions",
+                note=environment.note,
                 on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
                 on_result=kept_runs.count,
                 on_interruption=kept_runs.documents.append,

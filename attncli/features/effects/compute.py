@@ -13,12 +13,13 @@ from msgspec import UNSET
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
-from attncli.features.cross.compute import states
 from attncli.features.effects.ablation import (
     Removal,
     ablate_document,
     choose_backend,
     refuse_foreign,
+    source_token_rows,
+    source_tokens,
 )
 from attncli.features.effects.ablation import effects_document as effects_document
 from attncli.features.effects.document import (
@@ -32,8 +33,8 @@ from attncli.features.effects.document import (
     PatchRow,
     ToldHead,
 )
-from attncli.features.effects.logit_parts import attribute, lens_rows, logit_sources
-from attncli.features.effects.measures import MeasureRequest, target_id, target_token
+from attncli.features.effects.logit_parts import lens_rows, logit_sources, run_attributor
+from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
 from attncli.features.effects.places import most_heads, places
@@ -47,6 +48,12 @@ from attncli.features.effects.sweep import (
     means_of,
     resample_from,
     same_length,
+)
+from attncli.features.effects.targets import (
+    choose_target,
+    small_note,
+    target_token,
+    target_tokens,
 )
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
@@ -140,7 +147,14 @@ def ablate(
         position = _named_positions(tokens, query, note, unknown=unknown, regions=regions)
     usual = None if cut_link is None else cut_link.queries
     request = MeasureRequest.of(
-        model, tokens, measures, query=position, usual=usual, target=target, every=every
+        model,
+        tokens,
+        measures,
+        query=position,
+        usual=usual,
+        target=target,
+        every=every,
+        note=note,
     )
     if request.answer:
         note(
@@ -148,7 +162,7 @@ def ablate(
                 "{target} is {count} tokens, {pieces}: their log-probabilities are added",
                 target=repr(target),
                 count=len(request.answer),
-                pieces=listing(repr(target_token(model, number).text) for number in request.answer),
+                pieces=listing(repr(entry.text) for entry in target_tokens(model, request.answer)),
             )
         )
     if isinstance(heads, HeadSelection):
@@ -230,12 +244,26 @@ def logits(
         position = len(tokens) - 1
     else:
         position = _named_positions(tokens, query, note, unknown=unknown)[-1]
-    target_entry, versus_entry = (
-        None if name is None else target_id(model, name) for name in (target, versus)
-    )
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
-    attribution = attribute(running, position, target_entry, versus_entry)
+    attributor = run_attributor(running, position)
+    target_chosen, versus_chosen = (
+        None
+        if name is None
+        else choose_target(
+            model,
+            tokens,
+            name,
+            position=position,
+            several=False,
+            row=attributor.log_probabilities(),
+            note=note,
+        )
+        for name in (target, versus)
+    )
+    target_entry = None if target_chosen is None else target_chosen.ids[0]
+    versus_entry = None if versus_chosen is None else versus_chosen.ids[0]
+    attribution = attributor.attribution(target_entry, versus_entry)
     if by == "token":
         sources = logit_sources(running, position, attribution.target, versus_entry)
     else:
@@ -264,8 +292,9 @@ def logits(
             )
             for part, value in attribution.parts
         ],
+        source_tokens=source_token_rows(model),
         lens=lens_rows(running, position, attribution.target) if lens else UNSET,
-        warnings=notes(model, text, tokens),
+        warnings=[*notes(model, text, tokens), *small_note(model, target_chosen)],
     )
 
 
@@ -349,6 +378,7 @@ def patch(
         target=target,
         versus=versus,
         into=into,
+        note=note,
     )
     _tell_cost(
         model, len(clean_tokens), patching.selection, memory, on_cost, predicts=patching.predicts
@@ -385,6 +415,7 @@ def patch(
         ],
         warnings=[
             *notes(model, clean, ()),  # nothing of the words: that is told of both texts
+            *small_note(model, patching.expectation),
             *token_notes_of_two(
                 (message("clean text"), clean, clean_tokens),
                 (message("corrupt text"), corrupt, corrupt_tokens),
@@ -443,8 +474,8 @@ def _link_to_cut(
             "--cross cuts a link to another text, and none is read",
             expected="an encoder-decoder, with --source TEXT",
         )
-    source = model.source or states(model.memory.shape[-2])
-    return CutLink(queries, _named_positions(source, link[1], note, unknown=unknown), "cross")
+    keys = _named_positions(source_tokens(model), link[1], note, unknown=unknown)
+    return CutLink(queries, keys, "cross")
 
 
 def _named_positions(

@@ -87,6 +87,23 @@ class Looks(Part, frozen=True, kw_only=True):
     weight: Weight
 
 
+SourceTokens = Annotated[
+    list[TokenRow], describe("Of the text that cross-attention looks at, where it is read.")
+]
+
+
+def key_tokens(
+    tokens: list[TokenRow], source: list[TokenRow] | UnsetType, attention: AttentionKind
+) -> list[TokenRow]:
+    """The tokens that keys of a head are positions in: `source` of cross-attention, none where that
+    is not known, else the text's own `tokens`."""
+    if attention == "self":
+        return tokens
+    if source is UNSET:
+        return []
+    return source
+
+
 class TokenPlace(Part, frozen=True, kw_only=True):
     """The token measured at; of a span, its first one and its last."""
 
@@ -311,6 +328,7 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
     ]
     effects: Annotated[list[EffectRow], describe("By size, the largest first.")]
     together: Annotated[Measures, describe("All of these heads at once.")]
+    source_tokens: SourceTokens | UnsetType = UNSET
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
@@ -335,17 +353,24 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
                 if key >= len(self.tokens):
                     yield "link.key", message("there is no token {key}", key=key)
         for place, row in rows:
-            if (
-                row.attention == "self"
-                and row.looks is not None
-                and row.looks.key >= len(self.tokens)
-            ):
+            if row.looks is not None and not self._has_key(row.attention, row.looks.key):
                 yield f"{place}.looks.key", message("there is no token {key}", key=row.looks.key)
             if (row.weight is None) != (self.link is None):
                 yield (
                     f"{place}.weight",
                     message("a weight belongs to a link that was cut, and to each"),
                 )
+
+    def _has_key(self, attention: AttentionKind, key: int) -> bool:
+        """Whether a key is a token of its text; true where the other text's tokens are not told."""
+        if attention == "cross" and self.source_tokens is UNSET:
+            return True
+        return key < len(self.keys(attention))
+
+    def keys(self, attention: AttentionKind) -> list[TokenRow]:
+        """The tokens that keys of a head are positions in: the other text's of cross-attention, else
+        the text's own."""
+        return key_tokens(self.tokens, self.source_tokens, attention)
 
 
 # `attn.logits/1`: what each part of a model adds to a token's logit.
@@ -460,7 +485,13 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
         list[LensRow] | UnsetType,
         describe("With --lens: what each layer would say next, in the order of the model."),
     ] = UNSET
+    source_tokens: SourceTokens | UnsetType = UNSET
     warnings: list[str]
+
+    def keys(self, attention: AttentionKind) -> list[TokenRow]:
+        """The tokens that keys of a head are positions in: the other text's of cross-attention, else
+        the text's own."""
+        return key_tokens(self.tokens, self.source_tokens, attention)
 
 
 # `attn.patch/1`: which heads carry the difference between two texts.

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, times_words, writer
 from attncli.draw.safe import cells
-from attncli.draw.sentence import not_learned_note, shaded_sentence
+from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import (
@@ -23,18 +23,19 @@ from attncli.draw.token_names import (
     claim,
     quote_text,
     quoted_token,
-    quoted_word,
     short,
 )
 from attncli.draw.view import View
 from attncli.features.effects.document import (
     LENS_STAGES,
     AblateDocument,
+    AttentionKind,
     DifferentHead,
     EffectRow,
     LogitPart,
     LogitsDocument,
     MeanEffect,
+    Measure,
     Measures,
     PatchRow,
     TokenPlace,
@@ -49,13 +50,14 @@ AnyHead: TypeAlias = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHe
 TIMES = 2.0
 """A first effect of at least so many times the second is said to be that many times it."""
 ALIKE = 0.8
-"""A head looks at a key as much as another one does from this share of its weight on."""
+"""A head looks at a key about as much as another one where the smaller weight is at least this
+share of the larger."""
 HARDLY = 0.25
 """An effect of at most this share of the largest hardly matters beside it."""
 NEGLIGIBLE = 1e-12
 """Effects below this are none."""
 ABOVE = 2.0
-"""An effect of at most so many times that of a random change of its size is said to be no more."""
+"""An effect of at most so many times that of a random change of its size is told beside it."""
 
 
 GRID_TITLES = {
@@ -102,6 +104,19 @@ DIGITS = 3
 """Digits after the point in tables of effects."""
 
 
+SIZES = {
+    "vector": message("{size} (1 − cosine)"),
+    "logprob": message("{size} nats"),
+    "kl": message("{size} nats"),
+}
+"""How an effect is written with its unit, by what is measured."""
+
+
+def size_text(value: float, measure: Measure, view: View) -> str:
+    """An effect as sentences write it, with its unit."""
+    return say(view, SIZES[measure], size=effect_text(value))
+
+
 def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
     """Format columns of effects with one common number of digits, as cells; `-` for None."""
     write = writer([value for column in columns for value in column if value is not None], DIGITS)
@@ -123,13 +138,12 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     effect, first = max(effects, key=lambda pair: pair[0])
     if effect >= NEGLIGIBLE:
         head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
-        yield say(
-            view, LINK_SENTENCES["most"], head=head, subject=query_text, size=effect_text(effect)
-        )
+        size = size_text(effect, "vector", view)
+        yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=size)
     else:
         yield say(view, LINK_SENTENCES["nothing"], subject=query_text)
     if document.effect_together is not UNSET and document.effect_together is not None:
-        together = effect_text(document.effect_together)
+        together = size_text(document.effect_together, "vector", view)
         yield say(view, LINK_SENTENCES["together"], size=together)
 
 
@@ -162,7 +176,7 @@ def _target_word(document: AblateDocument, view: View) -> str:
         return quote_text("".join(token.text for token in document.answer), view)
     if target is None:
         return ""
-    return quoted_word(target.text, view)
+    return quote_text(target.text, view)
 
 
 @capitalize_sentences
@@ -190,7 +204,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
                 ratio = ""
             places = {
                 "head": head_phrase(first, view),
-                "size": effect_text(effect_size(first, document) or 0.0),
+                "size": size_text(effect_size(first, document) or 0.0, document.measures[0], view),
             }
             yield say(
                 view, templates["times" if stands_out else "most"], **changed, **places, times=ratio
@@ -200,7 +214,8 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     if len(document.effects) != 1:  # of one head it is the same
         if together is not None:
             name = "together" if document.effects else "all"
-            yield say(view, templates[name], **changed, size=effect_text(together))
+            size = size_text(together, document.measures[0], view)
+            yield say(view, templates[name], **changed, size=size)
         elif document.link is None:
             yield say(
                 view, "Without any of these heads {subject} is 0 and has no direction.", **changed
@@ -241,85 +256,100 @@ def _alike_sentences(
     """One sentence on a head that looks at the same key as the most important one about as much but
     hardly changes the measure; empty where there is none."""
     first = effects[0]
-    if (
-        first.looks is None
-        or document.tokens[first.looks.key].special
-        or document.tokens[first.looks.key].unknown
-    ):
+    keys = document.keys(first.attention)
+    if first.looks is None or first.looks.key >= len(keys):
         return []
-    key = quoted_token(document.tokens, first.looks.key, view)
-    for effect in sorted(
-        effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)
-    ):
-        looks = effect.looks
-        if (
-            looks is not None
-            and looks.key == first.looks.key
-            and looks.weight >= ALIKE * first.looks.weight
-            and abs(effect_size(effect, document) or 0.0)
-            <= HARDLY * abs(effect_size(first, document) or 0.0)
-        ):
-            places = {
-                "head": head_phrase(effect, view),
-                "key": key,
-                "weight": f"{looks.weight:.2f}",
-                "strongest": f"{first.looks.weight:.2f}",
-                "effect": effect_text(effect_size(effect, document) or 0.0),
-            }
-            alike = message(
-                "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
-                " matters here ({effect})."
-            )
-            return [say(view, alike, **places)]
-    return []
-
-
-def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
-    """One sentence where the largest effect is no more than `ABOVE` times that of a random change
-    of the same size; else empty."""
-    if first.random is None:
+    if keys[first.looks.key].special or keys[first.looks.key].unknown:
         return []
-    random_size = effect_size(first.random, document)
-    if random_size is None or abs(effect_size(first, document) or 0.0) > ABOVE * abs(random_size):
+    alike_heads = [
+        (effect, effect.looks.weight)
+        for effect in effects[1:]
+        if effect.looks is not None
+        and effect.attention == first.attention
+        and effect.looks.key == first.looks.key
+        and ALIKE <= effect.looks.weight / first.looks.weight <= 1 / ALIKE
+        and abs(effect_size(effect, document) or 0.0)
+        <= HARDLY * abs(effect_size(first, document) or 0.0)
+    ]
+    if not alike_heads:
         return []
-    random_words = effect_text(random_size)
+    effect, weight = max(alike_heads, key=lambda pair: pair[1])
+    template = message(
+        "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
+        " matters here ({effect})."
+    )
     return [
         say(
             view,
-            "That is at most twice what a random change of the same size makes ({size}).",
-            size=random_words,
+            template,
+            head=head_phrase(effect, view),
+            key=quoted_token(keys, first.looks.key, view),
+            weight=f"{weight:.2f}",
+            strongest=f"{first.looks.weight:.2f}",
+            effect=effect_text(effect_size(effect, document) or 0.0),
         )
     ]
 
 
+def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
+    """One sentence where the largest effect is smaller than that of a random change of the same
+    size, or no more than `ABOVE` times that; else empty."""
+    if first.random is None:
+        return []
+    random_size = effect_size(first.random, document)
+    size = abs(effect_size(first, document) or 0.0)
+    if random_size is None or size > ABOVE * abs(random_size):
+        return []
+    if size < abs(random_size):
+        template = message("That is less than a random change of the same size makes ({size}).")
+    else:
+        template = message(
+            "That is at most twice what a random change of the same size makes ({size})."
+        )
+    return [say(view, template, size=effect_text(random_size))]
+
+
 def ablate_answer(document: AblateDocument, view: View) -> Lines:
     """The text tinted by where the most important head looks, or by the cut link's weight, and the
-    answer in sentences below it."""
+    answer in sentences below it. Where that head looks at another text, both are shown."""
     tokens = document.tokens
-    effects = document.effects
-    shares = [0.0] * len(tokens)
     queries = range(0)
-    tint = message("tint: the word looked at most in {head}")
-    if effects:
-        first = effects[0]
-    else:
-        first = None
     if document.place != "mean":
         queries = range(document.place.token, _last_token(document.place) + 1)
-    if document.link is not None and effects:
-        first = max(effects, key=lambda effect: effect.weight or 0.0)
-        tint = message("tint: the weight of this link in {head}")
-        key = (
-            [] if document.link.attention == "cross" else document.link.key
-        )  # the other text is not drawn
-        for place in [key] if isinstance(key, int) else key:
-            shares[place] = first.weight or 0.0
-    elif first is not None and first.looks is not None and first.attention == "self":
-        shares[first.looks.key] = first.looks.weight
-    if first is not None:
-        tint = Message(tint.template, {"head": head_phrase(first, view)})
-    tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint)
-    return stack(tinted_sentence, sentences(ablate_sentences(document, view), view))
+    tint, kind, weights = _tinted_keys(document, view)
+    keys = document.keys(kind)
+    shares = [weights.get(index, 0.0) for index in range(len(keys))]
+    if kind == "cross":
+        no_shares: list[float | None] = [None] * len(tokens)
+        own_lines = sentence(words(document.text, tokens, no_shares, frozenset(queries)), view)
+        source_lines = shaded_sentence(None, keys, shares, view, query=None, tint=tint)
+        text_lines = stack(own_lines, source_lines)
+    else:
+        text_lines = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint)
+    return stack(text_lines, sentences(ablate_sentences(document, view), view))
+
+
+def _tinted_keys(
+    document: AblateDocument, view: View
+) -> tuple[Message, AttentionKind, dict[int, float]]:
+    """What a tint of the keys says, whether they are the text's own or the other one's, and the
+    weight of each that is tinted, by position: the key that the most important head looks at, or
+    those of the cut link."""
+    if not document.effects:
+        return message(""), "self", {}
+    if document.link is not None:
+        first = max(document.effects, key=lambda effect: effect.weight or 0.0)
+        places = document.link.key
+        if isinstance(places, int):
+            places = [places]
+        tint = message("tint: the weight of this link in {head}", head=head_phrase(first, view))
+        kind: AttentionKind = "self" if document.link.attention is UNSET else "cross"
+        return tint, kind, dict.fromkeys(places, first.weight or 0.0)
+    first = document.effects[0]
+    tint = message("tint: the word looked at most in {head}", head=head_phrase(first, view))
+    if first.looks is None:
+        return tint, "self", {}
+    return tint, first.attention, {first.looks.key: first.looks.weight}
 
 
 def ablate_sentences(document: AblateDocument, view: View) -> list[str]:
@@ -477,7 +507,7 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
         ]
         for row in document.lens
     ]
-    target = quoted_word(document.target.text, view)
+    target = quote_text(document.target.text, view)
     return table(
         ["", "", say(view, "rank"), say(view, "probability"), say(view, "would say next")],
         rows,
@@ -492,7 +522,7 @@ def lens_sentences(document: LogitsDocument, view: View) -> list[str]:
     the end, or that it never is."""
     if document.lens is UNSET or not document.lens:
         return []
-    target = quoted_word(document.target.text, view)
+    target = quote_text(document.target.text, view)
     ranks = [row.rank for row in document.lens]
     if ranks[-1] > 1:
         return [

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.features.effects.document import LensRow, LensStage, LensToken
-from attncli.features.effects.measures import next_logits, refuse_overflow, target_token
+from attncli.features.effects.measures import log_softmax, next_logits, refuse_overflow
 from attncli.features.effects.sweep import SweepText
+from attncli.features.effects.targets import target_tokens
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Kind, Weights
@@ -116,8 +117,15 @@ def attribute(
     text: SweepText, position: int, target: int | None, versus: int | None
 ) -> Attribution:
     """What each part adds to the logit of `target` after the token at `position`, or to its
-    difference from that of
-    `versus`. target: None for the model's first choice.
+    difference from that of `versus`. target: None for the model's first choice.
+
+    Raises UnsupportedError for a model without a linear output head.
+    """
+    return run_attributor(text, position).attribution(target, versus)
+
+
+def run_attributor(text: SweepText, position: int) -> Attributor:
+    """The attributor of the token at `position` that has followed the text to its end.
 
     Raises UnsupportedError for a model without a linear output head.
     """
@@ -134,7 +142,7 @@ def attribute(
         attributor.on_layer(block, weights, trace)
         hidden = trace.after
     attributor.on_end(hidden)
-    return attributor.attribution(target, versus)
+    return attributor
 
 
 class Attributor:
@@ -253,14 +261,9 @@ class Attributor:
         """The parts that a logit is the sum of, once the last layer has run. Arguments and errors
         are those of `attribute`."""
         text = self._text
-        spec = self._text.model.spec
-        backend = text.backend
-        outer = text.model.store.outer(text.backend)
-        head = spec.head
+        head = text.model.spec.head
         assert head is not None
-        assert self._hidden is not None
-        spec_without_cap = replace(spec, head=replace(head, softcap=None))
-        token_logits = float64(backend, logits(spec_without_cap, outer, backend, self._hidden))[0]
+        token_logits = self._logits(has_cap=False)
         if target is None:
             target_id = int(token_logits.argmax())
         else:
@@ -278,6 +281,22 @@ class Attributor:
                 [vectors @ direction for vectors in self._stream.by_entry] or [np.zeros(0)]
             ),
         )
+
+    def log_probabilities(self) -> Floats:
+        """Log-probabilities of what comes after the token, [vocabulary], in nats."""
+        return log_softmax(self._logits(has_cap=True))
+
+    def _logits(self, *, has_cap: bool) -> Floats:
+        """The logits after the token, [vocabulary]. has_cap: whether the model's soft cap, if it
+        has one, is put on them."""
+        spec = self._text.model.spec
+        backend = self._text.backend
+        assert spec.head is not None
+        assert self._hidden is not None
+        if not has_cap:
+            spec = replace(spec, head=replace(spec.head, softcap=None))
+        outer = self._text.model.store.outer(backend)
+        return float64(backend, logits(spec, outer, backend, self._hidden))[0]
 
     def _vector(self, array: Array) -> Floats:
         """The measured token's row of an array [token, width], as float64."""
@@ -450,8 +469,8 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
                 layer=layer,
                 stage=stage,
                 top=[
-                    LensToken(token=target_token(model, entry), probability=float(shares[entry]))
-                    for entry in best
+                    LensToken(token=token, probability=float(shares[token.id]))
+                    for token in target_tokens(model, best)
                 ],
                 rank=int((logits > logits[target]).sum()) + 1,
                 probability=float(shares[target]),

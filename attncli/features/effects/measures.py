@@ -6,116 +6,22 @@ A measure that is not defined, such as the angle to a vector of length 0, is NaN
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
-from attncli.errors import InputError, UsageError
-from attncli.features.effects.document import Measure, TargetToken, readings_of
+from attncli.errors import InputError
+from attncli.features.effects.document import Measure, readings_of
 from attncli.features.effects.places import measured_at, reads_on
-from attncli.inputs.token import Token
+from attncli.features.effects.targets import Target, choose_target
+from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish, logits, no_output_head
-
-# The vocabulary entry that a word names: what a prediction is measured of.
-
-BY_ID = "id:"
-LONGEST_ID = 12
-"""Digits of an id; no vocabulary needs more."""
-
-
-def target_id(model: Model, name: str) -> int:
-    """The vocabulary id that `name` stands for: `id:N`, or a word that is a single token, first
-    tried with a blank before it, then as at the start of a text.
-
-    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a
-    malformed id; UnsupportedError for a model that predicts no token.
-    """
-    if model.spec.head is None:
-        raise no_output_head(model.spec, message("attn ablate --measure vector needs none"))
-    if name.startswith(BY_ID):
-        number = name.removeprefix(BY_ID)
-        if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
-            raise UsageError(
-                "{name} names no entry",
-                expected="id: and a whole number, such as id:42",
-                name=repr(name),
-            )
-        if int(number) >= model.spec.vocabulary:
-            expected = message(
-                "0 to {last:,}, the model's vocabulary", last=model.spec.vocabulary - 1
-            )
-            raise InputError("there is no entry {number:,}", expected=expected, number=int(number))
-        return int(number)
-    spellings = (f" {name}", name)
-    encodings = [
-        [token for token in model.tokenizer.encode(text) if not token.special] for text in spellings
-    ]
-    for pieces in encodings:
-        if len(pieces) == 1 and pieces[0].id is not None and not pieces[0].unknown:
-            return pieces[0].id
-    if any(token.unknown for token in encodings[-1]):
-        what = message(
-            "{name} is unknown to this model: its vocabulary has no entry for it", name=repr(name)
-        )
-        raise InputError(what, expected="a word that is one entry", hint="id:N names an entry")
-    pieces_text = " ".join(f"{token.text} (id:{token.id})" for token in encodings[-1])
-    raise InputError(
-        (
-            message(
-                "{name} is {encodings} entries of the vocabulary: {pieces_text}",
-                name=repr(name),
-                encodings=len(encodings[-1]),
-                pieces_text=pieces_text,
-            )
-            if pieces_text
-            else message("{name} is no entry", name=repr(name))
-        ),
-        expected="a word that is one entry",
-        hint="one of these, as id:N" if pieces_text else "id:N names an entry",
-    )
-
-
-def target_ids(model: Model, target: str) -> list[int]:
-    """The vocabulary ids of an answer: one where `target_id` finds one, else those of the tokens of
-    the text.
-
-    Raises as `target_id`, and InputError for a text with words that the vocabulary does not have.
-    """
-    try:
-        return [target_id(model, target)]
-    except InputError:
-        pieces = [token for token in model.tokenizer.encode(target) if not token.special]
-        if (
-            target.startswith("id:")
-            or not pieces
-            or any(token.unknown or token.id is None for token in pieces)
-        ):
-            raise
-        return [token.id for token in pieces if token.id is not None]
-
-
-def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
-    """The tokens of these vocabulary ids, with positions that continue the text's."""
-    if not ids:  # a tokenizer need not have any
-        return []
-    return [
-        replace(token, index=len(tokens) + token.index)
-        for token in model.tokenizer.ids_to_tokens(ids)
-    ]
-
-
-def target_token(model: Model, number: int) -> TargetToken:
-    """The vocabulary entry `number` as documents hold it: id and text."""
-    (token,) = model.tokenizer.ids_to_tokens([number])
-    return TargetToken(id=number, text=token.text)
-
 
 Readings = dict[str, Floats]
 """By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
@@ -174,7 +80,8 @@ class MeasureRequest(Struct, frozen=True):
     predicted. target: its id, None for the own run's first choice. every: whether the
     log-probability is the mean over all positions of that of the token which does follow.
     following: those tokens' ids, then; or those of an answer of several tokens, the sum of whose
-    log-probabilities is measured.
+    log-probabilities is measured. expectation: the target with how likely the unchanged run finds
+    it, None without one.
     """
 
     measures: tuple[Measure, ...]
@@ -183,6 +90,7 @@ class MeasureRequest(Struct, frozen=True):
     target: int | None = None
     every: bool = False
     following: tuple[int, ...] = ()
+    expectation: Target | None = None
 
     @classmethod
     def of(
@@ -195,26 +103,28 @@ class MeasureRequest(Struct, frozen=True):
         usual: Sequence[int] | None,
         target: str | None,
         every: bool,
+        note: Callable[[str], None] = ignore,
     ) -> MeasureRequest:
         """Build the request from names. query: positions to measure at; None: next token after the
-        last one, vectors at `usual`, or at `measured_at` where that is None too. target: a
-        vocabulary entry, as for `target_id`, or, after the last token of a decoder, an answer of
-        several tokens, as for `target_ids`."""
+        last one, vectors at `usual`, or at `measured_at` where that is None too. target: a word or,
+        after the last token of a decoder, an answer of several tokens, as `choose_target` takes it.
+        note: is told what it takes."""
         if query is None:
             position = len(tokens) - 1
         else:
             position = query[-1]
-        answer: list[int] = []
+        expectation: Target | None = None
+        answer: tuple[int, ...] = ()
         if target is not None:
             at_end = position == len(tokens) - 1 and reads_on(model.spec)
-            if at_end:
-                answer = target_ids(model, target)
-            else:
-                answer = [target_id(model, target)]
+            expectation = choose_target(
+                model, tokens, target, position=position, several=at_end, note=note
+            )
+            answer = expectation.ids
         if every:
             follows = tuple(token.id or 0 for token in tokens[1:])
         else:
-            follows = tuple(answer if len(answer) > 1 else ())
+            follows = answer if len(answer) > 1 else ()
         return cls(
             tuple(measures),
             tuple(query or usual or measured_at(model.spec, len(tokens))),
@@ -222,6 +132,7 @@ class MeasureRequest(Struct, frozen=True):
             answer[0] if answer else None,
             every,
             follows,
+            expectation,
         )
 
     @property

@@ -20,7 +20,6 @@ from attncli.features.effects.measures import (
     next_logits,
     portions,
     refuse_overflow,
-    target_id,
 )
 from attncli.features.effects.places import HeadAddress, measured_at, places
 from attncli.features.effects.sweep import (
@@ -32,7 +31,8 @@ from attncli.features.effects.sweep import (
     same_length,
     sweep,
 )
-from attncli.inputs.token import Token
+from attncli.features.effects.targets import Target, choose_target
+from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
@@ -63,7 +63,8 @@ class PatchRequest(Struct, frozen=True):
     positions: the tokens that get the clean text's. measure: "logit difference" of `target` and
     `versus` and "log probability" of `target`, after the last token of `query`; "cosine" of the
     mean of `query`'s last vectors to the clean text's. Logits are those before a soft cap. into:
-    the heads that are told, and by what; none for all that reads the residual stream.
+    the heads that are told, and by what; none for all that reads the residual stream. expectation:
+    the target with how likely the clean text finds it, None without one.
     """
 
     selection: HeadSelection
@@ -73,6 +74,7 @@ class PatchRequest(Struct, frozen=True):
     target: int | None = None
     versus: int | None = None
     into: tuple[PathReceiver, ...] = ()
+    expectation: Target | None = None
 
     @property
     def predicts(self) -> bool:
@@ -91,10 +93,11 @@ class PatchRequest(Struct, frozen=True):
         target: str | None,
         versus: str | None,
         into: Sequence[str] = (),
+        note: Callable[[str], None] = ignore,
     ) -> PatchRequest:
         """Build the request from names. positions: empty for all tokens. query: None for the last
-        token with a target, else `measured_at`. target, versus: vocabulary entries, as for
-        `target_id`.
+        token with a target, else `measured_at`. target, versus: words, as `choose_target` takes
+        them in the clean text. note: is told what it takes.
 
         Raises UsageError for `versus` without `target`.
         """
@@ -105,10 +108,17 @@ class PatchRequest(Struct, frozen=True):
             usual = measured_at(model.spec, len(clean))
         else:
             usual = (last,)
+        measured = usual if query is None else tuple(query)
+        expected = [
+            None
+            if name is None
+            else choose_target(model, clean, name, position=measured[-1], several=False, note=note)
+            for name in (target, versus)
+        ]
         return cls(
             selection,
             tuple(sorted(set(positions))) or tuple(range(last + 1)),
-            usual if query is None else tuple(query),
+            measured,
             (
                 "cosine"
                 if target is None
@@ -116,9 +126,10 @@ class PatchRequest(Struct, frozen=True):
                 if versus is None
                 else "logit difference"
             ),
-            None if target is None else target_id(model, target),
-            None if versus is None else target_id(model, versus),
+            None if expected[0] is None else expected[0].ids[0],
+            None if expected[1] is None else expected[1].ids[0],
             tuple(parse_receivers(into, model.spec)) if into else (),
+            expected[0],
         )
 
 

@@ -9,13 +9,20 @@ from itertools import zip_longest
 
 from msgspec import UNSET
 
+from attncli.documents import TokenRow
 from attncli.draw.lines import Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import format_signed, percent, writer
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import table
-from attncli.draw.token_names import capitalize_sentences, quote_text, quoted_word, short
+from attncli.draw.token_names import (
+    capitalize_sentences,
+    quote_text,
+    quoted_token,
+    quoted_word,
+    short,
+)
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import (
     AblateDocument,
@@ -27,6 +34,7 @@ from attncli.features.effects.document import (
     LogitPart,
     LogitsDocument,
     MeanMeasures,
+    Measure,
     PatchDocument,
     Reading,
     logit_part_name,
@@ -50,6 +58,7 @@ from attncli.features.effects.effect_answer import (
     heads_table,
     lens_sentences,
     lens_table,
+    size_text,
     subject,
 )
 from attncli.features.effects.effect_answer import (
@@ -210,7 +219,7 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
                 " {interval})."
             )
         head = head_phrase(effect, view)
-        mean = effect_text(first.mean)
+        mean = size_text(first.mean, document.measures[0], view)
         yield say(
             view,
             template,
@@ -240,7 +249,11 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
         else:
             ends = f" ({_interval_text(together)})"
         templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
-        yield say(view, templates["together"], size=f"{effect_text(together.mean)}{ends}")
+        yield say(
+            view,
+            templates["together"],
+            size=f"{size_text(together.mean, document.measures[0], view)}{ends}",
+        )
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
@@ -303,6 +316,10 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     )
 
 
+DIFFERENCE_MEASURES: dict[str, Measure] = {"cosine": "vector", "logprob": "logprob", "kl": "kl"}
+"""The measure that a reading is of."""
+
+
 @capitalize_sentences
 def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
     """Yield sentences on how many heads have an interval of their difference without 0, and which
@@ -310,8 +327,9 @@ def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[
     """
     first = document.heads[0]
     head = head_phrase(first, view)
-    a = effect_text(first.a)
-    b = effect_text(first.b)
+    measure = DIFFERENCE_MEASURES[document.measure]
+    a = size_text(first.a, measure, view)
+    b = size_text(first.b, measure, view)
     yield say(view, "{head} differs most: {a} in A, {b} in B.", head=head, a=a, b=b)
     intervals = [
         (head.low, head.high)
@@ -483,12 +501,15 @@ def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> 
     """The key that the measured token looks at most in a head, and its weight there."""
     if effect.looks is None:
         return "-"
-    if effect.attention == "cross":
-        return f"{spell('#', ascii=view.ascii)}{effect.looks.key} {effect.looks.weight:.2f}"
-    return (
-        f"{short(document.tokens[effect.looks.key].text, NAME_ABLATE, view)}"
-        f" {effect.looks.weight:.2f}"
-    )
+    name = _key_name(document.keys(effect.attention), effect.looks.key, view)
+    return f"{name} {effect.looks.weight:.2f}"
+
+
+def _key_name(keys: Sequence[TokenRow], key: int, view: View) -> str:
+    """A key in a cell of a table: its token's text, or its number where no token is known."""
+    if key < len(keys):
+        return short(keys[key].text, NAME_ABLATE, view)
+    return f"{spell('#', ascii=view.ascii)}{key}"
 
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.
@@ -512,10 +533,8 @@ def _logit_grid(document: LogitsDocument, view: View) -> Lines:
 
 def _logit_title(document: LogitsDocument, view: View) -> str:
     """A title in words: whose logit is split, after which token."""
-    target, place = (
-        quoted_word(text, view)
-        for text in (document.target.text, document.tokens[document.position].text)
-    )
+    target = quote_text(document.target.text, view)
+    place = quoted_token(document.tokens, document.position, view)
     if document.versus is None:
         return say(
             view,
@@ -523,7 +542,7 @@ def _logit_title(document: LogitsDocument, view: View) -> str:
             target=target,
             place=place,
         )
-    versus = quoted_word(document.versus.text, view)
+    versus = quote_text(document.versus.text, view)
     return say(
         view,
         "what each part adds to the logit of {target} less that of {versus}, after {place}",
@@ -576,11 +595,7 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     if part.sources is UNSET or not part.sources:
         return ""
     first = part.sources[0]
-    is_word = part.attention != "cross" and first.source < len(document.tokens)
-    if is_word:
-        name = short(document.tokens[first.source].text, NAME_ABLATE, view)
-    else:
-        name = f"#{first.source}"
+    name = _key_name(document.keys(part.attention or "self"), first.source, view)
     return f"{name} {format_signed(first.value, 2)}"
 
 
@@ -590,7 +605,10 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     heads = sorted(
         (part for part in document.parts if part.part == "head"), key=lambda part: -part.value
     )
-    target = quoted_word(document.target.text, view)
+    target = quote_text(document.target.text, view)
+    if document.versus is not None:
+        versus = quote_text(document.versus.text, view)
+        target = say(view, "the logit of {target} less {versus}", target=target, versus=versus)
     logit = f"{document.logit:.2f}"
     has_gain = bool(heads) and heads[0].value > 0
     if has_gain:
@@ -617,7 +635,8 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
             ("rest", ("embedding", "bias")),
         )
     }
-    if any(part.part == "mixer" for part in document.parts):
+    has_mixers = any(part.part == "mixer" for part in document.parts)
+    if has_mixers:
         whole = message(
             "All heads {heads}, mixers {mixers}, feed-forward parts {mlps}, embedding and biases"
             " {rest}: {logit}, the model's own logit."
@@ -626,6 +645,16 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
         whole = message(
             "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit},"
             " the model's own logit."
+        )
+    if document.versus is not None and has_mixers:
+        whole = message(
+            "All heads {heads}, mixers {mixers}, feed-forward parts {mlps}, embedding and biases"
+            " {rest}: {logit}, the difference of the model's own logits."
+        )
+    elif document.versus is not None:
+        whole = message(
+            "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit},"
+            " the difference of the model's own logits."
         )
     yield say(view, whole, **sums, logit=logit)
     yield from lens_sentences(document, view)
@@ -641,22 +670,16 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
     """The text tinted by what the token attends to most in the head that adds most to the logit,
     and the answer in sentences."""
     shares = [0.0] * len(document.tokens)
-    first = max(
-        (part for part in document.parts if part.part == "head"),
-        key=lambda part: part.value,
-        default=None,
-    )
-    if (
-        first is not None
-        and first.looks is not UNSET
-        and first.attention == "self"
-        and first.value > 0
-    ):
-        shares[first.looks.key] = first.looks.weight
-    tint = message(
-        "tint: the word looked at most in {head}",
-        head="" if first is None else head_phrase(first, view),
-    )
+    heads = [part for part in document.parts if part.part == "head"]
+    tint = message("")
+    if heads:
+        first = max(heads, key=lambda part: part.value)
+        tint = message("tint: the word looked at most in {head}", head=head_phrase(first, view))
+        looks = first.looks
+        is_own = first.attention == "self" and first.value > 0
+        # a learned key stands for no token
+        if is_own and looks is not UNSET and looks.key < len(shares):
+            shares[looks.key] = looks.weight
     tinted_sentence = shaded_sentence(
         document.text, document.tokens, shares, view, query=document.position, tint=tint
     )
@@ -735,7 +758,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
     """Yield the answer in sentences: at which tokens clean values were put in, what was measured,
     and which head brings back most."""
     ends = {"target": document.target, "versus": document.versus}
-    names = {name: quoted_word(token.text, view) for name, token in ends.items() if token}
+    names = {name: quote_text(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))
     is_everywhere = len(document.places) == len(document.tokens)
     yield say(

@@ -291,6 +291,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
         score = heads[row.layer, row.head].scores[row.score]
         if score.last >= score.threshold and score.rose_at is not None:
             texts.append(_head_sentence(row, score, document))
+            texts += _others_sentences(row, document)
         elif row.score in document.forms or (
             document.learned and not document.forms and len(document.heads) == 1
         ):
@@ -329,6 +330,38 @@ def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> 
         first=score.first,
         step=score.rose_at,
     )
+
+
+MOST_OTHERS = 6
+"""Heads beside the first that a sentence names one by one."""
+
+
+def _others_sentences(row: BestHead, document: LearnDocument) -> list[Message]:
+    """A sentence that names the other heads that reached the score of the first; none where it is
+    the only one."""
+    others = [
+        (head, score)
+        for head in document.heads
+        if (head.layer, head.head) != (row.layer, row.head)
+        and (score := head.scores[row.score]).rose_at is not None
+        and score.last >= score.threshold
+    ]
+    if not others:
+        return []
+    others.sort(key=lambda pair: -pair[1].last)
+    names = [
+        message(
+            "layer {layer} head {head} ({value:.2f})",
+            layer=head.layer,
+            head=head.head,
+            value=score.last,
+        )
+        for head, score in others[:MOST_OTHERS]
+    ]
+    rest = len(others) - len(names)
+    if rest:
+        names.append(message("{count} more", count=rest))
+    return [message("So did {heads}.", heads=listing(names))]
 
 
 def _seeds_sentence(document: LearnDocument) -> Message:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from attncli.documents.header import model_part
-from attncli.features.effects.measures import target_token
+from attncli.features.effects.targets import target_token
 from attncli.features.pairs.document import PairFault, PairInterval, PairRow, PairsDocument
 from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore

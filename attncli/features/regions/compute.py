@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError
-from attncli.features.effects.measures import (
+from attncli.features.effects.measures import log_softmax
+from attncli.features.effects.targets import (
+    choose_target,
     following_tokens,
-    log_softmax,
-    target_ids,
     target_token,
+    target_tokens,
 )
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
@@ -55,6 +56,7 @@ def ablate_regions(
     target: str | None = None,
     tokens: Sequence[Token] | None = None,
     kept: Path | None = None,
+    note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     on_result: Callable[[int, int], None] = ignore,
     on_interruption: Callable[[RegionsDocument], None] = ignore,
@@ -75,6 +77,7 @@ def ablate_regions(
         tokens: Those of the text; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
+        note: Is told which spelling of the target is taken.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         on_result: Is told how many of how many runs are done.
         on_interruption: Is handed what is known where Ctrl-C ends the work after a region or more.
@@ -101,7 +104,7 @@ def ablate_regions(
     if target is None:
         answer = []
     else:
-        answer = target_ids(model, target)
+        answer = list(choose_target(model, tokens, target, note=note).ids)
     model.encode([*tokens, *following_tokens(model, tokens, answer[:-1])])
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
@@ -136,7 +139,7 @@ def ablate_regions(
         return RegionsDocument(
             **header(model, text, tokens),
             regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions],
-            target=[target_token(model, number) for number in results.answer],
+            target=target_tokens(model, results.answer),
             logprob=results.logprob,
             effects=effects,
             warnings=[*notes(model, text, tokens), *more],

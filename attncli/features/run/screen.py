@@ -367,6 +367,7 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
                 texts,
                 view,
                 signed=True,
+                by_size=True,
                 title="implicit weights",
                 note=note,
                 row_numbers=queries,

@@ -4,7 +4,7 @@ when.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from attncli.language import Message, listing, message, plural, say
 PLOT_LINES = 12
 ROSE = 0.1
 """A score that rose by less has not formed."""
+MOST_OTHERS = 6
+"""Heads beside the first in which a score rises that a sentence names one by one."""
 MOST_CHANGES = 12
 
 
@@ -182,6 +184,30 @@ def series_answer(document: SeriesDocument, view: View) -> Lines:
     return sentences([say(view, sentence) for sentence in answer_sentences(document)], view)
 
 
+def _others_sentence(
+    document: SeriesDocument, metric: str, rising: Mapping[int, Sequence[float]]
+) -> list[Message]:
+    """A sentence on the other heads in which a score rises, those that end highest by name; none
+    where there is none. rising: the score at each checkpoint, by the head's place."""
+    if not rising:
+        return []
+    heads = document.checkpoints[-1].heads
+    order = sorted(rising, key=lambda place: -rising[place][-1])
+    names = [
+        message(
+            "layer {layer} head {head} ({value:.2f})",
+            layer=heads[place].layer,
+            head=heads[place].head,
+            value=rising[place][-1],
+        )
+        for place in order[:MOST_OTHERS]
+    ]
+    rest = len(order) - len(names)
+    if rest:
+        names.append(message("{count} more", count=rest))
+    return [message("It rises in {heads}, too.", heads=listing(names))]
+
+
 def answer_sentences(document: SeriesDocument) -> list[Message]:
     """The answer in words: which head has formed between which steps, and which checkpoints are the
     same.
@@ -216,6 +242,8 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
                 after=names[document.checkpoints[after].name],
             )
         )
+        others = {index: row for index, row in rising.items() if index != place}
+        texts += _others_sentence(document, metric, others)
     if scores and not texts:
         listed = listing(map(metric_name, scores))
         texts.append(

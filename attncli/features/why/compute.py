@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.features.effects.ablation import choose_backend, refuse_foreign
+from attncli.features.effects.ablation import choose_backend, refuse_foreign, source_tokens
 from attncli.features.effects.contributions import (
     Contributions,
     Link,
@@ -22,9 +22,9 @@ from attncli.features.effects.contributions import (
     source_parts,
 )
 from attncli.features.effects.logit_parts import Attributor, LogitTerm
-from attncli.features.effects.measures import target_id, target_token
 from attncli.features.effects.places import attentions, most_heads, places
 from attncli.features.effects.sweep import SweepText, over_memory
+from attncli.features.effects.targets import choose_target, target_token
 from attncli.features.why.document import (
     RowKey,
     Split,
@@ -38,7 +38,14 @@ from attncli.features.why.document import (
     Writes,
     Written,
 )
-from attncli.inputs.token import Token, choose_span, find_span, note_first, refuse_unknown
+from attncli.inputs.token import (
+    Token,
+    choose_span,
+    find_span,
+    ignore,
+    note_first,
+    refuse_unknown,
+)
 from attncli.language import message
 from attncli.measure.row_facts import exclusion
 from attncli.measure.row_stream import kinds_left_out
@@ -172,6 +179,7 @@ def why(
         writes=writes,
         target=target,
         memory=memory,
+        note=note,
         progress=progress,
     )
 
@@ -186,6 +194,7 @@ def why_document(
     writes: bool = False,
     target: str | None = None,
     memory: int | None = None,
+    note: Callable[[str], None] = ignore,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
     """As `why`, with the link named by token positions in `request`. Arguments and errors are those
@@ -197,10 +206,6 @@ def why_document(
     link, rival = strongest_link(running, request)
     by_layer = _needs_layer_parts(running, link, memory, by_token=request.by == "token")
     by_token = request.by == "token" and not by_layer
-    if writes and target is not None:
-        entry = target_id(model, target)
-    else:
-        entry = None
     attributor = None
     if writes and model.spec.head is not None:
         attributor = Attributor(
@@ -214,7 +219,21 @@ def why_document(
         follower=attributor,
         progress=progress,
     )
-    writes_part = (written_parts(running, whole, attributor, entry)) if (writes) else (UNSET)
+    writes_part: Writes | UnsetType = UNSET
+    if writes:
+        entry = None
+        if target is not None:
+            row = None if attributor is None else attributor.log_probabilities()
+            entry = choose_target(
+                model,
+                tokens,
+                target,
+                position=link.query,
+                several=False,
+                row=row,
+                note=note,
+            ).ids[0]
+        writes_part = written_parts(running, whole, attributor, entry)
     return _link_document(
         model,
         text,
@@ -612,14 +631,6 @@ def _link_document(
         writes=writes_part,
         warnings=notes(model, text, tokens),
     )
-
-
-def source_tokens(model: Model) -> list[Token]:
-    """The tokens that cross-attention attends to: those of the source text, or s0, s1, … for
-    captured encoder states."""
-    if model.source or model.memory is None:
-        return list(model.source)
-    return [Token(place, f"s{place}", None, None, None) for place in range(model.memory.shape[-2])]
 
 
 def _part_rows(

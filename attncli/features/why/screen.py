@@ -16,6 +16,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import (
     capitalize,
     claim_link,
+    quote_text,
     quoted_token,
     quoted_word,
     token_reference,
@@ -370,7 +371,7 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
         write = writer(logits, _digits(document, view))
         columns.append([write(value) for value in logits])
         titles.append(
-            say(view, "to the logit of {word}", word=quoted_word(writes.target.text, view))
+            say(view, "to the logit of {word}", word=quote_text(writes.target.text, view))
         )
     query, _ = _end_words(document, view)
     return table(

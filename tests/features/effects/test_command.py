@@ -39,7 +39,10 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_answer_comes_last_in_both_languages() -> None:
     told = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--top", "3").out
     last = " ".join(told.split("\n\n")[-1].split())
-    assert 'Taking away layer 5 head 11 changes "it" most: 0.105, 4 times the next head.' in last
+    assert (
+        'Taking away layer 5 head 11 changes "it" most: 0.105 (1 − cosine), 4 times the next head.'
+        in last
+    )
     assert (
         'Layer 3 head 1 looks at "animal" about as much (0.64; there 0.65) and hardly matters here (0.0054).'
         in last
@@ -220,7 +223,7 @@ def test_heads_taken_away_at_once_are_answered_for() -> None:
         "together"
     ]
     assert (
-        f'Taking away the chosen heads, all at once, changes "b" by {together["vector"]["cosine"]:.3f}.'
+        f'Taking away the chosen heads, all at once, changes "b" by {together["vector"]["cosine"]:.3f} (1 − cosine).'
         in said
     )
     whole = " ".join(

@@ -1,0 +1,368 @@
+"""Targets: the vocabulary entries that a word stands for as what may follow a text.
+
+A word is spelled with a blank before it or without, and a model means another entry by each: after
+"The capital of Norway is" Oslo has its blank, after the opening of a chat's answer it has none. So
+both spellings are tried in the text, and the likelier one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.errors import AttnError, InputError, UsageError
+from attncli.features.effects.document import TargetToken
+from attncli.features.effects.places import reads_on
+from attncli.inputs.token import Token, Tokenizer, ignore
+from attncli.language import listing, message
+from attncli.measure.row_facts import Floats
+from attncli.models.model import Model
+from attncli.models.run import no_output_head, rows_for
+
+BY_ID = "id:"
+LONGEST_ID = 12
+"""Digits of an id; no vocabulary needs more."""
+BLANK = "␣"
+"""Stands for a blank that belongs to a token, on screens and in what is typed."""
+SMALL = 0.01
+"""A target with a smaller probability is warned of: what is said of it is said of what the model
+hardly expects."""
+
+Ids = tuple[int, ...]
+
+
+class Target(Struct, frozen=True):
+    """What a word stands for after a text.
+
+    ids: the vocabulary entries, one after the other. logprob: of all of them in a row, in nats.
+    own: the model's own first choice. own_logprob: of that. The last three are None where they were
+    not computed.
+    """
+
+    ids: Ids
+    logprob: float | None = None
+    own: int | None = None
+    own_logprob: float | None = None
+
+
+def choose_target(
+    model: Model,
+    tokens: Sequence[Token],
+    name: str,
+    *,
+    position: int | None = None,
+    several: bool = True,
+    row: Floats | None = None,
+    note: Callable[[str], None] = ignore,
+) -> Target:
+    """The vocabulary entries that `name` stands for after a token: of its spellings with and
+    without a blank before it the likelier one there.
+
+    Args:
+        model: One that predicts tokens.
+        tokens: Those of the text.
+        name: A word or words, or "id:N" for one entry. A blank before it, or "␣", asks for that
+            spelling alone.
+        position: After which token; None is the last.
+        several: Whether an answer of several entries is wanted; else the first of them is taken,
+            and `note` is told.
+        row: Log-probabilities of what comes next there, [vocabulary]; None to compute them where
+            there is a choice.
+        note: Is told which spelling is taken.
+
+    Returns:
+        The entries, with their log-probability where it had to be computed.
+
+    Raises:
+        InputError: For words that the vocabulary does not have.
+        UsageError: For a malformed id.
+        UnsupportedError: For a model that predicts no token.
+    """
+    if model.spec.head is None:
+        raise no_output_head(model.spec, message("attn ablate --measure vector needs none"))
+    if name.startswith(BY_ID):
+        return _target_of((_entry_by_id(model, name),), row)
+    place = len(tokens) - 1 if position is None else position
+    spellings = _spellings(model, name)
+    read = tokens[: place + 1] if reads_on(model.spec) else tokens
+    if len(spellings) > 1 or row is not None:
+        if row is None:
+            row = log_probabilities(model, read, place)
+        target = _likeliest(model, read, spellings, row, whole=reads_on(model.spec))
+        if len(spellings) > 1:
+            note(_choice_note(model, target, spellings, row))
+    else:
+        target = _target_of(spellings[0], None)
+    if len(target.ids) > 1 and not several:
+        note(
+            message(
+                "{name} is {count} tokens here, {pieces}: what is measured is the first of them",
+                name=repr(name),
+                count=len(target.ids),
+                pieces=listing(repr(entry.text) for entry in target_tokens(model, target.ids)),
+            )
+        )
+        return _target_of(target.ids[:1], row)
+    return target
+
+
+def _target_of(ids: Ids, row: Floats | None, rest: float = 0.0) -> Target:
+    """The target of these entries. row: log-probabilities of what comes next, [vocabulary], None
+    where they are not known. rest: log-probability of the entries after the first."""
+    if row is None:
+        return Target(ids)
+    own = int(row.argmax())
+    return Target(ids, float(row[ids[0]]) + rest, own, float(row[own]))
+
+
+def log_probabilities(model: Model, tokens: Sequence[Token], position: int) -> Floats:
+    """Log-probabilities of what comes after the token at `position`, [vocabulary], in nats."""
+    last = len(model.spec.blocks) - 1
+    rows = rows_for(model.spec, len(tokens))
+    (trace,) = model.trace(list(tokens), layers=[last], keep=(), rows=rows, idle=True)
+    scores = model.backend.numpy(model.logits(trace.after[position : position + 1]))
+    row = np.asarray(scores, np.float64)[0]
+    shifted = row - row.max()
+    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+
+
+def small_note(model: Model, target: Target | None) -> list[str]:
+    """The warning that the model hardly expects a target, with its own first choice; none where the
+    target is that, or has a probability of `SMALL` or more, and where that is not known."""
+    if target is None or target.logprob is None or target.own is None:
+        return []
+    probability = float(np.exp(target.logprob))
+    if target.ids[0] == target.own or probability >= SMALL:
+        return []
+    return [
+        message(
+            "{target} has a probability of {probability} here; the model's own choice is {choice}"
+            " ({most})",
+            target=repr(answer_text(model, target.ids)),
+            probability=probability_text(probability),
+            choice=_own_name(model, target.own),
+            most=probability_text(float(np.exp(target.own_logprob or 0.0))),
+        )
+    ]
+
+
+def _own_name(model: Model, number: int) -> str:
+    """The model's own choice by its text; by its id where the tokenizer does not have it, since a
+    vocabulary may be padded."""
+    try:
+        return repr(target_token(model, number).text)
+    except InputError:
+        return f"{BY_ID}{number}"
+
+
+def probability_text(probability: float) -> str:
+    """A probability as sentences write it: in percent, small ones with one significant digit."""
+    percent = 100 * probability
+    if percent >= 10:
+        return f"{percent:.0f}%"
+    if percent >= 0.1:
+        return f"{percent:.1f}%"
+    if percent >= 1e-4:
+        return f"{float(f'{percent:.1g}'):.4f}".rstrip("0") + "%"
+    return f"{percent:.0e}%"
+
+
+def _entry_by_id(model: Model, name: str) -> int:
+    """The entry that "id:N" names. Raises UsageError for what is no number, InputError for an entry
+    that is not there."""
+    number = name.removeprefix(BY_ID)
+    if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
+        raise UsageError(
+            "{name} names no entry",
+            expected="id: and a whole number, such as id:42",
+            name=repr(name),
+        )
+    if int(number) >= model.spec.vocabulary:
+        expected = message("0 to {last:,}, the model's vocabulary", last=model.spec.vocabulary - 1)
+        raise InputError("there is no entry {number:,}", expected=expected, number=int(number))
+    return int(number)
+
+
+def _spellings(model: Model, name: str) -> list[Ids]:
+    """The ways in which a vocabulary spells a word after a text, each once: with a blank before it,
+    then without; one that begins with a blank only so.
+
+    Raises InputError where it has no entry for a part of the word.
+    """
+    word = name.removeprefix(BLANK)
+    texts = [f" {word}", word]
+    if name.startswith(BLANK):
+        texts = texts[:1]
+    elif name.startswith(" "):
+        texts = [name]
+    spellings: list[Ids] = []
+    for text in texts:
+        for ids in (_ids_of(model, text), _ids_after_line(model, text)):
+            if ids and ids not in spellings and _is_spelled(model.tokenizer, ids, texts):
+                spellings.append(ids)
+    if spellings:
+        return spellings
+    if any(token.unknown for token in model.tokenizer.encode(texts[-1])):
+        what = message(
+            "{name} is unknown to this model: its vocabulary has no entry for it", name=repr(name)
+        )
+        raise InputError(what, expected="a word of the vocabulary", hint="id:N names an entry")
+    what = message("{name} is no entry", name=repr(name))
+    raise InputError(what, expected="a word of the vocabulary", hint="id:N names an entry")
+
+
+def _ids_of(model: Model, text: str) -> Ids:
+    """The ids of a text as it begins, special tokens left out; none where the vocabulary does not
+    know a part of it."""
+    tokens = [token for token in model.tokenizer.encode(text) if not token.special]
+    if any(token.unknown or token.id is None for token in tokens):
+        return ()
+    return tuple(token.id for token in tokens if token.id is not None)
+
+
+def _ids_after_line(model: Model, text: str) -> Ids:
+    """The ids of a text as it goes on after a line break, where no tokenizer adds a blank of its
+    own; none where the line break is not a token by itself."""
+    line, both = _ids_of(model, "\n"), _ids_of(model, f"\n{text}")
+    if line and both[: len(line)] == line:
+        return both[len(line) :]
+    return ()
+
+
+def _is_spelled(tokenizer: Tokenizer, ids: Ids, texts: Sequence[str]) -> bool:
+    """Whether entries, read in the middle of a text, are one of these texts, and not one with a
+    blank more or a blank alone; true where the tokenizer does not write texts back as they were."""
+    text = _text_inside(tokenizer, ids)
+    if text is None or "\ufffd" in text:
+        return True
+    return text in texts or text.strip() not in ("", texts[0].strip())
+
+
+def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
+    """The text of entries as it stands after another word, its blank before it; None where the
+    tokenizer does not tell."""
+    anchor = [token.id for token in tokenizer.encode("a") if not token.special]
+    if not anchor or any(number is None for number in anchor):
+        return None
+    before = [number for number in anchor if number is not None]
+    try:
+        whole, start = tokenizer.text_of([*before, *ids]), tokenizer.text_of(before)
+    except AttnError:
+        return None
+    return whole.removeprefix(start) if whole.startswith(start) else None
+
+
+def _likeliest(
+    model: Model, tokens: Sequence[Token], spellings: Sequence[Ids], row: Floats, *, whole: bool
+) -> Target:
+    """The likeliest of some spellings after the last token. row: log-probabilities of what comes
+    next. whole: whether those of several entries are told by all of them, else by the first."""
+    best: Target | None = None
+    for ids in sorted(spellings, key=lambda ids: -float(row[ids[0]])):
+        if best is not None and (best.logprob or 0.0) >= float(row[ids[0]]):
+            continue  # what follows the first entry makes it only less likely
+        rest = _rest_logprob(model, tokens, ids) if whole and len(ids) > 1 else 0.0
+        target = _target_of(ids, row, rest)
+        if best is None or (target.logprob or 0.0) > (best.logprob or 0.0):
+            best = target
+    assert best is not None, "a word has a spelling"
+    return best
+
+
+def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
+    """The log-probability of the entries after the first one, each after those before it."""
+    following = following_tokens(model, tokens, ids[:-1])
+    text = [*tokens, *following]
+    last = len(model.spec.blocks) - 1
+    rows = rows_for(model.spec, len(text))
+    (trace,) = model.trace(text, layers=[last], keep=(), rows=rows, idle=True)
+    scores = np.asarray(
+        model.backend.numpy(model.logits(trace.after[-len(following) :])), np.float64
+    )
+    shifted = scores - scores.max(-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return float(logs[np.arange(len(following)), list(ids[1:])].sum())
+
+
+def _choice_note(model: Model, target: Target, spellings: Sequence[Ids], row: Floats) -> str:
+    """The sentence which spelling was taken, with its probability and those of the others; of one of
+    several entries, the probability of the first bounds it."""
+    names = {ids: answer_text(model, ids) for ids in spellings}
+    others = [
+        message(
+            "{name} ({probability})" if len(ids) == 1 else "{name} (at most {probability})",
+            name=repr(names[ids]),
+            probability=probability_text(float(np.exp(row[ids[0]]))),
+        )
+        for ids in spellings
+        if ids != target.ids
+    ]
+    return message(
+        "{name} is taken ({probability}): likelier here than {others}",
+        name=repr(names[target.ids]),
+        probability=probability_text(float(np.exp(target.logprob or 0.0))),
+        others=listing(others),
+    )
+
+
+# Entries of the vocabulary as tokens, and as documents name them.
+
+
+def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
+    """The tokens of these vocabulary ids, with positions that continue the text's."""
+    if not ids:  # a tokenizer need not have any
+        return []
+    return [
+        replace(token, index=len(tokens) + token.index)
+        for token in model.tokenizer.ids_to_tokens(ids)
+    ]
+
+
+def target_token(model: Model, number: int) -> TargetToken:
+    """The vocabulary entry `number` as documents hold it: id and text, its blank before it."""
+    return target_tokens(model, [number])[0]
+
+
+def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
+    """Vocabulary entries as documents hold them: id and text, with the blank before it that an
+    entry stands for inside of a text."""
+    if not numbers:
+        return []
+    tokenizer = model.tokenizer
+    tokens = tokenizer.ids_to_tokens(numbers)
+    has_blanks = _tells_blanks(tokenizer)
+    entries = []
+    for number, token in zip(numbers, tokens, strict=True):
+        text = token.text
+        if has_blanks and not token.special and not text.startswith(" "):
+            inside = _text_inside(tokenizer, [number])
+            if inside == f" {text}":
+                text = inside
+        entries.append(TargetToken(id=number, text=text))
+    return entries
+
+
+def answer_text(model: Model, ids: Sequence[int]) -> str:
+    """The text of entries that follow each other inside of a text, their blank before it; where
+    they are no whole characters, what each is called."""
+    texts = [entry.text for entry in target_tokens(model, ids)]
+    if not any("<0x" in text for text in texts):
+        return "".join(texts)
+    inside = _text_inside(model.tokenizer, ids)
+    if inside is None or "\ufffd" in inside:
+        return "".join(texts)
+    return inside
+
+
+def _tells_blanks(tokenizer: Tokenizer) -> bool:
+    """Whether a vocabulary has entries that begin with a blank beside those that do not; where it
+    cuts texts at blanks first, as WordPiece does, no entry says whether one stood before it."""
+    try:
+        apart, joined = (tokenizer.encode(text) for text in (" a", "(a"))
+    except AttnError:
+        return False
+    ends = [[token.id for token in tokens if not token.special][-1:] for tokens in (apart, joined)]
+    return ends[0] != ends[1]
