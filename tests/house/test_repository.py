@@ -162,10 +162,27 @@ def test_the_license_and_the_marker_for_type_checkers():
     assert (ROOT / "attncli" / "py.typed").exists()
 
 
+README = (ROOT / "README.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("command", ["run", "test"])
-def test_the_readme_has_its_marked_commands(command):
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert len(re.findall(rf"<!-- command: {command} -->\n```bash\n[^\n]+\n```", readme)) == 1
+def test_a_marked_block_of_the_readme_works_by_itself(command):
+    """After a clone, in a shell where nothing is activated: it makes the environment it uses."""
+    [block] = re.findall(rf"<!-- command: {command} -->\n```bash\n([^\n]+)\n```", README)
+    first, *others = block.split(" && ")
+    assert first == "python3 -m venv .venv"
+    assert others
+    assert all(one.startswith(".venv/bin/") for one in others)
+    assert ("-c tests/constraints.txt" in block) == (command == "test")
+
+
+def test_the_readme_is_a_front_page():
+    lines = README.splitlines()
+    assert len(lines) <= 160
+    first_screen = "\n".join(lines[:45])
+    assert first_screen.count("![") == 1
+    assert first_screen.count("?**") == 3
+    assert lines.index("## Install") <= 45
 
 
 def test_tests_do_not_reach_the_network():
