@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from attncli.features.compare.document import (
 from attncli.features.run.document import RunDocument, RunHead
 from attncli.inputs.regions import Region
 from attncli.inputs.token import choose_token, find_span, ignore
+from attncli.inputs.word_groups import word_starts
 from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
@@ -85,6 +87,54 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     )
 
 
+LayerHead = tuple[int, RunHead]
+"""A layer's number, and the part of one of its heads."""
+
+
+def with_substitutions(pairs: Alignment, a: RunDocument, b: RunDocument) -> Alignment:
+    """The alignment with each word that another one replaces paired with that, token by token,
+    where both are as many tokens and stand between the same neighbours."""
+    order = list(zip(pairs.a, pairs.b, strict=True))
+    if any(right <= left for (_, left), (_, right) in pairwise(order)):
+        return pairs  # the same tokens in another order: nothing is replaced
+    starts = [set(word_starts(tokens_of(side.tokens), side.text)) for side in (a, b)]
+    ends = [(-1, -1), *order, (len(a.tokens), len(b.tokens))]
+    new: list[tuple[int, int]] = []
+    for (before_a, before_b), (after_a, after_b) in pairwise(ends):
+        gaps = (range(before_a + 1, after_a), range(before_b + 1, after_b))
+        is_word = all(
+            gap and gap.start in inside and not inside.intersection(gap[1:])
+            for gap, inside in zip(gaps, starts, strict=True)
+        )
+        if is_word and len(gaps[0]) == len(gaps[1]):
+            new += zip(*gaps, strict=True)
+    every = sorted([*order, *new])
+    return Alignment(
+        tuple(first for first, _ in every),
+        tuple(second for _, second in every),
+        tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),
+        tuple(sorted(set(pairs.only_b) - {second for _, second in new})),
+    )
+
+
+def common_beginning(a: RunDocument, b: RunDocument, heads: Sequence[LayerHead]) -> int:
+    """How many tokens both texts begin with, where no row sees a later one; 0 where any does.
+
+    Args:
+        a: One side.
+        b: The other.
+        heads: All heads of both sides, with their weights.
+    """
+    for _, head in heads:
+        if np.triu(np.nan_to_num(_matrix(head.weights)), 1).any():
+            return 0
+    texts = zip(a.tokens, b.tokens, strict=False)
+    return next(
+        (place for place, (first, second) in enumerate(texts) if first.text != second.text),
+        min(len(a.tokens), len(b.tokens)),
+    )
+
+
 class MeasuredRows(Struct, frozen=True, eq=False):
     """The aligned queries that are measured: all, or those of `--query`. rows: their indices in
     `pairs`, [row]. counts: which of their links may be the one that changed most, booleans [row,
@@ -111,10 +161,6 @@ class MeasuredRows(Struct, frozen=True, eq=False):
         if sizes[place] >= 0:
             return self.signed_difference(difference, place)
         return None
-
-
-LayerHead = tuple[int, RunHead]
-"""A layer's number, and the part of one of its heads."""
 
 
 def compare(
@@ -238,10 +284,15 @@ def _query_positions(
         span = find_span(tokens, query)
     except InputError:
         try:
-            find_span(others, query)
+            span = find_span(others, query)
         except InputError:
             pass
         else:
+            texts = ([token.text for token in side] for side in (tokens, others))
+            pairs = with_substitutions(align(*texts), a, b)
+            partners = dict(zip(pairs.b, pairs.a, strict=True))
+            if all(place in partners for place in range(span.first, span.stop)):
+                return [partners[place] for place in range(span.first, span.stop)]
             what = message(
                 "{query} is only in B, so there is nothing to compare its row with",
                 query=repr(query),
@@ -292,6 +343,7 @@ def compare_document(
             "the two texts have no token in common, so nothing can be compared",
             expected="texts that share words",
         )
+    pairs = with_substitutions(pairs, a, b)
     rows = _aligned_rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out = (
@@ -323,6 +375,7 @@ def compare_document(
             mean_difference=float(np.mean([head.mean_difference for head in heads])),
             js=float(np.mean(divergences)) if divergences else None,
         ),
+        common_beginning=common_beginning(a, b, [*heads_a, *heads_b]) or UNSET,
         links_leave_out=list(leave_out) or UNSET,
         moved=largest_moves(heads, measured, top),
         warnings=warnings_of_sides(a.warnings, b.warnings),

@@ -180,6 +180,13 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     region_changes: Annotated[
         list[ComparedRegion] | UnsetType, describe("With --region: the largest difference first.")
     ] = UNSET
+    common_beginning: Annotated[
+        Count | UnsetType,
+        describe(
+            "Tokens that both texts begin with, where no row sees a later token: their rows cannot"
+            " differ by the texts."
+        ),
+    ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     moved: Annotated[
         list[MovedWeight],

@@ -21,6 +21,7 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import format_fixed, percent
+from attncli.draw.rest_names import not_counted
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
@@ -33,6 +34,7 @@ from attncli.draw.token_names import (
     quoted_token,
     region_name,
     short,
+    token_reference,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.compare.document import (
@@ -79,8 +81,10 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
 
 def _heads_table(document: CompareDocument, view: View) -> Lines:
     """One line per pair of heads: largest and mean difference, divergence, weight kept, output
-    error, pairs.
+    error, pairs; nothing where texts alone differ, and no row sees by what.
     """
+    if _is_before_difference(document):
+        return Lines()
     texts = [token.text for token in document.a.tokens]
     heads = by_change(document)
     if view.full:
@@ -214,6 +218,8 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     """A, B and the signed difference side by side; one scale for all weights, one for all
     differences.
     """
+    if _is_before_difference(document):
+        return Lines()
     heads = _heads_to_draw(document, view)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
@@ -292,8 +298,14 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     """A table of the links whose weight differs most between the two runs, with the weight in A, in
     B, and B − A.
     """
-    texts = [token.text for token in document.a.tokens]
+    if _is_before_difference(document):
+        return Lines()
+    texts = [_shown_text(document, index) for index in range(len(document.a.tokens))]
     arrow = spell(" → ", ascii=view.ascii)
+    moved = [weight for weight in document.moved if abs(weight.difference) > SAME]
+    if document.moved and not moved:
+        no_change = message("nothing by more than 1e-06, which is rounding")
+        return stack(heading("what moved most", "", view), remark(no_change, view))
     if not document.moved:
         if document.summary.max_difference:
             text = left_out_note(document)
@@ -311,7 +323,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
             f"{weight.b:.{view.precision}f}",
             _signed_number(weight.difference, view),
         ][first:]
-        for weight in document.moved
+        for weight in moved
     ]
     columns = ["head", f"query{arrow}key", "A", "B", "B − A"]
     align = ["left", "left", "right", "right", "right"]
@@ -337,7 +349,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
         side = getattr(document, letter)
         blocks.append(line((letter.upper(), "bold"), "  ", (localize(side.name, view), "bold")))
         if texts:
-            only_here = frozenset(getattr(document.only, letter))
+            only_here = {*getattr(document.only, letter), *_substituted(document, letter)}
             shares = [DIFFERS if index in only_here else 0.0 for index in range(len(side.tokens))]
             blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
         blocks += [] if same else [fact("ran", _run_facts(side, view), view)]
@@ -376,8 +388,20 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
 def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     """Which tokens are compared, where not all are."""
     only = document.only
+    for index, partner in document.aligned:
+        if document.a.tokens[index].text != document.b.tokens[partner].text:
+            yield remark(
+                message(
+                    "{word} in A is compared with {other} in B, which stands in its place",
+                    word=quoted_token(document.a.tokens, index, view),
+                    other=quoted_token(document.b.tokens, partner, view),
+                ),
+                view,
+            )
     if not only.a and not only.b:
-        if any(left != right for left, right in document.aligned):
+        if [right for _, right in document.aligned] != sorted(
+            right for _, right in document.aligned
+        ):
             yield remark(
                 "the same tokens in another order: each is compared with itself, in the order of A",
                 view,
@@ -397,7 +421,7 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     shared = plural(
         "compared: {count} token that both texts have",
         "compared: {count} tokens that both texts have",
-        count=len(document.aligned),
+        count=len(document.aligned) - len(_substituted(document, "a")),
     )
     yield remark(shared, view)
 
@@ -436,6 +460,8 @@ def difference_names(names: Sequence[str]) -> list[str]:
 # The answer of a comparison: the link that changed most; for two ways to attend, what they do and
 # what they take.
 
+ROUNDING = 1e-5
+"""Differences of float32 between runs of texts of different length."""
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
 
@@ -455,6 +481,53 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     return stack(
         shaded_comparison(document, _compared_head(document, link), link.query, view), answer_lines
     )
+
+
+def _is_before_difference(document: CompareDocument) -> bool:
+    """Whether texts alone differ and every row compared stands before the difference, in a model
+    that reads from left to right: then no weight can differ."""
+    beginning = document.common_beginning
+    if beginning is UNSET or not {"text", "tokens"}.issuperset(document.differs):
+        return False
+    if not document.differs or abs(document.summary.max_difference) > ROUNDING:
+        return False
+    return all(document.aligned[row][0] < beginning for row in document.measured_rows())
+
+
+def _substituted(document: CompareDocument, letter: str) -> list[int]:
+    """The tokens of a side that are compared with another word in their place."""
+    return [
+        pair["ab".index(letter)]
+        for pair in document.aligned
+        if document.a.tokens[pair[0]].text != document.b.tokens[pair[1]].text
+    ]
+
+
+def _shown_text(document: CompareDocument, index: int) -> str:
+    """A token of A by its text, and by that of B where another word stands in its place."""
+    text = document.a.tokens[index].text
+    partner = dict(document.aligned).get(index)
+    partner_text = text if partner is None else document.b.tokens[partner].text
+    return text if text == partner_text else f"{text}/{partner_text}"
+
+
+def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:
+    """Why no row compared differs, and a word whose row does."""
+    beginning = document.common_beginning or 0
+    yield say(
+        view,
+        plural(
+            "A and B begin with the same token, and the model reads from left to right: no row"
+            " compared sees what differs.",
+            "A and B begin with the same {count} tokens, and the model reads from left to right: no"
+            " row compared sees what differs.",
+            count=beginning,
+        ),
+    )
+    later = [index for index, _ in document.aligned if index >= beginning]
+    if later and document.queries:
+        name = token_reference(document.a.tokens, later[-1], view)
+        yield say(view, "A row that does: --query {query}", query=name)
 
 
 def _changed_most(document: CompareDocument) -> MovedWeight | None:
@@ -558,6 +631,8 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     does to the output and to the cost."""
     if not document.heads:
         return []
+    if _is_before_difference(document):
+        return [*_before_difference_sentences(document, view)]
     link = _changed_most(document)
     if abs(document.summary.max_difference) <= SAME:
         has_unshared_tokens = len(document.aligned) < max(
@@ -576,21 +651,17 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
             )
         return [say(view, same), *_output_and_cost(document, view)]
     if link is None:
-        if "unknown" in (document.links_leave_out or ()):
-            none = message(
-                "No link that counts differs: words that the model does not know, special tokens, "
-                "the word itself, its neighbours and the first word are not counted (--all-links "
-                "counts all)."
-            )
-        else:
-            none = message(
-                "No link that counts differs: special tokens, the word itself, its neighbours and "
-                "the first word are not counted (--all-links counts all)."
-            )
-        return [say(view, none), *_output_and_cost(document, view)]
+        kinds = document.links_leave_out or ()
+        none = say(view, "No link that counts differs.")
+        left_out = not_counted(kinds, document.a.tokens, view)
+        return [none, left_out, *_output_and_cost(document, view)]
     head = _compared_head(document, link)
     query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
-    key = claim_link(key, link, view)
+    partners = dict(document.aligned)
+    query, key = (
+        _with_partner(document, name, index, partners, view)
+        for name, index in ((query, link.query), (claim_link(key, link, view), link.key))
+    )
     a, b = (f"{value:.{view.precision}f}" for value in (link.a, link.b))
     if a == b:
         a, b = (f"{value:.3g}" for value in (link.a, link.b))
@@ -614,7 +685,25 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
             "{a_head} of A to {b} in layer {b_layer} head {b_head} of B."
         )
     sentence_text = say(view, template, **ends, **places)
-    return [sentence_text, *_region_sentences(document, view), *_output_and_cost(document, view)]
+    left_out = not_counted(document.links_leave_out or (), document.a.tokens, view)
+    return [
+        sentence_text,
+        left_out,
+        *_region_sentences(document, view),
+        *_output_and_cost(document, view),
+    ]
+
+
+def _with_partner(
+    document: CompareDocument, name: str, index: int, partners: dict[int, int], view: View
+) -> str:
+    """The name of a token of A, with that of the word that stands in its place in B, if another
+    does."""
+    partner = partners[index]
+    if document.a.tokens[index].text == document.b.tokens[partner].text:
+        return name
+    partner_name = quoted_token(document.b.tokens, partner, view)
+    return say(view, "{name} (in B {other})", name=name, other=partner_name)
 
 
 WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})

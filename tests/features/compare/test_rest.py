@@ -1,0 +1,81 @@
+"""What `attn compare` says of texts that differ after the query, and of a word put in the place of
+another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import resting_model
+
+from attncli.draw.lines import draw_parts
+from attncli.draw.view import View
+from attncli.features.compare.compute import compare
+from attncli.features.compare.document import CompareDocument
+from attncli.features.compare.screen import COMPARE_PARTS, compare_sentences
+from attncli.features.run.compute import run
+from attncli.mechanism.mask import Everywhere
+
+WIDE = View(width=300)
+
+
+def _compared(a: str, b: str, query: str | None = None, **settings: object) -> CompareDocument:
+    model = resting_model.model(**settings)
+    return compare(run(model, a), run(model, b), query=query)
+
+
+def _said(document: CompareDocument) -> str:
+    return " ".join(compare_sentences(document, WIDE))
+
+
+def test_texts_that_differ_after_the_query_are_told_as_that() -> None:
+    document = _compared("c d b e a", "c d b e f", query="e")
+    assert document.common_beginning == 8
+    said = _said(document)
+    assert "A and B begin with the same 8 tokens" in said
+    assert "A row that does: --query a" in said
+    screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
+    assert "0.00" not in screen
+    assert "what moved most" not in screen
+
+
+def test_a_word_in_the_place_of_another_is_compared_with_it() -> None:
+    model = resting_model.model()
+    texts = ("c d b e a", "c d f e a")
+    document = _compared(*texts, query="a")
+    assert document.aligned == [(place, place) for place in range(9)]
+    assert document.only.a == document.only.b == []
+    weights = [
+        np.asarray(trace.stages["weights"])[:, 8]
+        for text in texts
+        for trace in model.trace(model.encode(text))
+    ]
+    moved = document.moved[0]
+    assert (moved.query, moved.key) == (8, 4)
+    assert moved.difference == pytest.approx(weights[1][moved.head, 4] - weights[0][moved.head, 4])
+    said = _said(document)
+    assert '"b" (in B "f")' in said
+    assert "Not counted: the first token, where heads rest" in said
+    screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
+    assert '"b" in A is compared with "f" in B' in screen
+    assert "4 b/f" in screen
+
+
+def test_words_of_another_length_are_not_compared() -> None:
+    document = _compared("c d b e a", "c d ff e a")
+    assert document.only.a == [4]
+    assert document.only.b == [4, 5]
+    two = _compared("c d b e a", "c d f f a")
+    assert two.only.a == two.only.b == []  # each stands between what both have
+    assert len(two.aligned) == 9
+
+
+def test_where_rows_see_later_words_no_beginning_is_common() -> None:
+    document = _compared("c d b e a", "c d b e f", query="e", mask=Everywhere())
+    assert not document.common_beginning
+    assert "begin with the same" not in _said(document)
+
+
+def test_another_mask_is_no_difference_of_texts() -> None:
+    model = resting_model.model()
+    document = compare(run(model, "c d b"), run(model, "c d b"), query="b")
+    assert "begin with the same" not in _said(document)
