@@ -59,9 +59,11 @@ def default_checkpoint(
     return str(setting.value)
 
 
-def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
-    """The checkpoint of this name under the options given. Raises UsageError for those that it does
-    not take.
+def checkpoint(
+    environment: Environment, name: str, setup: RunSetup, *, many_runs: bool = False
+) -> Model:
+    """The checkpoint of this name under the options given. many_runs: whether its weights are kept
+    for several runs, where memory allows. Raises UsageError for options that it does not take.
     """
     from attncli.cli.progress import layers_told
 
@@ -85,6 +87,8 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
     loaded_model = load_checkpoint(
         environment, name, setup.compute, ignore=ignore, adapters=adapters
     )
+    if many_runs:
+        loaded_model = _with_weights_kept(environment, loaded_model, setup.compute)
     model = layers_told(environment, loaded_model)
     if options.global_tokens is not None:
         from attncli.models.config import with_global_tokens
@@ -119,6 +123,32 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
         )
         model = replace(model, warnings=(*model.warnings, note))
     return replace(model, spec=change_attention(model.spec, attention))
+
+
+KEPT_SHARE = 2
+"""Weights are kept where they take at most one part in so many of the memory that is free."""
+
+
+def _with_weights_kept(environment: Environment, model: Model, compute: ComputeOptions) -> Model:
+    """The model with its weights kept in memory once they are read, where that takes at most half of
+    what is free; else the model itself. `--verbose` says which."""
+    from attncli.draw.numbers import size_words
+    from attncli.models.load import held_bytes, hold_weights
+
+    needed = held_bytes(model)
+    limit = model_values.memory_limit(compute)
+    if not needed:
+        return model
+    is_kept = needed <= limit.bytes // KEPT_SHARE
+    note = message(
+        "weights are kept for the next pass: {needed} of {limit} of memory"
+        if is_kept
+        else "weights are read in each pass: kept they would take {needed} of {limit} of memory",
+        needed=size_words(needed),
+        limit=size_words(limit.bytes),
+    )
+    environment.origins.append(note)
+    return hold_weights(model) if is_kept else model
 
 
 def load_checkpoint(

@@ -324,11 +324,17 @@ def _numbers_there_are(what: str, count: int) -> str:
 
 
 def model(
-    environment: Environment, setup: RunSetup, *, tokenizer: str | None = None, heads: int = 1
+    environment: Environment,
+    setup: RunSetup,
+    *,
+    tokenizer: str | None = None,
+    heads: int = 1,
+    many_runs: bool = False,
 ) -> Model:
     """The model that the options describe: a checkpoint, a weight file, or seeded weights.
 
-    heads: how many heads seeded weights have where `--num-heads` does not say.
+    heads: how many heads seeded weights have where `--num-heads` does not say. many_runs: whether a
+    checkpoint's weights are kept for several runs, where memory allows.
     Raises UsageError for options that contradict each other, and whatever loading a model raises.
     """
     name = model_name(environment, setup, tokenizer)
@@ -341,7 +347,7 @@ def model(
     if name is not None:
         from attncli.cli.model_option import checkpoint
 
-        loaded_model = checkpoint(environment, name, setup)
+        loaded_model = checkpoint(environment, name, setup, many_runs=many_runs)
     elif setup.model.weights is not None:
         from attncli.cli.model_option import file_model
 

@@ -8,13 +8,15 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from attncli.arrays.backend import Array, Backend, choose
+from attncli.arrays.backend import ITEM, Array, Backend, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import (
@@ -447,6 +449,39 @@ class _CachedWeights(ReadWeights):
         if multiply is None:
             self._arrays[role] = weight
         return multiply
+
+
+def hold_weights(model: Model) -> Model:
+    """The model with its weights kept in memory once they are read, for many runs; the model itself
+    where they are no checkpoint's, or are kept already."""
+
+    def kept(store: Store | None) -> Store | None:
+        """The store with its weights kept, where it is one that reads a checkpoint."""
+        if not isinstance(store, CheckpointStore):
+            return store
+        store.for_many()
+        return CachedStore(store)
+
+    store = kept(model.store)
+    assert store is not None
+    return replace(model, store=store, decoder_store=kept(model.decoder_store))
+
+
+def held_bytes(model: Model) -> int:
+    """How many bytes the weights of a model's checkpoint take in memory where they are kept, in the
+    type that it computes in; 0 for other weights."""
+    stores = [store for store in (model.store, model.decoder_store) if store is not None]
+    checkpoints = {
+        id(store.checkpoint): store.checkpoint
+        for store in stores
+        if isinstance(store, CheckpointStore)
+    }
+    numbers = sum(
+        prod(info.shape)
+        for checkpoint in checkpoints.values()
+        for info in checkpoint.names().values()
+    )
+    return numbers * ITEM[model.backend.dtype]
 
 
 TYPICAL_TOKENS = 16

@@ -17,12 +17,13 @@ from attncli.features.heads.across_heads import HeadMatrices, basis, head_matric
 from attncli.inputs.token import Token
 from attncli.measure.labels import jensen_shannon
 from attncli.measure.row_facts import Floats
+from attncli.models.load import hold_weights
 from attncli.models.model import Model
 from attncli.scan.document import LEAST_TEXTS, AlikeHead, AlikeHeads, ScanDocument, ScanHead
 from attncli.scan.frequent_links import choosing_rows
 from attncli.scan.plan import ScanPlan
 from attncli.scan.statistics import reach
-from attncli.scan.worker import hold_weights, truncate
+from attncli.scan.worker import truncate
 
 Place = tuple[int, int]
 """(layer, head), or (file, line) of a text."""

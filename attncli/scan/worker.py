@@ -56,7 +56,7 @@ from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import HeadSelection, Norm, Place
 from attncli.mechanism.trace import LayerTrace, head_outputs
-from attncli.models.load import CachedStore, CheckpointStore
+from attncli.models.load import hold_weights
 from attncli.models.model import Model
 from attncli.models.run import embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
@@ -758,13 +758,6 @@ class Worker:
         norm[:, last] = ~np.isnan(score)
         baseline[:, last] = np.take_along_axis(baseline[:, columns], best, 1)[:, 0]
         row_counts[last] = row_counts[columns].max(0)
-
-
-def hold_weights(model: Model) -> Model:
-    """The model with its weights cached in memory, for running many texts."""
-    assert isinstance(model.store, CheckpointStore)
-    model.store.for_many()
-    return replace(model, store=CachedStore(model.store))
 
 
 def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:

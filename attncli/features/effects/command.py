@@ -558,7 +558,9 @@ def patch(
     if len(sources) != 2:
         what = message("attn patch takes two texts, and {count} are given", count=len(sources))
         raise UsageError(what, expected="CLEAN and CORRUPT, or --chat FILE")
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=EIGHT, many_runs=True
+    )
     texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     clean_tokens, corrupt_tokens = (
         request.tokens_of(loaded_model, source_text) for source_text in texts

@@ -81,7 +81,10 @@ def find(
         raise UsageError(what, expected="--effect as well")
     single = output.json or output.svg is not None or page.html is not None
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+        environment,
+        setup,
+        tokenizer=text.tokenizer,
+        heads=declarations.EIGHT,
     )
 
     from attncli.features.find.compute import find as compute_find

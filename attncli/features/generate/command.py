@@ -102,7 +102,7 @@ def write_continuations(
 
     validate_page(page, lines=text.lines)
     view = validate_options(output, environment, "generate", files={"--html": page.html})
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, many_runs=True)
     layers, heads = layers_and_heads(loaded_model, setup.model)
     assert options.generate is not None
     rows = output.json or output.ndjson

@@ -44,7 +44,7 @@ def check(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    loaded_model = request.model(environment, setup)
+    loaded_model = request.model(environment, setup, many_runs=True)
     from attncli.cli.progress import progress
     from attncli.errors import VerdictError
     from attncli.features.pairs.compute import pairs as compute_pairs

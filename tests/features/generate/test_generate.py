@@ -5,6 +5,7 @@ up.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -312,3 +313,26 @@ def test_a_new_token_that_stands_for_unknown_words_is_marked(tmp_path: Path) -> 
         True,
     ]
     assert "<unk>?" in ask(*asked, "--show", "lookback").out
+
+
+def test_weights_are_kept_between_tokens_where_memory_allows(folder: Path) -> None:
+    asked = ("run", "--model", str(folder), "--ids", "1 5 7", "--generate", "6", "--verbose")
+    kept = ask(*asked)
+    again = ask(*asked, "--max-memory", str(size_of(folder) * 3 // 2))
+    assert (kept.code, again.code) == (0, 0)
+    assert "weights are kept for the next pass" in kept.err
+    assert "weights are read in each pass" in again.err
+    assert kept.out == again.out
+    # once for the prompt and seven times for the tokens, the embeddings' rows aside
+    assert bytes_read(again.err) > 4 * bytes_read(kept.err)
+
+
+def size_of(folder: Path) -> int:
+    return (folder / "model.safetensors").stat().st_size
+
+
+def bytes_read(said: str) -> float:
+    """What the effort, which --verbose says, calls bytes of weights read."""
+    match = re.search(r"([\d.]+) (B|kB|MB) of weights read", said)
+    assert match is not None
+    return float(match[1]) * {"B": 1, "kB": 1e3, "MB": 1e6}[match[2]]
