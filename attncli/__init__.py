@@ -25,7 +25,6 @@ The names below are imported when first used, so that the command line starts in
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from attncli.version import __version__
@@ -98,10 +97,15 @@ if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
         if name not in __all__:
             raise AttributeError(f"module 'attncli' has no attribute {name!r}")
         public = getattr(import_module(_HOMES.get(name, f"attncli.features.{name}.compute")), name)
-        trace = sys.modules.get("attncli.mechanism.trace")
-        if trace is not None and not trace.VIEWS:
-            trace.VIEWS.append(_views)
+        _show_results()
         return public
+
+    def _show_results() -> None:
+        """Have results drawn in notebooks and files, whichever public name a program uses first."""
+        from attncli.mechanism.trace import VIEWS
+
+        if not VIEWS:
+            VIEWS.append(_views)
 
     def _views() -> Any:
         """The module `attncli.notebook`, which draws results; imported at the first call."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import pydoc
 import re
+import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 from asking import ask
+from processes import finish
 
 import attncli
 from attncli.cli.app import COMMANDS
@@ -112,6 +114,14 @@ def test_errors_carry_what_helps_as_notes():
 def test_help_shows_no_variable_of_the_process(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "a-secret-of-mine")
     assert "a-secret-of-mine" not in pydoc.plain(pydoc.render_doc(attncli.load))
+
+
+@pytest.mark.parametrize("call", ["tokens('the cat')", "mask('causal')", "cost(9)"])
+def test_a_public_name_works_as_the_first_call_of_a_process(call):
+    program = f"import attncli; d = attncli.{call}; print(len(d.rows()), *d._repr_mimebundle_())"
+    done = finish([sys.executable, "-c", program])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1:] == ["text/plain", "text/html"]
 
 
 def test_documents_give_rows_a_figure_and_a_page(tmp_path):
