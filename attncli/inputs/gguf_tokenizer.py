@@ -147,6 +147,10 @@ WHOLE_WORDS = (LLAMA3, TEKKEN, O200K)
 """Those whose vocabularies take a word that they hold as it is, whatever the merges would make of
 it.
 """
+COMPOSED = ("qwen2", "qwen35", "command-r", "olmo", "mpt", "modern-bert")
+"""Those whose texts are composed (Unicode's NFC) before they are cut, as the tokenizers of Qwen,
+Cohere and GPT-NeoX do; a file does not say.
+"""
 BEGIN_BY_SILENCE = (
     *(
         "llama3",
@@ -253,6 +257,7 @@ class _BytePairs(PairScheme):
                 pattern=repr(pattern_name),
             )
         self._patterns, self._name = PATTERNS[pattern_name], name
+        self._composes = pattern_name in COMPOSED
         self._merges = metadata.texts("tokenizer.ggml.merges")
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
@@ -261,6 +266,8 @@ class _BytePairs(PairScheme):
             vocab=dict(ids), merges=list(merges), ignore_merges=self._patterns in WHOLE_WORDS
         )
         hf = tokenizers.Tokenizer(model)
+        if self._composes:
+            hf.normalizer = normalizers.NFC()
         hf.pre_tokenizer = pre_tokenizer_of(self._patterns)
         hf.decoder = decoders.ByteLevel()
         return hf

@@ -29,6 +29,7 @@ from attncli.mechanism.spec import (
     Llama3,
     LongRope,
     Norm,
+    Position,
     RelativeBuckets,
     RelativeSines,
     Rope,
@@ -129,6 +130,19 @@ def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[
         np.float64
     )
     return np.cos(angles) * magnitude, np.sin(angles) * magnitude
+
+
+def keeps_angles(position: Position, before: int, after: int) -> bool:
+    """Whether tokens of a text of `before` positions are turned as they are once it has `after`.
+
+    Where they are not, keys that were kept are another text's: what a longer text has must be
+    computed anew from its first token.
+    """
+    if not isinstance(position, Rope) or not isinstance(position.scaling, Dynamic | LongRope):
+        return True
+    short, _ = frequencies(position, before)
+    long, _ = frequencies(position, after)
+    return bool(np.array_equal(short, long))
 
 
 def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Array:

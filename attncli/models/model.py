@@ -236,10 +236,17 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens or with too many, and for a layer or head that is
                 not there.
-            UsageError: For the decoder of a model of two sides that reads nothing.
+            UsageError: For the decoder of a model of two sides that reads nothing, and for a `past`
+                whose keys a text of this length turns otherwise (LongRoPE, dynamic NTK).
         """
         self._check_memory()
         tokens = self.encode(text)
+        if past and not run.keeps_past(self.spec, tokens[0].index, tokens[-1].index + 1):
+            raise UsageError(
+                "the keys of the first {count} tokens are turned otherwise in a longer text",
+                expected="all tokens of the text, and past={} again",
+                count=tokens[0].index,
+            )
         layer_count = len(self.spec.blocks)
         if idle:
             numbers = sorted(set(numbers_of(layers, layer_count)))

@@ -32,7 +32,7 @@ from attncli.mechanism.context import (
     Weights,
 )
 from attncli.mechanism.feed_forward import LayerPart, linear_if_any, normalise
-from attncli.mechanism.projection import sinusoidal, timescales
+from attncli.mechanism.projection import keeps_angles, sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
 
@@ -136,6 +136,13 @@ def check_length(spec: Spec, count: int) -> None:
             "the text has {count} tokens, the model has {limit} positions", count=count, limit=limit
         )
         raise InputError(what, expected=message("at most {limit} tokens", limit=limit))
+
+
+def keeps_past(spec: Spec, before: int, after: int) -> bool:
+    """Whether keys and values of the first `before` tokens of a text are those that they have once
+    it has `after`: rotations that depend on the length of the text may change all of them.
+    """
+    return all(keeps_angles(block.attention.position, before, after) for block in spec.blocks)
 
 
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:

@@ -785,6 +785,19 @@ def test_a_vocabulary_cuts_as_its_own_library(
         assert [token.id for token in tokenizer.encode(sample)] == vocabulary.ids(sample), sample
 
 
+def test_texts_are_composed_where_the_tokenizer_of_that_name_does(wide: Path, tmp_path: Path):
+    letters = {"qwen2": ("e\u0301", "\u00e9"), "gpt-2": ("e\u0301", "e\u0301")}
+    for pattern, (given, read) in letters.items():
+        vocabulary = merges(pattern)
+        file = gguf_files.write(
+            wide, tmp_path / f"{pattern}.gguf", "qwen2", vocabulary=vocabulary.write
+        )
+        tokenizer = attncli.load(file, note=None).tokenizer
+        tokens = tokenizer.encode(f"caf{given} x")
+        assert tokenizer.text_of([token.id for token in tokens]) == f"caf{read} x"
+        assert tokens[-1].end == len(f"caf{given} x")
+
+
 HARD = (
     *SAMPLES,
     *(

@@ -35,6 +35,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Past
 from attncli.mechanism.spec import state_size
+from attncli.models import run
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
@@ -208,9 +209,11 @@ def generated_document(
     the sums; that number is `lookback_per_key`.
 
     Generation ends early at a token that ends the model's own texts (`Model.ends`), or at a special
-    token of a model that names none. Keys and values of earlier tokens are kept, so each
-    token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
-    tokens than it has positions.
+    token of a model that names none. Keys and values of earlier tokens are kept, so each token
+    costs one row, but where a longer text turns them otherwise (LongRoPE where its factors change,
+    dynamic NTK at every token past its first length): then all tokens are run anew, so that a
+    continuation has the numbers of the whole text. Raises UnsupportedError for a model that is no
+    decoder, LimitError for more tokens than it has positions.
     """
     _refuse_continuation(model, len(tokens), request.count)
     past: Past = {}
@@ -223,7 +226,11 @@ def generated_document(
         new.append(token)
         heads: list[StepHead] = []
         evens: list[Floats] = []
-        logits = _run_tokens(model, [token], past, heads, request, prompt=len(tokens), evens=evens)
+        running = [token]
+        if not run.keeps_past(model.spec, token.index, token.index + 1):
+            past = {}
+            running = [*tokens, *new]
+        logits = _run_tokens(model, running, past, heads, request, prompt=len(tokens), evens=evens)
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
         region_shares = [head.regions for head in heads if head.regions is not UNSET]

@@ -14,11 +14,15 @@ import numpy as np
 import oracles
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from safetensors.numpy import load_file, save_file
 from small_gpt2 import small_gpt2
 from telling import telling
 from tiny_checkpoints import CASES, make
+from tiny_sizes import Case
+from tiny_two_sided import TWO_SIDED
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from validity import validate
 
 import attncli
@@ -28,10 +32,45 @@ from attncli.features.generate.compute import GenerateRequest, continuation_text
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import ByteTokenizer
+from attncli.mechanism.attend import span
 
 generated_document = telling(generated_document)
 
 IDS = [7, 3, 50, 11, 28]
+PHI = {
+    "vocab_size": 60,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "original_max_position_embeddings": 6,
+    "pad_token_id": 0,
+}
+LONG = {
+    "type": "longrope",
+    "short_factor": [1.0, 1.1, 1.2, 1.3],
+    "long_factor": [2.0, 3.0, 4.0, 5.0],
+}
+NTK = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+CAUSAL = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - {"bert", "xlnet", "roberta", "whisper"}
+DECODERS = {
+    **{
+        name: replace(case, saved_by="AutoModelForCausalLM") if case.model_type in CAUSAL else case
+        for name, case in CASES.items()
+        if case.model_type not in TWO_SIDED
+    },
+    "phi3, its factors change": Case("phi3", {**PHI, "rope_scaling": LONG}, "AutoModelForCausalLM"),
+    "llama, its base grows": Case(
+        "llama",
+        {**PHI, "max_position_embeddings": 6, "rope_scaling": NTK},
+        "AutoModelForCausalLM",
+    ),
+}
+"""The cases of one side, with heads that predict where there is one, and rotations that change with
+the length of the text.
+"""
 
 
 @pytest.fixture(scope="module", params=["gpt2 with head", "llama"])
@@ -81,6 +120,41 @@ def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None
         assert step["even"] == pytest.approx(
             [len(region.tokens) / (step["token"] + 1) for region in regions]
         )
+
+
+def continues(spec):
+    """Whether a model of this Spec can continue texts by itself."""
+    causal = all(span(block.attention.mask, 0, 0, 2) == (0, 1) for block in spec.blocks)
+    return causal and spec.head is not None and not any(block.cross for block in spec.blocks)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_continuation_has_the_numbers_of_the_whole_text(name: str, tmp_path: Path) -> None:
+    model = attncli.load(make(DECODERS[name], tmp_path), dtype="float64")
+    if not continues(model.spec):
+        pytest.skip("a model that does not continue texts")
+    ids = [code % model.spec.vocabulary for code in (7, 3, 5)]
+    tokens = model.tokenizer.ids_to_tokens(ids)
+    count = min(10, (model.spec.max_positions or 99) - len(ids))
+    document = attncli.generate(model, "", count, tokens=tokens)
+    new = [token.id for token in document.generated]
+    whole = model.tokenizer.ids_to_tokens([*ids, *new])
+    last = len(model.spec.blocks) - 1
+    for number, step in enumerate(document.steps):
+        if number not in (3, 4, len(document.steps) - 1):
+            continue
+        text = whole[: len(ids) + number]
+        traces = list(model.trace(text, idle=True))
+        logits = model.logits(traces[-1].after[-1:])[-1]
+        shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        assert traces[-1].layer == last
+        assert np.isclose(shares[new[number]], step.probability, rtol=1e-6, atol=1e-9), number
+        assert shares[new[number]] >= shares.max() - 1e-9, number
+    rows = {(head.layer, head.head): head.weights for head in document.steps[-1].heads}
+    for trace in model.trace(whole):
+        for head, weights in enumerate(trace.stages["weights"]):
+            assert np.allclose(weights[-1], rows[trace.layer, head], atol=1e-7), (trace.layer, head)
 
 
 def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
