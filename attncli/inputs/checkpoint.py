@@ -392,6 +392,28 @@ def without_packing(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in (*PACKED, MLX)}
 
 
+SEPARATE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
+"""Files beside config.json in which older libraries say how weights are packed, and the method."""
+
+
+def _with_packing(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """The config with what says how weights are packed at its top, also where it stands in the
+    text model's part (Kimi K2.5), or in a file of its own (AutoGPTQ, AutoAWQ)."""
+    if is_packed(config):
+        return config
+    inner = config.get("text_config")
+    if isinstance(inner, dict):
+        lifted = {key: inner[key] for key in PACKED if inner.get(key) is not None}
+        if lifted:
+            return {**config, "text_config": without_packing(inner), **lifted}
+    for name, method in SEPARATE.items():
+        path = guarded_path(folder, name)
+        if is_there(path):
+            settings = read_object(path, what=message("how weights are packed"))
+            return {**config, PACKED[0]: {"quant_method": method, **settings}}
+    return config
+
+
 class Checkpoint:
     """A model's files: `config`, the tensors by name, and the tokenizer's. Made by `open`; opening
     reads no weights.
@@ -451,6 +473,7 @@ class Checkpoint:
         config = read_object(
             guarded_path(real, "config.json"), what="a model's config.json", with_tags=True
         )
+        config = _with_packing(real, config)
         for key in () if packed else PACKED:
             if config.get(key) is not None:
                 what = message(

@@ -398,10 +398,34 @@ def open_regular(
             raise LimitError(
                 "this file has {size:,} bytes", where=str(path), expected=expected, size=size
             )
+        if size <= LFS_LONGEST:
+            _refuse_lfs_pointer(os.pread(handle, size, 0) if hasattr(os, "pread") else b"", path)
         return os.fdopen(handle, "rb"), size
     except BaseException:
         os.close(handle)
         raise
+
+
+LFS_START = b"version https://git-lfs.github.com/spec/"
+LFS_LONGEST = 1024
+"""Bytes that a pointer of Git LFS has at most, by its specification."""
+
+
+def _refuse_lfs_pointer(content: bytes, path: Path) -> None:
+    """Raise InputError for a file that says where Git LFS keeps another one, as a clone without it
+    has in that one's place."""
+    if not content.startswith(LFS_START):
+        return
+    words = content.decode("ascii", "replace").split()
+    size = words[words.index("size") + 1] if "size" in words[:-1] else ""
+    count = int(size) if size.isdigit() and len(size) < 20 else 0
+    raise InputError(
+        "this is a Git LFS pointer, not the file itself, which has {count:,} bytes",
+        where=str(path),
+        expected="the file that it stands for",
+        hint="git lfs pull",
+        count=count,
+    )
 
 
 def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:

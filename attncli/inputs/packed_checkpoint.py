@@ -62,8 +62,18 @@ def open_packed(
     return _PackedMatrices(raw).checkpoint()
 
 
-METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "mlx", "mxfp4")
+METHODS = (
+    *("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "mlx"),
+    *("modelopt FP8", "modelopt NVFP4", "mxfp4"),
+)
 """The schemes that are read, as configs call them."""
+
+
+MODELOPT = "modelopt"
+"""How NVIDIA's Model Optimizer calls itself; which numbers it wrote says `quant_algo`."""
+CACHE_SCALES = ("k_scale", "v_scale")
+"""The ends of tensors that scale a cache of few bits; a run here keeps keys and values as they
+are."""
 
 
 def check_method(config: Mapping[str, Any], where: str) -> None:
@@ -81,10 +91,17 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
 def _packing_method(config: Mapping[str, Any]) -> str:
     """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
     settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
-    usual = "none" if config.get(MLX) is None else "mlx"
-    if isinstance(settings, dict):
-        return str(settings.get("quant_method", usual))
-    return usual
+    usual = message("method not named") if config.get(MLX) is None else "mlx"
+    if not isinstance(settings, dict):
+        return usual
+    method = settings.get("quant_method")
+    algorithm = settings.get("quant_algo")
+    producer = settings.get("producer")
+    if method is None and isinstance(producer, dict) and producer.get("name") == MODELOPT:
+        method = MODELOPT
+    if method == MODELOPT and isinstance(algorithm, str):
+        return f"{MODELOPT} {algorithm}"
+    return usual if method is None else str(method)
 
 
 class _PackedMatrices:
@@ -120,6 +137,8 @@ class _PackedMatrices:
             "fbgemm_fp8": self.byte_weights,
             "compressed-tensors": self.compressed_tensors,
             "gptq": self.gptq,
+            "modelopt FP8": self.byte_weights,
+            "modelopt NVFP4": self.nvfp4,
             "awq": self.awq,
             "bitsandbytes": self.bitsandbytes,
             "mxfp4": self.mxfp4,
@@ -129,7 +148,7 @@ class _PackedMatrices:
         for module, parts in modules.items():
             builders[self.method](module, parts)
         for name, info in names.items():
-            if name in self.used_names:
+            if name in self.used_names or name.endswith(CACHE_SCALES):
                 continue
             if info.dtype.startswith("float8") or info.dtype in (
                 "uint8",
@@ -437,6 +456,22 @@ class _PackedMatrices:
         scheme = state_part.rpartition("__")[2].upper()
         self.add_matrix(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
 
+    def nvfp4(self, module: str, parts: Parts) -> None:
+        """Add a module's matrix in NVFP4: pairs of codes, a float8 scale for each 16 of a row, and
+        one scale for all. Matrices that were left as they are have no such parts."""
+        if "weight_scale_2" not in parts:
+            self.byte_weights(module, parts)
+            return
+        names = ("weight", "weight_scale", "weight_scale_2")
+        weight, scale, whole = self.stored_parts(module, parts, *names)
+        rows, pairs = self.shape(weight)
+        self.check_shape(scale, (rows, 2 * pairs // NVFP4_GROUP))
+        self.check_shape(whole, (), (1,))
+        idle = [parts[name] for name in ("input_scale",) if name in parts]
+        recipe = NvRows(self.raw, weight, scale, whole)
+        used = [weight, scale, whole, *idle]
+        self.add_matrix(f"{module}.weight", (rows, 2 * pairs), "NVFP4", recipe, used)
+
     def _quantization_state(self, name: str) -> Mapping[str, Any]:
         """What bitsandbytes' JSON beside a matrix of codes says: its shape, block sizes and offset.
         Raises InputError."""
@@ -691,6 +726,35 @@ class CodedMatrix:
             scales = table[scales] * outer[: scales.size] + np.float32(self._state["nested_offset"])
         numbers *= np.repeat(scales.astype(np.float32), self._state["blocksize"])[: self._count]
         return numbers.reshape(self._state["shape"])
+
+
+NVFP4_GROUP = 16
+"""Numbers of a row that share a scale."""
+
+
+class NvRows:
+    """A recipe (it computes a matrix when it is read): one in NVFP4, each number a code of four
+    bits, the lower half of a byte first, times its group's scale and the scale of all. Source:
+    NVIDIA, Model Optimizer, 2025."""
+
+    unit = 1
+
+    def __init__(self, raw: Checkpoint, weight: str, scale: str, whole: str) -> None:
+        self._raw = raw
+        self._weight = weight
+        self._scale = scale
+        self._whole = whole
+
+    def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, float [row, column]."""
+        rows = range(start, stop)
+        codes = self._raw.read_rows(self._weight, rows)
+        numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1).reshape(len(rows), -1)
+        stored = self._raw.read_rows(self._scale, rows)
+        scales = raw_numbers(stored, self._raw.info(self._scale).dtype)
+        factor = np.float32(self._raw.read(self._whole, "float32").reshape(-1)[0])
+        scaled: Array = numbers * np.repeat(scales, NVFP4_GROUP, axis=1) * factor
+        return scaled
 
 
 class MxExperts:

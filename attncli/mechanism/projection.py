@@ -91,7 +91,10 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             return theta**-exponent, 1.0
         case Llama3(factor, low, high, original):
             turns = original * plain / (2 * math.pi)  # original / wavelength
-            smooth = np.clip((turns - low) / (high - low), 0.0, 1.0)
+            if high == low:  # nothing lies between: long wavelengths are divided, short ones kept
+                smooth = np.where(turns > high, 1.0, 0.0)
+            else:
+                smooth = np.clip((turns - low) / (high - low), 0.0, 1.0)
             return (1 - smooth) * plain / factor + smooth * plain, 1.0
         case Yarn(factor, original, fast, slow, magnitude, truncate):
             ends = [

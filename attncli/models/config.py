@@ -90,6 +90,12 @@ EVERYWHERE = {
 """What holds for every family that does not say otherwise."""
 
 
+NORMED = {"use_qk_norm": FixedValue(True, "queries and keys would not be normed")}
+"""Of families whose queries and keys are always normed, and whose configs may say so."""
+GATED = {"attn_output_gate": FixedValue(True, "what heads mix would not be gated")}
+"""Of families whose heads are always gated, and whose configs may say so."""
+
+
 class Config:
     """The values of a config by key. Every reader marks its keys as read and raises InputError for
     a value of the wrong kind.
@@ -154,6 +160,14 @@ class Config:
         if key not in self.values:
             return default
         if self.values[key] is None:
+            return None
+        return self.number(key)
+
+    def factor(self, key: str) -> float | None:
+        """The key's value, a positive number; None where it is null, 0 (which turns it off), or not
+        set."""
+        self.read_keys.add(key)
+        if self.values.get(key) in (None, 0) and self.values.get(key) is not False:
             return None
         return self.number(key)
 
@@ -569,11 +583,11 @@ def _llama3(inside: Config, original: int) -> Llama3:
     """Llama 3's scaling of RoPE. inside: the object that states it. original: positions before it."""
     low = inside.number("low_freq_factor")
     high = inside.number("high_freq_factor")
-    if high <= low:
+    if high < low:
         what = message(
             "low_freq_factor is {low:g} and high_freq_factor {high:g}", low=low, high=high
         )
-        raise InputError(what, where=inside.where, expected="the high one above the low one")
+        raise InputError(what, where=inside.where, expected="the high one not below the low one")
     return Llama3(inside.number("factor"), low, high, original)
 
 
@@ -583,8 +597,8 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
     own."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
-    all_dims = inside.cap("mscale_all_dim", None)
-    mscale = inside.cap("mscale", None)
+    all_dims = inside.factor("mscale_all_dim")
+    mscale = inside.factor("mscale")
     if magnitude is None:
         magnitude = _log_factor(factor, 1.0)
         if all_dims is not None and mscale is not None:

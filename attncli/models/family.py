@@ -772,6 +772,10 @@ class _Binder:
         for tensor in (*(self.prefix + candidate for candidate in spellings), *spellings):
             if tensor in self.tensors:
                 return tensor
+        if role.name == "tokens.weight" and self.spec.head is not None and self.spec.head.tied:
+            head = self._find_head()
+            if head is not None:
+                return head
         if role.optional:
             return None
         expected_name = self.prefix + spellings[0]
@@ -788,6 +792,16 @@ class _Binder:
                 message("the nearest name there is {close}", close=repr(close[0])) if close else ""
             ),
         )
+
+    def _find_head(self) -> str | None:
+        """The output head of a tied model whose file holds it in place of the token table, which is
+        the same matrix; None where it is not there."""
+        source = self.names.outside.get("head")
+        for module in source.split("|") if isinstance(source, str) else ():
+            for tensor in (f"{self.prefix}{module}.weight", f"{module}.weight"):
+                if tensor in self.tensors:
+                    return tensor
+        return None
 
     def _is_stray(self, name: str, expected_name: str) -> bool:
         """Whether a tensor's name is not the family's but has the same numbers in it as the

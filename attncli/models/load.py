@@ -39,7 +39,7 @@ from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
 from attncli.models.config import config_without, seen_both_ways, settle
 from attncli.models.estimate import MemoryBudget, free_memory
-from attncli.models.families import MODEL_TYPES, family
+from attncli.models.families import ALSO_CALLED, MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
 from attncli.models.run import EmbeddingVectors, Store, parts_through_norm, with_positions
@@ -658,10 +658,10 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
     if file is None:
         described = Checkpoint.describe(place, packed=True)
         if not is_packed(described.config):
-            return Checkpoint.open(place, tensors)
+            return _with_usual_names(Checkpoint.open(place, tensors))
         from attncli.inputs.packed_checkpoint import open_packed
 
-        return open_packed(described.folder, described.config, tensors)
+        return _with_usual_names(open_packed(described.folder, described.config, tensors))
     from attncli.models.gguf import open_gguf
 
     return open_gguf(file)
@@ -679,7 +679,31 @@ def describe_checkpoint(place: Path) -> Checkpoint:
 
         check_method(described.config, str(place))
         described.config = without_packing(described.config)
-    return described
+    return _with_usual_names(described)
+
+
+WRAPPERS = ("_orig_mod.", "module.")
+"""What torch puts before every name of a module that is compiled, or runs on several devices."""
+
+
+def _with_usual_names(checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint under its family's own name (`ALSO_CALLED`) and its tensors' own names, without
+    what a wrapped module puts before them."""
+    kind = checkpoint.config.get("model_type")
+    if isinstance(kind, str) and kind in ALSO_CALLED:
+        checkpoint.config = {**checkpoint.config, "model_type": ALSO_CALLED[kind]}
+    short_names = {name: name for name in checkpoint.names()}
+    while short_names:
+        first = next(iter(short_names))
+        wrapper = next((word for word in WRAPPERS if first.startswith(word)), None)
+        if wrapper is None or not all(name.startswith(wrapper) for name in short_names):
+            break
+        short_names = {name.removeprefix(wrapper): old for name, old in short_names.items()}
+    if all(name == old for name, old in short_names.items()):
+        return checkpoint
+    part = checkpoint.part(short_names, checkpoint.config)
+    part.notes = checkpoint.notes
+    return part
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
@@ -820,9 +844,9 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     out. Nothing is read.
     """
     kind = checkpoint.config.get("model_type")
-    if kind in MODEL_TYPES or "vision_config" not in checkpoint.config:
-        return checkpoint
     every = checkpoint.names()
+    if kind in MODEL_TYPES or "vision_config" not in checkpoint.config:
+        return _text_alone(checkpoint)
     inside = any(name.startswith(UNDER) for name in every)
     beside = any(name.startswith(OTHERS) for name in every)
     short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
@@ -845,6 +869,23 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
             unused_count=unused_count,
         ),
     )
+    return part
+
+
+INSIDE = "model.language_model."
+"""Where whole models keep the text model, also in folders from which the rest was taken out."""
+
+
+def _text_alone(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint of a text model; where its tensors still stand under a whole model's name,
+    with their own names."""
+    every = checkpoint.names()
+    outside = [name for name in every if not name.startswith((INSIDE, HEAD))]
+    if outside or not any(name.startswith(INSIDE) for name in every):
+        return checkpoint
+    short_names = {name.replace(INSIDE, "model.", 1): name for name in every}
+    part = checkpoint.part(short_names, checkpoint.config)
+    part.notes = checkpoint.notes
     return part
 
 

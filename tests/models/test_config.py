@@ -222,7 +222,7 @@ def test_ignored_keys_are_as_if_they_were_not_there() -> None:
                 "rope_type": "llama3",
                 "factor": 8.0,
                 "low_freq_factor": 4.0,
-                "high_freq_factor": 4.0,
+                "high_freq_factor": 3.9,
             }
         },
         {"partial_rotary_factor": -0.5},

@@ -71,6 +71,9 @@ MODEL_TYPES = tuple(sorted(FILES))
 """Every `model_type` that a file here is about."""
 
 
+ALSO_CALLED = {"kimi_k2": "deepseek_v3"}
+"""The `model_type` that a published config.json has, and the family that it is in all but name."""
+
 ARCHITECTURES = {
     "bert": "bert",
     "bloom": "bloom",

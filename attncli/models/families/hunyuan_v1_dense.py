@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Block, Experts, Mlp, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, Config, rope
+from attncli.models.config import ACTIVATIONS, NORMED, Config, rope
 from attncli.models.families import llama, qwen2
 from attncli.models.family import Family
 
@@ -79,6 +79,6 @@ def _by_layer(config: Config, layers: int, *keys: str) -> list[int]:
 
 
 FAMILIES = {
-    "hunyuan_v1_dense": Family(spec, NAMES),
-    "hunyuan_v1_moe": Family(hunyuan_v1_moe, HUNYUAN_V1_MOE_NAMES),
+    "hunyuan_v1_dense": Family(spec, NAMES, fixed=NORMED),
+    "hunyuan_v1_moe": Family(hunyuan_v1_moe, HUNYUAN_V1_MOE_NAMES, fixed=NORMED),
 }

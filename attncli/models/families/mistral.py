@@ -55,10 +55,11 @@ def ministral3(config: Config) -> Spec:
         or config.section("rope_parameters")
         or Config({}, config.where)
     )
-    grows = Temperature(
-        parameters.integer("original_max_position_embeddings"), parameters.number(GROWTH), first=0
-    )
-    block = replace(block, attention=replace(block.attention, temperature=grows))
+    growth = parameters.number(GROWTH) if parameters.get(GROWTH) != 0 else 0.0
+    if growth:
+        positions = parameters.integer("original_max_position_embeddings")
+        grows = Temperature(positions, growth, first=0)
+        block = replace(block, attention=replace(block.attention, temperature=grows))
     return llama.decoder(config, block, biases=())
 
 

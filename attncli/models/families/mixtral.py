@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Block, LinearAttention, Norm, QkNorm, Routing, Spec
-from attncli.models.config import GLOBAL, Config, causal, rope
+from attncli.models.config import GLOBAL, NORMED, Config, causal, rope
 from attncli.models.families import llama, qwen3_next
 from attncli.models.family import Family, GroupedTensor, StackedTensor
 
@@ -140,5 +140,5 @@ def minimax_m2(config: Config) -> Spec:
 FAMILIES = {
     "mixtral": Family(spec, NAMES, permuted=True),
     "minimax": Family(minimax, MINIMAX_NAMES),
-    "minimax_m2": Family(minimax_m2, MINIMAX_M2_NAMES),
+    "minimax_m2": Family(minimax_m2, MINIMAX_M2_NAMES, fixed=NORMED),
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Block, DeltaRule, Experts, Mlp, Norm, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
+from attncli.models.config import ACTIVATIONS, GATED, GLOBAL, Config, rope
 from attncli.models.families import llama, qwen2
 from attncli.models.family import Concat, Family, GroupedTensor, PerExpert, Source
 
@@ -151,7 +151,7 @@ def qwen3_5_moe_text(config: Config) -> Spec:
 
 
 FAMILIES = {
-    "qwen3_next": Family(spec, NAMES),
-    "qwen3_5_text": Family(qwen3_5_text, QWEN3_5_TEXT_NAMES, tiled=True),
-    "qwen3_5_moe_text": Family(qwen3_5_moe_text, QWEN3_5_MOE_TEXT_NAMES, tiled=True),
+    "qwen3_next": Family(spec, NAMES, fixed=GATED),
+    "qwen3_5_text": Family(qwen3_5_text, QWEN3_5_TEXT_NAMES, fixed=GATED, tiled=True),
+    "qwen3_5_moe_text": Family(qwen3_5_moe_text, QWEN3_5_MOE_TEXT_NAMES, fixed=GATED, tiled=True),
 }
