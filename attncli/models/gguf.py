@@ -607,6 +607,22 @@ def _norms_as_stored(spec: Spec) -> Spec:
     return replace(spec, blocks=tuple(blocks), final_norm=final)
 
 
+def vocabulary_of(path: Path) -> Tokenizer:
+    """The tokenizer of the vocabulary in a GGUF file, whatever architecture its tensors are of; one
+    that takes ids alone where it holds none. Of several parts the first has it.
+
+    Raises as `read_gguf` and `gguf_tokenizer`.
+    """
+    from attncli.inputs.gguf_tokenizer import gguf_tokenizer
+
+    real = path.resolve()
+    match = PART_OF.fullmatch(real.name)
+    if match is not None:
+        real = real.with_name(f"{match[1]}-00001-of-{match[3]}.gguf")
+    where = str(real)
+    return gguf_tokenizer(Metadata(read_gguf(real).metadata, where), where) or IdsOnly(where)
+
+
 def open_gguf(path: Path) -> GgufCheckpoint:
     """The checkpoint in a GGUF file; where the file is one of several parts, in all of them.
 

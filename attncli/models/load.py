@@ -642,8 +642,11 @@ def load_tokenizer(
     location = locate(
         name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch)
     )
-    if gguf_file(location.folder) is not None:
-        return tokenizer_of(open_checkpoint(location.folder))
+    file = gguf_file(location.folder)
+    if file is not None:
+        from attncli.models.gguf import vocabulary_of
+
+        return vocabulary_of(file)
     return tokenizer_of(Checkpoint(location.folder.resolve(), {}, {}))
 
 

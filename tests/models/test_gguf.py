@@ -53,6 +53,7 @@ from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
 from attncli.models.gguf_tensors import JoinedHeads, Undone
+from attncli.models.load import load_tokenizer
 from attncli.models.verify import verify
 
 IDS = [7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17]
@@ -783,6 +784,23 @@ def test_a_vocabulary_cuts_as_its_own_library(
     tokenizer = attncli.load(file, note=None).tokenizer
     for sample in (*SAMPLES[:-1], *more):
         assert [token.id for token in tokenizer.encode(sample)] == vocabulary.ids(sample), sample
+
+
+@pytest.mark.parametrize("architecture", ["mpt", "refact", "baichuan", "nomic-bert-moe"])
+def test_a_vocabulary_is_read_of_an_architecture_whose_layers_are_not(architecture, tmp_path):
+    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), architecture)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["h", "i", "hi", "<|e|>"])
+    writer.add_token_types([1, 1, 1, 3])
+    writer.add_token_merges(["h i"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert [token.id for token in load_tokenizer(str(tmp_path / "m.gguf")).encode("hi<|e|>")] == [
+        2,
+        3,
+    ]
 
 
 def test_texts_are_composed_where_the_tokenizer_of_that_name_does(wide: Path, tmp_path: Path):
