@@ -315,7 +315,7 @@ def region_name(name: str, view: View) -> str:
     view's language.
     """
     if name == REST:
-        return say(view, message("rest"))
+        return say(view, message("elsewhere"))
     return label(name, ascii=view.ascii)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os.path import commonprefix
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -31,6 +31,7 @@ from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
+from attncli.measure.rest import Bools, resting_keys
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Past
@@ -49,6 +50,15 @@ LookbackPerKey = Annotated[Weight, describe("The same of the means per key (Chua
 RegionShares = Annotated[Numbers, axes("region", meaning="attention on each region of the prompt.")]
 EvenShares = Annotated[
     Numbers, axes("region", meaning="even attention's: the region's share of the keys it sees.")
+]
+
+
+Rested = Annotated[
+    Weight,
+    describe(
+        "Of trained weights: attention on those keys of the prompt where heads rest whatever the"
+        " text says: the first token, special tokens, line breaks and separators."
+    ),
 ]
 
 
@@ -72,6 +82,11 @@ class StepHead(PlacedHead, frozen=True, kw_only=True):
         axes("", meaning="[key]: the token's row over the prompt and what was generated."),
     ] = UNSET
     regions: RegionShares | UnsetType = UNSET
+    rest: Rested | UnsetType = UNSET
+    top_beyond_rest: Annotated[
+        TopKey | UnsetType | None,
+        describe("The same without keys where heads rest and the token itself; null without any."),
+    ] = UNSET
 
 
 class GenerateStep(Part, frozen=True, kw_only=True):
@@ -88,6 +103,14 @@ class GenerateStep(Part, frozen=True, kw_only=True):
     lookback_per_key: LookbackPerKey
     regions: RegionShares | UnsetType = UNSET
     even: EvenShares | UnsetType = UNSET
+    rest: Rested | UnsetType = UNSET
+    regions_beyond_rest: Annotated[
+        Numbers | UnsetType,
+        axes("region", meaning="attention on each region's keys where heads do not rest."),
+    ] = UNSET
+    even_beyond_rest: Annotated[
+        Numbers | UnsetType, axes("region", meaning="even attention's share of the same keys.")
+    ] = UNSET
 
 
 class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True):
@@ -218,6 +241,11 @@ def generated_document(
     _refuse_continuation(model, len(tokens), request.count)
     past: Past = {}
     logits = _run_tokens(model, tokens, past, None, request)
+    rest = resting_keys(tokens, model.identity.source)
+    bare_regions = [
+        Region(region.name, tuple(key for key in region.tokens if not rest[key]))
+        for region in request.regions
+    ]
     steps: list[GenerateStep] = []
     new: list[Token] = []
     has_ended = False
@@ -230,7 +258,8 @@ def generated_document(
         if not run.keeps_past(model.spec, token.index, token.index + 1):
             past = {}
             running = [*tokens, *new]
-        logits = _run_tokens(model, running, past, heads, request, prompt=len(tokens), evens=evens)
+        looking = _Looking(len(tokens), rest, (*request.regions, *bare_regions), [], evens)
+        logits = _run_tokens(model, running, past, heads, request, looking)
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
         region_shares = [head.regions for head in heads if head.regions is not UNSET]
@@ -244,7 +273,8 @@ def generated_document(
                 lookback=_context_share(context, generated_share),
                 lookback_per_key=per_key,
                 regions=np.mean(region_shares, 0) if region_shares else UNSET,
-                even=np.mean(evens, 0) if evens else UNSET,
+                even=np.mean(evens, 0)[: len(bare_regions)] if evens else UNSET,
+                **looking.beyond_rest(heads, len(bare_regions)),
             )
         )
         progress((number + 1) / request.count)
@@ -319,18 +349,70 @@ def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
         )
 
 
+class _Looking(NamedTuple):
+    """What is asked of a new token's rows. prompt: how many keys are the prompt's, which come
+    first. rest: on which of these heads rest, booleans [key]. regions: those of the request, then
+    the same without these keys. shares, evens: of each head what it, and what even attention, gives
+    each of these, [region]; added to as heads are run."""
+
+    prompt: int
+    rest: Bools
+    regions: Sequence[Region]
+    shares: list[Floats]
+    evens: list[Floats]
+
+    def step_head(self, layer: int, head: int, row: Floats, request: GenerateRequest) -> StepHead:
+        """Where a head looks, from its weights [key]."""
+        context = float(row[: self.prompt].sum())
+        generated_share = float(row[self.prompt :].sum())
+        key = int(row.argmax())
+        shares = np.array([row[list(region.tokens)].sum() for region in self.regions])
+        self.shares.append(shares)
+        step = StepHead(
+            layer=layer,
+            head=head,
+            context=context,
+            generated=generated_share,
+            lookback=_context_share(context, generated_share),
+            lookback_per_key=_context_share(
+                context / self.prompt, generated_share / max(row.size - self.prompt, 1)
+            ),
+            top=TopKey(key=key, weight=float(row[key])),
+            weights=row if request.rows else UNSET,
+            regions=shares[: len(request.regions)] if request.regions else UNSET,
+        )
+        if not self.rest.any():
+            return step
+        beyond = row.copy()
+        beyond[: self.prompt][self.rest] = 0.0
+        beyond[-1] = 0.0  # the token itself
+        top = int(beyond.argmax())
+        top_key = TopKey(key=top, weight=float(beyond[top])) if beyond[top] > 0 else None
+        rested = float(row[: self.prompt][self.rest].sum())
+        return replace(step, rest=rested, top_beyond_rest=top_key)
+
+    def beyond_rest(self, heads: Sequence[StepHead], count: int) -> dict[str, Any]:
+        """The members of a step that tell rest apart: means over heads. count: of regions."""
+        rested = [head.rest for head in heads if head.rest is not UNSET]
+        if not rested:
+            return {}
+        members: dict[str, Any] = {"rest": float(np.mean(rested))}
+        if count:
+            members["regions_beyond_rest"] = np.mean(self.shares, 0)[count:]
+            members["even_beyond_rest"] = np.mean(self.evens, 0)[count:]
+        return members
+
+
 def _run_tokens(
     model: Model,
     tokens: Sequence[Token],
     past: Past,
     heads: list[StepHead] | None,
     request: GenerateRequest,
-    *,
-    prompt: int = 0,
-    evens: list[Floats] | None = None,
+    looking: _Looking | None = None,
 ) -> Floats:
     """Run tokens after those in `past` and return the logits of the token after the last; adds each
-    head's part to `heads`, and what even attention gives each region, [region], to `evens`."""
+    head's part to `heads`, by what `looking` asks."""
     last = len(model.spec.blocks) - 1
     after: Array | None = None
     if heads is not None:
@@ -339,53 +421,26 @@ def _run_tokens(
         keep = ()
     for trace in model.trace(list(tokens), past=past, keep=keep, idle=True):
         attends = not model.spec.blocks[trace.layer].instead
-        if heads is not None and attends and is_selected(request.layers, trace.layer):
+        is_asked = attends and is_selected(request.layers, trace.layer)
+        if heads is not None and looking is not None and is_asked:
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
             heads += [
-                _step_head(trace.layer, head, weights[head], prompt, request)
+                looking.step_head(trace.layer, head, weights[head], request)
                 for head in head_numbers
             ]
-            if evens is not None and request.regions:
+            if request.regions:
                 sees = np.ones(weights.shape, bool)
                 if "masked" in trace.stages:
                     sees = np.isfinite(model.backend.numpy(trace.stages["masked"])[..., -1, :])
-                evens += [
-                    _even_shares(row, request.regions)
+                looking.evens.extend(
+                    _even_shares(row, looking.regions)
                     for row in np.broadcast_to(sees, weights.shape)[head_numbers]
-                ]
+                )
         if trace.layer == last:
             after = trace.after
     assert after is not None
     return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
-
-
-def _step_head(
-    layer: int, head: int, row: Floats, prompt: int, request: GenerateRequest
-) -> StepHead:
-    """Where a head looks, from its weights [key]. prompt: how many keys are the prompt's, which
-    come first.
-    """
-    context = float(row[:prompt].sum())
-    generated_share = float(row[prompt:].sum())
-    key = int(row.argmax())
-    return StepHead(
-        layer=layer,
-        head=head,
-        context=context,
-        generated=generated_share,
-        lookback=_context_share(context, generated_share),
-        lookback_per_key=_context_share(
-            context / prompt, generated_share / max(row.size - prompt, 1)
-        ),
-        top=TopKey(key=key, weight=float(row[key])),
-        weights=row if request.rows else UNSET,
-        regions=(
-            np.array([row[list(region.tokens)].sum() for region in request.regions])
-            if request.regions
-            else UNSET
-        ),
-    )
 
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:

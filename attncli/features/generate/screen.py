@@ -10,6 +10,7 @@ from msgspec import UNSET
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent
 from attncli.draw.region_tables import MOST_REGIONS
+from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import shaded_sentence
@@ -17,10 +18,10 @@ from attncli.draw.shaded_matrix import NDArray, as_matrix, draw_grid, head_grid,
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, parts_shown
-from attncli.features.generate.compute import GenerateDocument
-from attncli.language import listing, message, plural, say
+from attncli.features.generate.compute import GenerateDocument, StepHead, TopKey
+from attncli.language import Message, listing, message, plural, say
 
-BAR = 20
+BAR = 12
 
 
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
@@ -85,7 +86,8 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
     tokens = [*document.tokens, *document.generated]
     shares = [0.0] * len(tokens)
     for head in (head for step in document.steps for head in step.heads):
-        shares[head.top.key] = max(shares[head.top.key], head.top.weight)
+        if top := _top_key(head):
+            shares[top.key] = max(shares[top.key], top.weight)
     new = [token.index for token in document.generated]
     tint = message("tint: what the new tokens, in brackets, look at most in any head")
     return shaded_sentence(
@@ -99,13 +101,16 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
-        best = max(step.heads, key=lambda head: head.top.weight)
-        key = f"{best.top.key} {label(texts[best.top.key], ascii=view.ascii)}"
-        looks = f"{key} {best.top.weight:.{view.precision}f} L{best.layer} H{best.head}"
-        shares = [
-            f"{share:.{view.precision}f}"
-            for share in (step.probability, step.lookback, step.lookback_per_key)
-        ]
+        tops = [(head, top) for head in step.heads if (top := _top_key(head))]
+        looks = "-"
+        if tops:
+            head, top = max(tops, key=lambda pair: pair[1].weight)
+            key = f"{top.key} {label(texts[top.key], ascii=view.ascii)}"
+            looks = f"{key} {top.weight:.{view.precision}f} L{head.layer} H{head.head}"
+        numbers = [step.probability, step.lookback, step.lookback_per_key]
+        if step.rest is not UNSET:
+            numbers.insert(2, step.rest)
+        shares = [f"{share:.{view.precision}f}" for share in numbers]
         token_name = label(token.text, ascii=view.ascii)
         rows.append(
             [
@@ -119,7 +124,20 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
     columns = ["", "token", "prob", "lookback", message("per key"), "", message("strongest look")]
     note = message("share of attention on the prompt, mean over the heads kept")
     align = ["right", "left", "right", "right", "right", "left", "left"]
+    if any(step.rest is not UNSET for step in document.steps):
+        columns.insert(4, message("at rest"))
+        align.insert(4, "right")
+        note = message(
+            "share of attention on the prompt, mean over the heads kept; at rest: on {rest}; the"
+            " strongest look leaves these and the token itself out",
+            rest=rest_names(document.tokens),
+        )
     return table(columns, rows, view, align=align, title="lookback", note=note)
+
+
+def _top_key(head: StepHead) -> TopKey | None:
+    """The key that a head looks at most, without those where heads rest."""
+    return head.top if head.top_beyond_rest is UNSET else head.top_beyond_rest
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
@@ -141,7 +159,11 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
     return matrix(
         _region_shares(document),
         [token.text for token in document.generated],
-        [*(region_name(region.name, view) for region in document.regions), say(view, "new tokens")],
+        [
+            *(region_name(region.name, view) for region in document.regions),
+            *([_rest_name(document)] if _has_rest(document) else []),
+            say(view, "new tokens"),
+        ],
         view,
         limits=(0.0, 1.0),
         title=message("where the new tokens look"),
@@ -153,9 +175,25 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
 
 
 def _region_shares(document: GenerateDocument) -> NDArray:
-    """Of each new token its attention on each region, and on what was generated, [token, region]."""
-    shares = as_matrix([step.regions for step in document.steps])
-    return np.concatenate([shares, [[step.generated] for step in document.steps]], 1)
+    """Of each new token its attention on each region, where heads rest, and on what was generated,
+    [token, region]; regions without where heads rest, if it is told apart."""
+    generated = np.array([[step.generated] for step in document.steps])
+    if not _has_rest(document):
+        shares = as_matrix([step.regions for step in document.steps])
+        return np.concatenate([shares, generated], 1)
+    shares = as_matrix([step.regions_beyond_rest for step in document.steps])
+    rest = np.array([[0.0 if step.rest is UNSET else step.rest] for step in document.steps])
+    return np.concatenate([shares, rest, generated], 1)
+
+
+def _has_rest(document: GenerateDocument) -> bool:
+    """Whether it is told apart what rests."""
+    return any(step.rest is not UNSET for step in document.steps)
+
+
+def _rest_name(document: GenerateDocument) -> Message:
+    """What a column of the weight that rests is called."""
+    return message("rest: {rest}", rest=rest_names(document.tokens))
 
 
 def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
@@ -173,6 +211,22 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         count=len(document.steps),
         share=percent(mean),
     )
+    if _has_rest(document):
+        rest = np.mean([step.rest for step in document.steps if step.rest is not UNSET])
+        context = np.mean([step.context for step in document.steps])
+        on_prompt = plural(
+            "On average over the heads the {count} new token has {rest_share} of its weight on"
+            " {rest}, where heads rest, {share} on the other tokens of the prompt and {own} on what"
+            " is new.",
+            "On average over the heads the {count} new tokens have {rest_share} of their weight on"
+            " {rest}, where heads rest, {share} on the other tokens of the prompt and {own} on what"
+            " is new.",
+            count=len(document.steps),
+            rest_share=percent(float(rest)),
+            rest=rest_names(document.tokens),
+            share=percent(float(context - rest)),
+            own=percent(float(np.mean([step.generated for step in document.steps]))),
+        )
     yield say(view, on_prompt)
     if document.regions is UNSET:
         return
@@ -184,7 +238,11 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         for place in order
     ]
     yield say(view, "Of what they look at, {shares}.", shares=listing(shares))
-    even = [step.even for step in document.steps if step.even is not UNSET]
+    even = [
+        step.even if step.even_beyond_rest is UNSET else step.even_beyond_rest
+        for step in document.steps
+        if step.even is not UNSET
+    ]
     if even:
         of_keys = [percent(share, 1) for share in np.mean(even, 0)]
         shares = [

@@ -1,0 +1,53 @@
+"""What `attn run --generate` says of weight that rests on the first token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import resting_model
+from resting_model import PREVIOUS, RESTS
+
+from attncli.draw.view import View
+from attncli.features.generate.compute import generate
+from attncli.features.generate.screen import generate_sentences
+from attncli.inputs.regions import Region
+
+WIDE = View(width=300)
+TEXT = "cdbea"
+
+
+def test_weight_on_the_first_token_is_told_apart_from_the_prompt() -> None:
+    document = generate(resting_model.model(), TEXT, 3)
+    for step in document.steps:
+        for head in step.heads:
+            row = np.asarray(head.weights)
+            assert head.rest == pytest.approx(row[0])
+            others = row[1:-1]
+            assert head.top_beyond_rest.key == 1 + int(others.argmax())
+            assert head.top_beyond_rest.weight == pytest.approx(others.max())
+        assert step.rest == pytest.approx(np.mean([head.rest for head in step.heads]))
+    first = document.steps[0]
+    assert first.heads[RESTS].top.key == 0
+    assert first.heads[PREVIOUS].top_beyond_rest.key == len(TEXT) - 1
+    rest = np.mean([step.rest for step in document.steps])
+    said = " ".join(generate_sentences(document, WIDE))
+    assert f"have {round(100 * rest)}% of their weight on the first token, where heads rest" in said
+
+
+def test_regions_are_told_without_the_keys_where_heads_rest() -> None:
+    regions = [Region("start", (0, 1)), Region("end", (2, 3, 4))]
+    document = generate(resting_model.model(), TEXT, 2, regions=regions)
+    for step in document.steps:
+        rows = np.array([head.weights for head in step.heads])
+        assert step.regions[0] == pytest.approx(rows[:, :2].sum(1).mean())
+        assert step.regions_beyond_rest == pytest.approx(
+            [rows[:, 1].mean(), rows[:, 2:5].sum(1).mean()]
+        )
+        count = rows.shape[1]
+        assert step.even_beyond_rest == pytest.approx([1 / count, 3 / count])
+
+
+def test_weights_that_are_not_learned_are_told_as_before() -> None:
+    document = generate(resting_model.model(source="file"), TEXT, 2)
+    assert not document.steps[0].rest
+    assert "of their weight on the prompt" in " ".join(generate_sentences(document, WIDE))
