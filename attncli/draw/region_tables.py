@@ -6,10 +6,12 @@ from typing import Protocol
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from attncli.documents import ModelPart, RegionRow, TokenRow
 from attncli.draw.lines import Lines
 from attncli.draw.numbers import percent
+from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import matrix
@@ -19,6 +21,7 @@ from attncli.draw.view import View
 from attncli.features.run.document import HeadRegions, RegionPart
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, say
+from attncli.measure.rest import resting_keys
 
 MOST_REGIONS = 6
 """Regions that the answer names."""
@@ -55,9 +58,9 @@ def has_regions(document: WithRegions, view: View) -> bool:
 def regions_part(document: WithRegions, view: View) -> Lines:
     """A table of the regions (named sets of tokens): their tokens, the share of the query's
     attention that each gets, the share under uniform attention, and the head that gives most."""
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET:
+    if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
+    part = part_beyond_rest(document.region_shares)
     order = region_order(part)
     heads = [_strongest_head(part, place) for place in range(len(order))]
     columns = {
@@ -85,8 +88,46 @@ def regions_part(document: WithRegions, view: View) -> Lines:
         token=label(token.text, ascii=view.ascii),
     )
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    if part.rest:
+        note = message(
+            "of what token {index} {token} looks at, means over layers and heads; of regions the"
+            " part of what does not rest, even: its share of what it sees; rest: of all, on {rest}",
+            index=token.index,
+            token=label(token.text, ascii=view.ascii),
+            rest=rest_names(document.tokens),
+        )
+        count = int(resting_keys(document.tokens, document.model.source).sum())
+        even = part.even_rest if isinstance(part.even_rest, float) else np.nan
+        numbers = [
+            _percent_or_dash(part.rest),
+            _percent_or_dash(even),
+            _times_text(part.rest, even),
+        ]
+        rows.append([say(view, "rest"), f"{count:,}", *numbers, "-"])
     align = ["left", *["right"] * (len(columns) - 1)]
     return table(list(columns), rows, view, align=align, title="regions", note=note)
+
+
+def part_beyond_rest(part: RegionPart) -> RegionPart:
+    """The shares of the regions without the keys where heads rest: of all regions as parts of the
+    weight that does not rest, of single heads of all their weight. The part as it is where nothing
+    rests, and of a document that does not tell it."""
+    share = part.share_beyond_rest
+    even = part.even_beyond_rest
+    if not part.rest or share is UNSET or even is UNSET:
+        return part
+    left = 1 - part.rest
+    even_left = 1 - (part.even_rest or 0.0)
+    return replace(
+        part,
+        share=share / left if left > 0 else share * np.nan,
+        even=even / even_left if even_left > 0 else even * np.nan,
+        heads=[
+            replace(head, share=head.share_beyond_rest, even=head.even_beyond_rest)
+            for head in part.heads
+            if head.share_beyond_rest is not UNSET and head.even_beyond_rest is not UNSET
+        ],
+    )
 
 
 def region_order(part: RegionPart) -> list[int]:
@@ -185,8 +226,10 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
     ratio to even attention, `FIRST_HEADS` at most and fewer where they do not fit; empty for one
     head or without regions.
     """
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET or len(part.heads) == 1:
+    if document.region_shares is UNSET or document.regions is UNSET:
+        return Lines()
+    part = part_beyond_rest(document.region_shares)
+    if len(part.heads) == 1:
         return Lines()
     order = region_order(part)
     times = spell("×", ascii=view.ascii)
@@ -267,9 +310,9 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
 def region_sentences(document: WithRegions, view: View) -> list[str]:
     """Sentences on the shares of the query's attention that the regions get, and which get most and
     least beside uniform attention."""
-    part = document.region_shares
-    assert part is not UNSET
+    assert document.region_shares is not UNSET
     assert document.regions is not UNSET
+    part = part_beyond_rest(document.region_shares)
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
@@ -283,9 +326,16 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
         )
         for place in order[:MOST_REGIONS]
     ]
-    answer_sentences = [
-        say(view, "Of what {query} looks at, {shares}.", query=query, shares=listing(shares))
-    ]
+    template = message("Of what {query} looks at, {shares}.")
+    if part.rest:
+        template = message(
+            "Of the weight of {query} {rest_share} rests on {rest}; of the other weight {shares}."
+        )
+    places_of_rest = {
+        "rest_share": percent(part.rest or 0.0, 1),
+        "rest": rest_names(document.tokens),
+    }
+    answer_sentences = [say(view, template, query=query, shares=listing(shares), **places_of_rest)]
     ratios = {
         place: float(part.share[place] / part.even[place])
         for place in order
@@ -305,9 +355,9 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
 
 def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
     """Sentences on which head's attention to each region is largest beside uniform attention."""
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET:
+    if document.region_shares is UNSET or document.regions is UNSET:
         return []
+    part = part_beyond_rest(document.region_shares)
     parts: list[str] = []
     for place in region_order(part):
         heads = ranked_heads(part, place)

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.inputs.regions import Region
-from attncli.measure.row_facts import WeightRows
+from attncli.measure.row_facts import Bools, WeightRows
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -22,13 +22,20 @@ class RegionShares(Struct, frozen=True, eq=False):
     between: [head, region, region], of what the queries of a region look at, the mean part in a
     region. between_even: the same with even attention to all that a query sees. query, query_even:
     [head, region], of one query alone. A query that sees nothing counts in no mean; NaN where none
-    is left.
+    is left. The members that end in _beyond are the same over those keys of a region where heads do
+    not rest; query_rest, query_rest_even: [head, 1], of the others.
     """
 
     between: Floats
     between_even: Floats
     query: Floats
     query_even: Floats
+    between_beyond: Floats
+    between_even_beyond: Floats
+    query_beyond: Floats
+    query_even_beyond: Floats
+    query_rest: Floats
+    query_rest_even: Floats
 
 
 class RegionSums:
@@ -36,15 +43,21 @@ class RegionSums:
     `RowFeeder`.
 
     regions: of the text; they may overlap. count: tokens. query: the one whose row is kept by
-    itself.
+    itself. rest: the keys where heads rest, booleans [key].
     """
 
-    def __init__(self, heads: int, regions: Sequence[Region], count: int, query: int) -> None:
+    def __init__(
+        self, heads: int, regions: Sequence[Region], count: int, query: int, rest: Bools
+    ) -> None:
         self._members = np.zeros((count, len(regions)))
         for place, region in enumerate(regions):
             self._members[list(region.tokens), place] = 1
+        # each region, each without the keys where heads rest, and these keys
+        self._keys = np.concatenate(
+            [self._members, self._members * ~rest[:, None], rest[:, None]], 1
+        )
         self._query = query
-        shape = (heads, len(regions), len(regions))
+        shape = (heads, self._keys.shape[1], len(regions))
         self._sums, self._even = np.zeros(shape), np.zeros(shape)
         self._rows = np.zeros((heads, len(regions), 1))
         self._single, self._single_even = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
@@ -54,7 +67,7 @@ class RegionSums:
         weights = rows.numpy(rows.weights)
         heads = slice(first_head, first_head + weights.shape[0])
         high = rows.low + weights.shape[-1]
-        keys = self._members[rows.low : high]
+        keys = self._keys[rows.low : high]
         queries = self._members[rows.i]
         shares = weights @ keys  # [head, row, region]
         # sight of a mask that is a range begins at key 0, rows of a window may begin later
@@ -71,9 +84,19 @@ class RegionSums:
     def shares(self) -> RegionShares:
         """The shares of weight between regions over all rows added so far."""
         rows = np.where(self._rows > 0, self._rows, np.nan)
+        count = self._members.shape[1]
+        whole, beyond, rest = slice(count), slice(count, 2 * count), slice(2 * count, None)
+        between = np.swapaxes(self._sums, -1, -2) / rows
+        even = np.swapaxes(self._even, -1, -2) / rows
         return RegionShares(
-            np.swapaxes(self._sums, -1, -2) / rows,
-            np.swapaxes(self._even, -1, -2) / rows,
-            self._single,
-            self._single_even,
+            between[..., whole],
+            even[..., whole],
+            self._single[:, whole],
+            self._single_even[:, whole],
+            between[..., beyond],
+            even[..., beyond],
+            self._single[:, beyond],
+            self._single_even[:, beyond],
+            self._single[:, rest],
+            self._single_even[:, rest],
         )

@@ -493,7 +493,8 @@ class BlockCollector:
     count: tokens. layers, heads: those asked for. query: the query whose rows are kept whole, None
     for none. links: fed with every head's rows. progress: told the share of the run that is done, 0
     to 1. regions: between which weights are summed; the query, or the last token, by itself too.
-    watchers: fed with every head's rows besides.
+    watchers: fed with every head's rows besides. rest: on which keys heads rest, booleans
+    [key]; None for none.
     """
 
     def __init__(
@@ -508,8 +509,10 @@ class BlockCollector:
         progress: Callable[[float], None] | None = None,
         regions: Sequence[Region] = (),
         watchers: Sequence[LayerWatcher] = (),
+        rest: Bools | None = None,
     ) -> None:
         self._watchers = watchers
+        self._rest = np.zeros(count, bool) if rest is None else rest
         self._model = model
         self._count = count
         self._links = links
@@ -544,7 +547,7 @@ class BlockCollector:
                     looking = self._count - 1
                 else:
                     looking = self._query
-                self._sums = RegionSums(len(heads), self._regions, self._count, looking)
+                self._sums = RegionSums(len(heads), self._regions, self._count, looking, self._rest)
                 consumers.append(self._sums)
             self._feeder = RowFeeder(
                 self._model.backend, consumers, TokenFacts(), self._count, heads=heads

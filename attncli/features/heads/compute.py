@@ -42,6 +42,7 @@ from attncli.measure.layer_metrics import (
 )
 from attncli.measure.metric import DEFAULT, Measured, Metric, Tally
 from attncli.measure.region_sums import RegionShares, RegionSums
+from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import (
     Bools,
     Exclusion,
@@ -157,7 +158,13 @@ class _LayerTally:
         if self.maps is not None:
             consumers.append(self.maps)
         if request.regions:
-            self.regions = RegionSums(len(heads), request.regions, len(tokens), len(tokens) - 1)
+            self.regions = RegionSums(
+                len(heads),
+                request.regions,
+                len(tokens),
+                len(tokens) - 1,
+                resting_keys(tokens, model.identity.source),
+            )
             consumers.append(self.regions)
         self.left_out: Exclusion | None = None
         if request.exclude:

@@ -39,7 +39,7 @@ from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import listing, message
 from attncli.measure.query_links import QueryLinks
-from attncli.measure.rest import is_learned
+from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
@@ -378,6 +378,7 @@ def run_document(
             progress=progress,
             regions=request.regions,
             watchers=watchers,
+            rest=resting_keys(row_tokens, model.identity.source),
         )
     traces: Iterable[LayerTrace] = () if batch is None else batch.traces
     if batch is None and (request.layers is EVERY or request.layers):
@@ -487,9 +488,16 @@ def region_part(
     links.
     """
     heads = [
-        HeadRegions(layer=layer, head=head, share=row, even=even)
+        HeadRegions(
+            layer=layer,
+            head=head,
+            share=shares.query[place],
+            even=shares.query_even[place % len(shares.query_even)],
+            share_beyond_rest=shares.query_beyond[place],
+            even_beyond_rest=shares.query_even_beyond[place % len(shares.query_even_beyond)],
+        )
         for layer, numbers, shares in layers
-        for head, row, even in zip(numbers, shares.query, shares.query_even, strict=True)
+        for place, head in enumerate(numbers)
     ]
 
     def mean(name: str) -> Numbers:
@@ -505,15 +513,25 @@ def region_part(
         between=mean("between"),
         between_even=mean("between_even"),
         heads=heads,
+        rest=_finite_or_none(mean("query_rest")),
+        even_rest=_finite_or_none(mean("query_rest_even")),
+        share_beyond_rest=mean("query_beyond"),
+        even_beyond_rest=mean("query_even_beyond"),
         links=region_links(layers, regions, top),
     )
+
+
+def _finite_or_none(value: Numbers) -> float | None:
+    """The only number of an array; None for one that is not finite."""
+    number = float(value[0])
+    return number if np.isfinite(number) else None
 
 
 def region_links(
     layers: Sequence[tuple[int, list[int], RegionShares]], regions: Sequence[Region], top: int
 ) -> list[RegionLink]:
-    """The `top` largest weights that single heads give from one region to another; regions that
-    share a token, and `rest`, are left out."""
+    """The `top` largest weights that single heads give from one region to another, to keys where
+    heads do not rest; regions that share a token, and `rest`, are left out."""
     pairs = [
         (a, b)
         for a, asking in enumerate(regions)
@@ -532,8 +550,8 @@ def region_links(
         for layer, numbers, shares in layers
         for head, weights, even in zip(
             numbers,
-            shares.between,
-            np.broadcast_to(shares.between_even, shares.between.shape),
+            shares.between_beyond,
+            np.broadcast_to(shares.between_even_beyond, shares.between_beyond.shape),
             strict=True,
         )
         for a, b in pairs

@@ -104,6 +104,13 @@ class HeadRegions(PlacedHead, frozen=True, kw_only=True):
     even: Annotated[
         Numbers, axes("region", meaning="the part that even attention to all it sees would give.")
     ]
+    share_beyond_rest: Annotated[
+        Numbers | UnsetType,
+        axes("region", meaning="the part on each region's keys where heads do not rest."),
+    ] = UNSET
+    even_beyond_rest: Annotated[
+        Numbers | UnsetType, axes("region", meaning="even attention's part of the same keys.")
+    ] = UNSET
 
 
 class RegionLink(PlacedHead, frozen=True, kw_only=True):
@@ -154,6 +161,24 @@ class RegionPart(Part, frozen=True, kw_only=True):
         Numbers, axes("region", "region", meaning="the same with even attention.")
     ]
     heads: Annotated[list[HeadRegions], describe("Every head that ran.")]
+    rest: Annotated[
+        float | UnsetType | None,
+        describe(
+            "Of what the query looks at, the mean part on keys where heads rest whatever the text"
+            " says: the first token, special tokens, line breaks and separators; 0 of weights that"
+            " are not learned."
+        ),
+    ] = UNSET
+    even_rest: Annotated[
+        float | UnsetType | None, describe("Even attention's part of the same keys.")
+    ] = UNSET
+    share_beyond_rest: Annotated[
+        Numbers | UnsetType,
+        axes("region", meaning="the mean part on each region's keys where heads do not rest."),
+    ] = UNSET
+    even_beyond_rest: Annotated[
+        Numbers | UnsetType, axes("region", meaning="even attention's part of the same keys.")
+    ] = UNSET
     links: Annotated[
         list[RegionLink] | UnsetType,
         describe(

@@ -9,11 +9,14 @@ import resting_model
 from resting_model import RESTS, SEEKS
 
 from attncli.draw.lines import draw_parts
+from attncli.draw.region_tables import part_beyond_rest
 from attncli.draw.view import View
+from attncli.features.heads.compute import heads
 from attncli.features.run import compute as running
 from attncli.features.run.compute import run
 from attncli.features.run.document import RunDocument
 from attncli.features.run.screen import RUN_PARTS, run_sentences
+from attncli.inputs.regions import Region
 from attncli.mechanism.mask import Everywhere
 from attncli.models.model import Model
 
@@ -111,3 +114,40 @@ def test_a_model_that_reads_in_both_directions_has_its_neighbours_on_both_sides(
     document = run(model, "cdebac", query="#2")
     assert document.strongest_neighbour.key == 3
     assert document.strongest_neighbour.head == SEEKS
+
+
+def test_regions_are_told_without_the_keys_where_heads_rest() -> None:
+    model = resting_model.model()
+    text = "cdbeac"
+    regions = [Region("start", (0, 1)), Region("end", (2, 3, 4, 5))]
+    part = run(model, text, regions=regions).region_shares
+    rows = _weights(model, text)[:, 5]
+    assert part.rest == pytest.approx(rows[:, 0].mean())
+    assert part.even_rest == pytest.approx(1 / 6)
+    assert part.share_beyond_rest == pytest.approx(
+        [rows[:, 1].mean(), rows[:, 2:].sum(1).mean()], abs=1e-6
+    )
+    assert part.even_beyond_rest == pytest.approx([1 / 6, 4 / 6])
+    shown = part_beyond_rest(part)
+    assert shown.share.sum() == pytest.approx(1)
+    assert shown.even == pytest.approx([1 / 5, 4 / 5])
+    document = run(model, text, regions=regions)
+    said = _said(document)
+    assert f'Of the weight of "c" {100 * part.rest:.1f}% rests on the first token' in said
+    screen = draw_parts(RUN_PARTS, document, WIDE).plain
+    (row,) = [line for line in screen.splitlines() if line.startswith("rest ")]
+    assert f"{100 * part.rest:.1f}%" in row
+    by_heads = heads(model, text, regions=regions).region_shares
+    assert by_heads.rest == pytest.approx(part.rest)
+    assert by_heads.share_beyond_rest == pytest.approx(part.share_beyond_rest, abs=1e-6)
+    back = [link for link in part.links if (link.query, link.key) == (1, 0)]
+    whole = _weights(model, text)
+    expected = whole[back[0].head, 2:, 1].mean()
+    assert back[0].weight == pytest.approx(expected, abs=1e-6)
+
+
+def test_regions_of_weights_that_are_not_learned_are_told_as_they_are() -> None:
+    regions = [Region("start", (0, 1)), Region("end", (2, 3, 4, 5))]
+    document = run(resting_model.model(source="file"), "cdbeac", regions=regions)
+    assert not document.region_shares.rest
+    assert "rests" not in _said(document)
