@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from attncli.features.effects.compute import ablate as ablate
     from attncli.features.effects.compute import logits as logits
     from attncli.features.effects.compute import patch as patch
+    from attncli.features.effects.pair_effects import ablate_pairs as ablate_pairs
     from attncli.features.explain.compute import explain as explain
     from attncli.features.find.compute import find as find
     from attncli.features.generate.compute import generate as generate
     from attncli.features.heads.compute import heads as heads
     from attncli.features.learn.compute import learn as learn
     from attncli.features.mask.compute import mask as mask
+    from attncli.features.next.compute import next_word as next_word
     from attncli.features.pairs.compute import pairs as pairs
     from attncli.features.run.compute import run as run
     from attncli.features.series.compute import series as series
@@ -62,9 +64,10 @@ if TYPE_CHECKING:
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
 __all__ = [
-    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention",
-    "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
-    "metrics", "pairs", "patch", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
+    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "ablate_pairs",
+    "attention", "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn", "load",
+    "logits", "mask", "metrics", "next_word", "pairs", "patch", "run", "scan_corpus", "series", "tensors", "tokens",
+    "topics", "why",
 ]  # fmt: skip
 
 _HOMES = {
@@ -75,9 +78,11 @@ _HOMES = {
     "Spec": "attncli.mechanism.spec",
     "Zero": "attncli.mechanism.context",
     "ablate": "attncli.features.effects.compute",
+    "ablate_pairs": "attncli.features.effects.pair_effects",
     "attention": "attncli.mechanism.attention",
     "load": "attncli.models.load",
     "logits": "attncli.features.effects.compute",
+    "next_word": "attncli.features.next.compute",
     "patch": "attncli.features.effects.compute",
     "scan_corpus": "attncli.scan.corpus_scan",
 }

@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": message("The derivation, step by step, with this text's numbers."),
     "find": message("Find the heads that send one token to another."),
     "explore": message("Walk through heads and words full screen."),
+    "next": message("The next word: how likely, from which layer on, and without a head."),
     "ablate": message("What changes when a head, or a link, is taken away."),
     "cache": message("What a cache of keys with a budget keeps, and what forgetting changes."),
     "logits": message("What each head adds to a token's logit."),
@@ -51,7 +52,7 @@ SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
 """Subcommands that stand together in the folder of one feature."""
 
 GROUPS = {
-    message("Look at a text"): ("run", "heads", "explain", "find", "tokens", "explore"),
+    message("Look at a text"): ("run", "heads", "explain", "find", "next", "tokens", "explore"),
     message("See what matters"): ("why", "ablate", "cache", "logits", "patch", "pairs", "compare"),
     message("See it learn"): ("learn", "series"),
     message("Other inputs"): ("cross", "tensors", "scan"),

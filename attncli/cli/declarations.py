@@ -124,6 +124,11 @@ TARGET = subject_option(
     ),
     metavar="TOK",
 )
+PAIRS = subject_option(
+    "--pairs",
+    help="Over pairs of texts: a file, or a task: indirect-object, greater-than, agreement.",
+    metavar="FILE",
+)
 PAIR_COUNT = subject_number(
     "--count", help="How many pairs of the file. [default: all; of a template what it says]"
 )
@@ -356,6 +361,14 @@ class ChatOptions:
     chat: Annotated[list[Path] | None, CHATS] = None
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
     generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """Pairs of texts in place of one text."""
+
+    pairs: Annotated[str | None, PAIRS] = None
+    count: Annotated[int | None, PAIR_COUNT] = None
 
 
 @dataclass(frozen=True)

@@ -545,6 +545,21 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
     return backend.where(meets_nan | zero_times_infinite | (up & down), float("nan"), clean)
 
 
+def mix_held(backend: Backend, weights: Array, values: Array, rule: Rule) -> Array:
+    """What heads mix of `values`, [..., kv, key, v_dim], with given attention weights,
+    [head, query, key], in place of a softmax: [..., head, query, v_dim]."""
+    dtype = backend.dtype_of(weights)
+    visibility = weights > 0
+    mixed = mix(backend, weights, backend.cast(values, dtype), visibility)
+    where = (0, weights.shape[-2], 0, weights.shape[-1])
+    apart = apart_in(backend, rule.apart, dtype, where)
+    if apart is not None:
+        rows = list(apart.rows)
+        own = weights[..., rows, :]
+        mixed[..., rows, :] = mix(backend, own, apart.v, own > 0)
+    return backend.cast(mixed, backend.dtype_of(values))
+
+
 # Queries of an attention that meet keys and values of their own. Source: Beltagy et al.,
 # Longformer, 2020.
 

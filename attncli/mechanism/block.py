@@ -8,12 +8,13 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.mechanism.attend import compute_attention, ignore_block
+from attncli.mechanism.attend import compute_attention, ignore_block, mix_held
 from attncli.mechanism.context import (
     Context,
     KnockOut,
     Weights,
     apply_interventions,
+    held_weights,
     put_projections,
 )
 from attncli.mechanism.feed_forward import (
@@ -181,7 +182,12 @@ def mix_heads(
         i = backend.arange(0, parts.q.shape[-2])[:, None]
         j = backend.arange(0, parts.k.shape[-2])[None, :]
         stages |= {name: score(i + rule.offset, j) for name, score in parts.scores.items()}
-    if spec.hashing is not None:
+    weights = held_weights(interventions)
+    if weights is not None:
+        mixed = mix_held(backend, weights, parts.v, rule)
+        empty = ~backend.any(weights > 0, -1)[..., 0]
+        stages |= {"weights": weights} if "weights" in context.keep else {}
+    elif spec.hashing is not None:
         has_knock_out = any(isinstance(intervention, KnockOut) for intervention in interventions)
         if (
             context.rows is not None

@@ -63,7 +63,17 @@ class PutProjection(Struct, frozen=True, eq=False):
     values: Array
 
 
-Intervention: TypeAlias = Zero | Replace | KnockOut | PutProjection
+class HoldWeights(Struct, frozen=True, eq=False):
+    """Intervention: every head mixes with these attention weights, [head, query, key], whatever its
+    queries and keys are.
+
+    The queries are those that the layer computes; the keys are all, learned ones included.
+    """
+
+    weights: Array
+
+
+Intervention: TypeAlias = Zero | Replace | KnockOut | PutProjection | HoldWeights
 Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
 """What is changed in which layer's attention; in the order in which it is done."""
 NO_INTERVENTIONS: Interventions = {}
@@ -98,6 +108,38 @@ def visible_links(
             places = np.asarray(knock_out.heads)
         visible[np.ix_(places, rows, np.asarray(knock_out.keys))] = False
     return backend.array(visible)
+
+
+def held_weights(interventions: Sequence[Intervention]) -> Array | None:
+    """The attention weights that are held, [head, query, key]; None where none are."""
+    weights = [change.weights for change in interventions if isinstance(change, HoldWeights)]
+    return weights[-1] if weights else None
+
+
+def hold_weights(
+    backend: Backend,
+    interventions: Sequence[Intervention],
+    weights: Array,
+    positions: np.ndarray[Any, Any],
+    *,
+    sinks: bool,
+) -> tuple[Intervention, ...]:
+    """The interventions of an attention with its weights held. A knock-out among them is carried
+    out on these weights, as it would be on their scores: the rest of the row grows.
+
+    weights: of the run that they are held from, [head, query, key]. positions: of the queries.
+    sinks: whether a learned logit takes part in the softmax, so that rows sum to less than 1.
+    """
+    heads, _, keys = weights.shape
+    visible = visible_links(backend, interventions, heads, positions, keys)
+    if visible is not None:
+        rest = backend.where(visible, weights, 0.0)
+        total = backend.sum(rest, -1)
+        if sinks:
+            total = total + 1.0 - backend.sum(weights, -1)
+        weights = backend.where(total > 0, rest / backend.where(total > 0, total, 1.0), 0.0)
+    others = (change for change in interventions if not isinstance(change, KnockOut))
+    return (HoldWeights(weights), *others)
 
 
 def put_projections(
@@ -144,7 +186,7 @@ def apply_interventions(
                 mixed = backend.where(backend.array(is_zero), 0.0, mixed)
             case Replace(heads, values):
                 mixed = _replace_heads(backend, heads, values, mixed)
-            case KnockOut() | PutProjection():
+            case KnockOut() | PutProjection() | HoldWeights():
                 pass  # it has been at work before the softmax
             case _:
                 assert_never(intervention)

@@ -24,12 +24,14 @@ from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import (
     Context,
+    Intervention,
     Interventions,
     Kind,
     Past,
     ReadWeights,
     Replace,
     Weights,
+    hold_weights,
 )
 from attncli.mechanism.feed_forward import LayerPart, linear_if_any, normalise
 from attncli.mechanism.projection import keeps_angles, sinusoidal, timescales
@@ -354,14 +356,19 @@ class LeavingBranches(Struct, frozen=True, eq=False):
     values: Array
 
 
+KINDS: tuple[Kind, ...] = ("self", "cross")
+
+
 class Trunk(Struct, frozen=True, eq=False):
     """A text's own run, from which changed runs ("branches") part at some attention, and which
     tokens of them are computed.
 
-    first: the layer to begin with. start: the first token that a branch computes; those before it
-        are as they were.
-    asking: the tokens whose last vectors are wanted, None where none are singled out. at_once: how
-    many branches run together.
+    first: the layer to begin with.
+    start: the first token that a branch computes; those before it are as they were.
+    asking: the tokens whose last vectors are wanted, None where none are singled out.
+    at_once: how many branches run together.
+    joint: of one run with every change, what is changed in a layer; None for no such run.
+    hold: whether every changed run attends with the trunk's own weights.
     """
 
     spec: Spec
@@ -373,6 +380,30 @@ class Trunk(Struct, frozen=True, eq=False):
     asking: slice | None = None
     at_once: int = 64
     joint: Callable[[LayerTrace], Interventions] | None = None
+    hold: bool = False
+
+    def with_hold(
+        self, block: Block, trace: LayerTrace, interventions: Interventions, asking: slice | None
+    ) -> Interventions:
+        """The interventions of a layer, with the weights of its attentions held as they are in the
+        trunk's trace where the trunk says so. asking: the rows that are computed, None for all."""
+        if not self.hold or block.instead:
+            return interventions
+        rows = slice(None) if asking is None else asking
+        sides = {"self": (block.attention, trace), "cross": (block.cross, trace.cross)}
+        changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
+        for kind in KINDS:
+            attention, own = sides[kind]
+            if attention is None or own is None:
+                continue
+            changes[trace.layer, kind] = hold_weights(
+                self.backend,
+                interventions.get((trace.layer, kind), ()),
+                own.stages["weights"][..., rows, :],
+                self.context.positions[rows],
+                sinks=attention.sinks,
+            )
+        return changes
 
 
 class BranchResult(Struct, frozen=True, eq=False):
@@ -426,7 +457,8 @@ def run_branches(
             whole, keep=frozenset(), asking=trunk.asking if index == last else None
         )
         if trunk.joint is not None and together is not None:
-            changes = replace(layer_context, interventions=trunk.joint(trace))
+            changed = trunk.with_hold(block, trace, trunk.joint(trace), layer_context.asking)
+            changes = replace(layer_context, interventions=changed)
             together = run_block(backend, block, weights, together, changes, index).after
         if layer_context.asking is None:
             hidden = trace.after
@@ -450,19 +482,20 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         branch axis at the layer where branches begin."""
         trunk = self.trunk
         start = self.trunk.start
+        rows = slice(
+            start if self.asking is None else self.asking.start,
+            self.asking and self.asking.stop,
+        )
         changes: Interventions = {}
         if leaving is not None:
             attention = self.block.attention if leaving.kind == "self" else self.block.cross
             assert attention is not None
-            rows = slice(
-                start if self.asking is None else self.asking.start,
-                self.asking and self.asking.stop,
-            )
             changes = {
                 (self.layer, leaving.kind): (
                     Replace(tuple(range(attention.heads)), leaving.values[..., rows, :]),
                 )
             }
+        changes = trunk.with_hold(self.block, self.trace, changes, rows)
         context = replace(
             trunk.context,
             positions=trunk.context.positions[start:],

@@ -27,6 +27,7 @@ COMMANDS = {
     "softmax": ("explain", "softmax", "2.0", "1.0"),
     "tensors": ("tensors", str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")),
 }
+PAIRS = str(Path(__file__).parents[2] / "sample_inputs" / "pairs.jsonl")
 MADE = {
     "gallery": ("mask", "-n", "6"),
     "model": ("models", "show", "{t}/gpt2"),
@@ -35,6 +36,13 @@ MADE = {
     "ablate": ("ablate", "a b c", "--model", "{t}/gpt2", "--measure", "logprob,kl,vector"),
     "link": ("ablate", "a b c", "--num-heads", "2", "--residual", "--from", "c", "--to", "a"),
     "logits": ("logits", "a b c", "--model", "{t}/gpt2"),
+    "next": ("next", "a b c", "--model", "{t}/gpt2", "--each", "--without", "L0H0"),
+    "difference": (
+        *("ablate", "a b c", "--model", "{t}/gpt2", "--target", "id:5", "--versus", "id:6"),
+        *("--hold", "attention"),
+    ),
+    "pairs of effects": ("ablate", "--model", "{t}/gpt2", "--pairs", PAIRS),
+    "pairs": ("pairs", "check", PAIRS, "--model", "{t}/gpt2"),
     "patch": ("patch", "a b c", "a c c", "--num-heads", "2", "--residual"),
     "effect": ("find", "a b c", "--from", "c", "--to", "a", "--residual", "--effect"),
     "scaling": ("explain", "scaling"),

@@ -65,6 +65,10 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("ablate", TEXT, "--num-heads", "2", "--residual"),
         ("ablate", TEXT, "--num-heads", "2", "--by", "mean", "--json"),
         ("ablate", TEXT, "--model", "{tmp}/gpt2", "--measure", "logprob"),
+        ("ablate", TEXT, "--model", "{tmp}/gpt2", "--versus", "id:6", "--json"),
+        ("ablate", TEXT, "--model", "{tmp}/gpt2", "--target", "id:5"),
+        ("ablate", "--model", "{tmp}/gpt2"),
+        ("ablate", "--model", "{tmp}/gpt2", "--pairs", PAIRS),
         ("ablate", TEXT, "--num-heads", "2", "--from", "cat"),
         ("ablate", TEXT, "--num-heads", "2", "--to", "cat"),
         ("ablate", "吃 香", "--model", "minilm", "--query", "吃", "--head", "L0H0", "--json"),
@@ -104,6 +108,11 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "pairs check": [
         ("pairs", "check", PAIRS, "--model", "{tmp}/gpt2"),
         ("pairs", "check", PAIRS, "--model", "{tmp}/gpt2", "--json"),
+    ],
+    "next": [
+        ("next", TEXT, "--model", "{tmp}/gpt2"),
+        ("next", TEXT, "--model", "{tmp}/gpt2", "--json"),
+        ("next",),
     ],
     "why": [
         ("why", TEXT, "--from", "cat", "--to", "sat"),
@@ -173,7 +182,7 @@ VALUES = {
     "window": "3", "chunk": "2", "rounds": "2", "rows": "2", "bias": "alibi", "fail_above": "0", "layout": "torch",
     "embedding_for": "a dog", "orientation": "out-in", "across": "rollout", "sort": "confidence", "exclude": "first",
     "chat": "{tmp}/chat.json", "region": "x=tokens:0-1", "regions": "{tmp}/none.json", "lengths": "24",
-    "policy": "tova", "budget": "2",
+    "policy": "tova", "budget": "2", "pairs": PAIRS, "count": "2", "without_heads": "L0H0", "hold": "attention",
     "needle": "{tmp}/text", "haystack": "{tmp}/text",
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q", "adapter": "lora", "with_adapter": "lora",

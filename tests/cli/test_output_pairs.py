@@ -61,6 +61,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "ablate": ("ablate", "the cat sat", "--num-heads", "2", "--residual"),
     "logits": ("logits", "the cat sat", "--model", "{t}/gpt2"),
     "pairs check": ("pairs", "check", PAIRS, "--model", "{t}/gpt2"),
+    "next": ("next", "the cat sat", "--model", "{t}/gpt2"),
     "view": ("view", "{t}/run.json"),
     "models list": ("models", "list"),
     "learn": ("learn", "order", "--steps", "3"),

@@ -48,7 +48,7 @@ LINES: dict[str, tuple[str, ...]] = {
 OTHERS = {
     "explore": "its words are looked at below", "scan start": "it counts texts, below",
     "learn": "its words are those that it trains on",
-    "logits": "a model that learned is asked, below",
+    "logits": "a model that learned is asked, below", "next": "the same",
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
          "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
@@ -79,7 +79,7 @@ def line_of(command: str, folder: Path) -> tuple[str, ...]:
 WORDS = "k zz b k c"
 """A model that learned with the letters a to p knows four of its five words."""
 LEARNED: dict[str, tuple[str, ...]] = {
-    "logits": ("logits", WORDS), "logits --lens": ("logits", WORDS, "--lens"),
+    "next": ("next", WORDS, "--each"), "logits": ("logits", WORDS), "logits --lens": ("logits", WORDS, "--lens"),
     "logits --by token": ("logits", WORDS, "--by", "token"),
     "ablate --each-region": ("ablate", WORDS, "--region", "r=tokens:0-1", "--each-region"),
     "why --writes": ("why", WORDS, "--from", "#3", "--to", "#0", "--writes"),

@@ -32,6 +32,7 @@ COLUMNS = ["features", "scan", "explore"]
 """
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
+    "difference_answer": "draw", "head_phrase": "draw",
     "effect_answer": "draw", "link_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
 }  # fmt: skip

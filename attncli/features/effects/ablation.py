@@ -22,6 +22,7 @@ from attncli.features.cross.compute import states
 from attncli.features.effects.document import (
     AblateDocument,
     AttentionKind,
+    Difference,
     DifferenceDocument,
     DifferenceSide,
     DifferentHead,
@@ -34,14 +35,16 @@ from attncli.features.effects.document import (
     MeanMeasures,
     Measures,
     NamedLink,
+    Predictions,
     Reading,
     TokenPlace,
     VectorChange,
     reading_of,
     readings_of,
 )
-from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import HeadAddress, attentions, places
+from attncli.features.effects.measures import MeasureRequest, Meter
+from attncli.features.effects.places import HeadAddress, attentions, places, reads_on
+from attncli.features.effects.predictions import predictions
 from attncli.features.effects.sweep import (
     DRAWS,
     By,
@@ -87,7 +90,8 @@ class Removal(Struct, frozen=True, eq=False):
     `link`, only that link cut in each of them (None: the whole head).
 
     together: only all of them at once. baseline: which rows are compared with random directions of
-    the same size: "top" for the `top` largest effects.
+    the same size: "top" for the `top` largest effects. hold: whether it is measured a second time
+    while every head attends as in the unchanged run. start: the first token that a change touches.
     """
 
     selection: HeadSelection
@@ -96,6 +100,8 @@ class Removal(Struct, frozen=True, eq=False):
     together: bool = False
     baseline: Literal["top", "all", "none"] = "top"
     top: int = 10
+    hold: bool = False
+    start: int = 0
 
 
 class Effect(Struct, frozen=True):
@@ -103,25 +109,37 @@ class Effect(Struct, frozen=True):
     measure, NaN where undefined. weight: the link's in the unchanged run, summed over its keys and
     averaged over its queries, None without a link; looks: (key position, weight) that the measured
     token attends to most. random: the same changes for random directions of the same size,
-    averaged; None where none were drawn."""
+    averaged; None where none were drawn. holding: the same changes while every head attends as in the
+    unchanged run; None where that was not measured."""
 
     place: HeadAddress
     readings: dict[str, float]
     weight: float | None
     looks: tuple[int, float] | None
     random: dict[str, float] | None = None
+    holding: dict[str, float] | None = None
 
 
 class RemovalResult(Struct, frozen=True, eq=False):
     """What `remove` returns: one `Effect` per head in the order of layers, the readings with all
     heads changed at once, the vocabulary id whose log-probability was measured (None: none), and
-    the backend that computed it.
+    the backend that computed it. holding: `together` while every head attends as in the unchanged run.
+    m_clean: the difference of two logits in the unchanged run, None where it is not measured. plan:
+    what the sweep changed.
     """
 
     effects: Sequence[Effect]
     together: dict[str, float]
     target: int | None
-    backend: Backend
+    text: SweepText
+    plan: SweepPlan
+    holding: dict[str, float] | None = None
+    m_clean: float | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """What computed the runs."""
+        return self.text.backend
 
 
 def remove(
@@ -166,7 +184,7 @@ def remove(
             if link is not None
             else lambda trace, weights, kind: ablate_heads(text, removal.by, trace, kind)
         ),
-        start=0 if link is None else min(link.queries),
+        start=removal.start if link is None else min(link.queries),
         joint=(
             partial(cut_link_together, text, link, removal.selection)
             if link is not None
@@ -179,10 +197,11 @@ def remove(
     else:
         compared = min(removal.top, len(chosen_places))
     # of the whole work: a random change takes as long as taking the head away
+    branches = len(chosen_places) * (1 + removal.hold)
     if has_baseline:
-        first = len(chosen_places) / (len(chosen_places) + compared * DRAWS)
+        first = len(chosen_places) / (branches + compared * DRAWS)
     else:
-        first = 1.0
+        first = len(chosen_places) / branches
     swept = sweep(
         text,
         plan,
@@ -214,18 +233,41 @@ def remove(
             drawing,
             request,
             memory,
-            on_progress=lambda share: progress(first + share * (1 - first)),
+            on_progress=lambda share: progress(first + share * compared * DRAWS / branches),
         ).readings
         random_readings = {
             place: {name: float(column[index].mean()) for name, column in random.items()}
             for index, place in enumerate(drawing.places)
         }
         effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
+    held_together: dict[str, float] | None = None
+    if removal.hold:
+        held_sweep = sweep(
+            text,
+            replace(plan, hold=True),
+            request,
+            memory,
+            on_progress=lambda share: progress(1 - (1 - share) * len(chosen_places) / branches),
+        )
+        assert held_sweep.together is not None
+        held_together = {name: float(value[0]) for name, value in held_sweep.together.items()}
+        effects = [
+            replace(
+                effect,
+                holding={
+                    name: float(column[index, 0]) for name, column in held_sweep.readings.items()
+                },
+            )
+            for index, effect in enumerate(effects)
+        ]
     return RemovalResult(
         effects,
         {name: float(value[0]) for name, value in swept.together.items()},
         swept.reader.target,
-        text.backend,
+        text,
+        plan,
+        held_together,
+        swept.reader.m_clean if isinstance(swept.reader, Meter) else None,
     )
 
 
@@ -335,11 +377,12 @@ def ablate_document(
     removal: Removal,
     request: MeasureRequest,
     *,
+    predict: bool = True,
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
     """As `remove`, with what it returns as an `attn.ablate/1` document. Arguments and errors are
-    those of `remove`.
+    those of `remove`. predict: whether it also tells what a decoder would say next.
     """
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
     if request.answer:
@@ -348,10 +391,13 @@ def ablate_document(
             raise UsageError(what, expected="--by zero or mean, or --target of one token")
         model.encode(answered)
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
-    predicts = "logprob" in request.measures or "kl" in request.measures
+    target = removed_effects.target
     about = (
-        removed_effects.target is not None and "logprob" in request.measures and not request.every
+        target is not None
+        and bool({"logprob", "difference"} & set(request.measures))
+        and not request.every
     )
+    order = rank_effects(removed_effects.effects)
     return AblateDocument(
         **header(model, text, tokens, computing=removed_effects.backend),
         by=removal.by.name if removal.link is None else "knockout",
@@ -362,22 +408,46 @@ def ablate_document(
             else token_place(request.positions)
         ),
         every=request.every,
-        position=request.position if predicts else None,
-        target=(
-            target_token(model, removed_effects.target)
-            if about and removed_effects.target is not None
-            else None
-        ),
+        position=request.position if request.predicts else None,
+        target=target_token(model, target) if about and target is not None else None,
         answer=(target_tokens(model, request.answer) if about and request.answer else UNSET),
+        versus=UNSET if request.versus is None else target_token(model, request.versus),
+        m_clean=UNSET if removed_effects.m_clean is None else removed_effects.m_clean,
+        predictions=_predictions(removed_effects, order, request, memory) if predict else UNSET,
         link=None if removal.link is None else _link_place(removal.link, model),
-        effects=[
-            _effect_row(removed_effects.effects[index])
-            for index in rank_effects(removed_effects.effects)
-        ],
-        together=Measures(**reading_fields(removed_effects.together)),
+        effects=[_effect_row(removed_effects.effects[index]) for index in order],
+        together=Measures(**reading_fields(removed_effects.together, removed_effects.holding)),
         source_tokens=source_token_rows(model),
-        warnings=[*notes(model, text, tokens), *small_note(model, request.expectation)],
+        warnings=[
+            *notes(model, text, tokens),
+            *small_note(model, request.expectation),
+            *_held_notes(model, removal),
+        ],
     )
+
+
+def _predictions(
+    result: RemovalResult, order: Sequence[int], request: MeasureRequest, memory: int | None
+) -> Predictions | UnsetType:
+    """What would come next without the first head in `order`, and without all of them; UNSET for a
+    model or a measure that is not about the next token."""
+    spec = result.text.model.spec
+    is_next = request.position == result.text.count - 1 or request.predicts
+    if spec.head is None or not reads_on(spec) or request.every or request.answer or not is_next:
+        return UNSET
+    first = [result.plan.places[index] for index in order[:1]]
+    plan = replace(result.plan, places=first)
+    target = request.target if request.predicts else None
+    return predictions(result.text, plan, request.position, target, memory)
+
+
+def _held_notes(model: Model, removal: Removal) -> list[str]:
+    """A warning where something else than attention moves information between tokens while
+    attention is held."""
+    has_mixers = any(block.mixer is not None for block in model.spec.blocks)
+    if not (removal.hold and has_mixers):
+        return []
+    return [message("attention is held; what mixers carry from token to token is not")]
 
 
 def source_tokens(model: Model) -> list[Token]:
@@ -417,21 +487,30 @@ def _effect_row(effect: Effect) -> EffectRow:
         attention=effect.place.kind,
         layer=effect.place.layer,
         head=effect.place.head,
-        **reading_fields(effect.readings),
+        **reading_fields(effect.readings, effect.holding),
         weight=effect.weight,
         looks=None if effect.looks is None else Looks(key=effect.looks[0], weight=effect.looks[1]),
         random=None if effect.random is None else Measures(**reading_fields(effect.random)),
     )
 
 
-def reading_fields(readings: Mapping[str, float]) -> dict[str, Any]:
-    """Convert readings by name ("cosine", "norm", "logprob", "kl") to the keyword fields of
-    `Measures`, NaN as None.
+def reading_fields(
+    readings: Mapping[str, float], holding: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Convert readings by name ("cosine", "norm", "logprob", "kl", "difference") to the keyword
+    fields of `Measures`, NaN as None. holding: the same while attention is held; None if not measured.
     """
     number = {name: None if math.isnan(value) else value for name, value in readings.items()}
     fields: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
     if "cosine" in number:
         fields["vector"] = VectorChange(cosine=number["cosine"], norm=number["norm"])
+    if "difference" in number:
+        whole = readings["difference"]
+        fields["difference"] = Difference(
+            all=number["difference"],
+            writes=UNSET if holding is None else holding["difference"],
+            moved=UNSET if holding is None else whole - holding["difference"],
+        )
     return fields
 
 

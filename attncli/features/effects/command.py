@@ -15,6 +15,7 @@ from attncli.cli.declarations import (
     EIGHT,
     ChatOptions,
     OutputOptions,
+    PairOptions,
     RegionOptions,
     RunSetup,
     TextOptions,
@@ -72,25 +73,38 @@ class MeasureOptions:
         str | None,
         subject_option(
             help=(
-                "vector, logprob, kl; several with commas. [default: vector; with --target logprob]"
+                "vector, logprob, kl, difference; several with commas. [default: vector; with"
+                " --target logprob; with --versus difference]"
             ),
             metavar="NAMES",
-            complete=completion.comma_list("vector", "logprob", "kl"),
+            complete=completion.comma_list("vector", "logprob", "kl", "difference"),
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None
     target: Annotated[str | None, declarations.TARGET] = None
+    versus: Annotated[str | None, VERSUS] = None
+    hold: Annotated[
+        str | None,
+        subject_option(
+            help="Also with attention held as it was: what a head writes, and what it moves.",
+            values=("attention",),
+        ),
+    ] = None
     every: Annotated[
         bool, subject_option(help="With --measure logprob: the mean over all positions.")
     ] = False
 
 
 def measures(options: MeasureOptions) -> tuple[Measure, ...]:
-    """Parse `--measure` into measures ("vector", "logprob", "kl"), each once. Raises UsageError for
-    unknown names and options that do not go with them."""
+    """Parse `--measure` into measures, each once. Raises UsageError for unknown names and options
+    that do not go with them."""
     from attncli.features.effects.measures import MEASURES
 
-    text = options.measure or ("vector" if options.target is None else "logprob")
+    if options.versus is not None:
+        usual = "difference"
+    else:
+        usual = "vector" if options.target is None else "logprob"
+    text = options.measure or usual
     names = [name for part in text.split(",") if (name := part.strip())]
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
@@ -103,7 +117,7 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
             raise UsageError(
                 "--every is about log-probabilities", expected="--measure logprob as well"
             )
-        if options.target is not None:
+        if options.target is not None and options.versus is None:
             raise UsageError(
                 "--target is about log-probabilities", expected="--measure logprob as well"
             )
@@ -198,6 +212,7 @@ def ablate(
     page: PageOptions,
     removal: RemovalOptions,
     measure_options: MeasureOptions,
+    pair_options: PairOptions,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Take heads away, one at a time, or cut a link, and see what changes at the end of the model.
@@ -208,12 +223,21 @@ def ablate(
 
     attn ablate --model minilm "The animal was too tired, so it slept" --query it --head L5H11,L3H1
 
+    attn ablate --model smollm2 --pairs indirect-object --hold attention
+
     attn ablate --model DIR --chat chat.json --each-region --target yes
 
     attn ablate --model minilm --lines --file texts.txt --json -o effects.json
     """
 
     environment: Environment = ctx.obj
+    if pair_options.pairs is not None:
+        if text.text is not None:
+            raise UsageError("a text and --pairs contradict each other", expected="one of them")
+        _ablate_pairs(environment, pair_options, setup, output, removal, measure_options)
+        return
+    if pair_options.count is not None:
+        raise UsageError("--count is about pairs", expected="--pairs FILE as well")
     if removal.each_region:
         _ablate_regions(environment, text, regions, setup, output, page, measure_options)
         return
@@ -266,6 +290,9 @@ def ablate(
                         measures=names,
                         query=measure_options.query,
                         target=measure_options.target,
+                        versus=measure_options.versus,
+                        hold="attention" if measure_options.hold else None,
+                        predict=not is_over_texts,
                         every=measure_options.every,
                         unknown=removal.unknown,
                         baseline=(
@@ -301,6 +328,51 @@ def ablate(
     place = measure_options.query or (link[0] if link is not None else usual)
     document = effects.effects_document(list(documents()), place, link)
     write_documents([document], output, environment, view)
+
+
+PAIR_SUBJECTS = (
+    "pairs", "count", "layer", "head", "by", "together", "hold",
+    "brief", "ascii", "show", "full", "top",
+    "model", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
+)  # fmt: skip
+"""What the work over pairs takes besides how its answer looks."""
+
+
+def _ablate_pairs(
+    environment: Environment,
+    pairs: PairOptions,
+    setup: RunSetup,
+    output: OutputOptions,
+    removal: RemovalOptions,
+    measure_options: MeasureOptions,
+) -> None:
+    """Run `attn ablate --pairs`: take heads away in the clean text of each pair, and write the
+    means over pairs."""
+    refuse_beside(environment, "--pairs", PAIR_SUBJECTS)
+    view = validate_options(output, environment, "ablate")
+    loaded_model = request.model(environment, setup)
+    from attncli.features.effects.pair_effects import ablate_pairs
+
+    baselines: dict[str, Literal["corrupt", "zero", "mean"]] = {
+        "zero": "zero",
+        "mean": "mean",
+        "resample": "corrupt",
+    }
+    is_given = "by" in environment.explicit_options
+    with progress(environment, "taking heads away") as on_progress:
+        document = ablate_pairs(
+            loaded_model,
+            pairs.pairs or "",
+            count=pairs.count,
+            by=baselines[removal.by] if is_given else "corrupt",
+            heads=request.head_selection(loaded_model.spec, setup.model),
+            together=removal.together,
+            hold="attention" if measure_options.hold else None,
+            memory=request.memory_limit(setup.compute).bytes,
+            on_cost=partial(foretell, environment),
+            progress=on_progress,
+        )
+    write_with_figure([document], output, environment, view)
 
 
 REGION_SUBJECTS = (

@@ -82,8 +82,11 @@ def ablate(
     measures: Sequence[Measure] = ("vector",),
     query: str | None = None,
     target: str | None = None,
+    versus: str | None = None,
+    hold: Literal["attention"] | None = None,
     every: bool = False,
     unknown: bool = False,
+    predict: bool = True,
     baseline: Literal["top", "all", "none"] = "top",
     top: int = 10,
     regions: Sequence[Region] = (),
@@ -113,7 +116,11 @@ def ablate(
             decoder and the mean of all tokens of an encoder.
         target: A vocabulary entry, or "id:N", or several tokens at the end of a text, whose
             log-probabilities are summed; None is the model's own first choice.
+        versus: An entry whose logit is taken away from the target's; "difference" is measured then.
+        hold: "attention" to measure "difference" a second time while every head attends as in the
+            text's own run.
         every: Whether "logprob" is the mean over all positions.
+        predict: Whether it is also told what a decoder would say next.
         unknown: Whether link and query may be tokens that the model does not know.
         baseline: Which rows are compared with random changes of the same size.
         top: How many rows "top" means.
@@ -135,6 +142,7 @@ def ablate(
     """
     if tokens is None:
         tokens = model.encode(text)
+    measures = _measures_with(measures, versus, hold)
     if link is None:
         cut_link = None
     else:
@@ -154,6 +162,7 @@ def ablate(
         usual=usual,
         target=target,
         every=every,
+        versus=versus,
         note=note,
     )
     if request.answer:
@@ -190,11 +199,28 @@ def ablate(
         model,
         text,
         tokens,
-        Removal(selection, how_removed, cut_link, together, baseline, top),
+        Removal(selection, how_removed, cut_link, together, baseline, top, hold is not None),
         request,
+        predict=predict,
         memory=memory,
         progress=progress,
     )
+
+
+def _measures_with(
+    measures: Sequence[Measure], versus: str | None, hold: str | None
+) -> Sequence[Measure]:
+    """The measures, "difference" alone where `versus` is given and they are the usual ones. Raises
+    UsageError where one of "difference", `versus` and `hold` misses what it needs."""
+    if versus is not None and tuple(measures) == ("vector",):
+        return ("difference",)
+    if ("difference" in measures) != (versus is not None):
+        what = message("a difference of two logits needs both of them")
+        raise UsageError(what, expected="--versus TOK, and --measure difference among the measures")
+    if hold is not None and "difference" not in measures:
+        what = message("what is held is measured by the difference of two logits")
+        raise UsageError(what, expected="--versus TOK as well", hint="--target Mary --versus John")
+    return measures
 
 
 def logits(

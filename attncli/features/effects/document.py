@@ -17,6 +17,7 @@ from attncli.documents import (
     ModelPart,
     Part,
     PlacedHead,
+    Share,
     Size,
     TokenRow,
     Weight,
@@ -41,9 +42,9 @@ class AttentionHead(Part, frozen=True, kw_only=True):
     head: Count
 
 
-Measure = Literal["vector", "logprob", "kl"]
+Measure = Literal["vector", "logprob", "kl", "difference"]
 MeasureNames = Annotated[list[Measure], Meta(min_length=1)]
-Reading = Literal["cosine", "norm", "logprob", "kl"]
+Reading = Literal["cosine", "norm", "logprob", "kl", "difference"]
 """A number of a measure: `vector` has two of them."""
 
 
@@ -54,7 +55,7 @@ def readings_of(measures: Sequence[Measure]) -> list[Reading]:
         match measure:
             case "vector":
                 readings += ["cosine", "norm"]
-            case "logprob" | "kl":
+            case "logprob" | "kl" | "difference":
                 readings.append(measure)
             case _:
                 assert_never(measure)
@@ -68,6 +69,45 @@ class VectorChange(Part, frozen=True, kw_only=True):
     norm: Annotated[float | None, describe("‖x − x′‖ / ‖x‖.")]
 
 
+class TargetToken(Part, frozen=True, kw_only=True):
+    """An entry of the vocabulary."""
+
+    id: Count
+    text: str
+
+
+class Difference(Part, frozen=True, kw_only=True):
+    """What the difference of two logits loses: m of the unchanged run less m of the changed one."""
+
+    all: Annotated[float | None, describe("Below 0 where the change adds to the difference.")]
+    writes: Annotated[
+        float | UnsetType | None,
+        describe("With --hold attention: the same while every head attends as in the own run."),
+    ] = field(default=UNSET, name="held")
+    moved: Annotated[
+        float | UnsetType | None,
+        describe("all − held: by moving where later heads look, interaction included."),
+    ] = UNSET
+    low: Annotated[
+        float | UnsetType | None,
+        describe("With pairs: end of the 95% interval of `all`, by the bootstrap; null below 20."),
+    ] = UNSET
+    high: float | UnsetType | None = UNSET
+    sign_share: Annotated[
+        float | UnsetType, describe("With pairs: the share of pairs with the sign of the mean.")
+    ] = UNSET
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield a (field, fault) unless `held` comes with `moved`, and an interval has two ends."""
+        if (self.writes is UNSET) != (self.moved is UNSET):
+            yield "moved", message("one of held and moved without the other")
+        if ((self.low or None) is None) != ((self.high or None) is None) and 0.0 not in (
+            self.low,
+            self.high,
+        ):
+            yield "high", message("an interval with one end")
+
+
 class Measures(Part, frozen=True, kw_only=True):
     """What changed, by the measures asked for."""
 
@@ -78,6 +118,47 @@ class Measures(Part, frozen=True, kw_only=True):
     kl: Annotated[float | UnsetType | None, describe("KL(p ‖ p′) of the next token, in nats.")] = (
         UNSET
     )
+    difference: Difference | UnsetType = UNSET
+
+
+class NextToken(Part, frozen=True, kw_only=True):
+    """A token that would come next, and with which probability."""
+
+    token: TargetToken
+    probability: Weight
+
+
+class Prediction(Part, frozen=True, kw_only=True):
+    """What one run would say next."""
+
+    probability: Annotated[Weight, describe("Of the target.")]
+    top: Annotated[list[NextToken], describe("The likeliest first.")]
+
+
+class Predictions(Part, frozen=True, kw_only=True):
+    """What would come next in the unchanged run, and in changed ones."""
+
+    target: Annotated[TargetToken, describe("Whose probability is told.")]
+    own: Annotated[Prediction, describe("In the unchanged run.")]
+    without: Annotated[
+        Prediction | None, describe("Without the first of the effects; null without effects.")
+    ]
+    together: Annotated[Prediction, describe("Without all of these heads at once.")]
+
+
+class PairsSummary(Part, frozen=True, kw_only=True):
+    """The pairs that effects are means over, and m = logit(answer) − logit(versus) after the clean
+    texts."""
+
+    name: Annotated[str, describe("The file of pairs, or the task of the package.")]
+    count: Size
+    right: Annotated[Share, describe("Share of pairs with m above 0.")]
+    mean: Annotated[float, describe("Of m.")]
+    low: Annotated[
+        float | None, describe("End of its 95% interval by the bootstrap; null below 20 pairs.")
+    ]
+    high: float | None
+    left_out: Annotated[Count, describe("Pairs of the file that do not fit the model.")]
 
 
 class Looks(Part, frozen=True, kw_only=True):
@@ -133,13 +214,6 @@ class LinkPlace(Part, frozen=True, kw_only=True):
     )
 
 
-class TargetToken(Part, frozen=True, kw_only=True):
-    """An entry of the vocabulary."""
-
-    id: Count
-    text: str
-
-
 class Interval(Part, frozen=True, kw_only=True):
     """A mean over texts with its 95% interval by Student's t; null ends with one text."""
 
@@ -163,6 +237,7 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
     norm: Interval | UnsetType | None = UNSET
     logprob: Interval | UnsetType | None = UNSET
     kl: Interval | UnsetType | None = UNSET
+    difference: Interval | UnsetType | None = UNSET
 
     def mean(self, name: Reading) -> Interval | None:
         """The mean over texts of one number by name, such as "cosine"; None where no text defines
@@ -268,6 +343,7 @@ class EffectRow(AttentionHead, frozen=True, kw_only=True):
     vector: VectorChange | UnsetType = UNSET
     logprob: float | UnsetType | None = UNSET
     kl: float | UnsetType | None = UNSET
+    difference: Difference | UnsetType = UNSET
     weight: Annotated[
         Weight | None, describe("The weight that the cut link had; null without a link.")
     ]
@@ -285,8 +361,10 @@ class EffectRow(AttentionHead, frozen=True, kw_only=True):
 
 
 def reading_of(row: EffectRow | Measures, name: Reading) -> float | None:
-    """A number of a row by name ("cosine", "norm", "logprob" or "kl"); None where it is undefined,
-    or was not measured."""
+    """A number of a row by name ("cosine", "norm", "logprob", "kl" or "difference"); None where it
+    is undefined, or was not measured."""
+    if name == "difference":
+        return None if row.difference is UNSET else row.difference.all
     part = row.vector if name in ("cosine", "norm") else row
     if part is UNSET:
         value: float | UnsetType | None = UNSET
@@ -323,6 +401,21 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
         list[TargetToken] | UnsetType,
         describe("All tokens of a target of several, the first of which is `target`."),
     ] = UNSET
+    versus: Annotated[
+        TargetToken | UnsetType,
+        describe("With --versus: whose logit is taken away from the target's."),
+    ] = UNSET
+    m_clean: Annotated[
+        float | UnsetType,
+        describe("With --versus: the difference of the two logits in the unchanged run."),
+    ] = UNSET
+    pairs: Annotated[
+        PairsSummary | UnsetType,
+        describe("With --pairs: what effects are means over; `text` is the first clean text."),
+    ] = UNSET
+    predictions: Annotated[
+        Predictions | UnsetType, describe("Of a decoder, after `position`, of one text.")
+    ] = UNSET
     link: Annotated[
         LinkPlace | None, describe("The link that was cut; null where heads were taken away.")
     ]
@@ -340,7 +433,7 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
             (f"{place}.random", row.random) for place, row in rows if row.random is not None
         ]
         for place, measures in (("together", self.together), *rows, *random_rows):
-            for name in ("vector", "logprob", "kl"):
+            for name in ("vector", "logprob", "kl", "difference"):
                 if (getattr(measures, name) is UNSET) == (name in self.measures):
                     if name in self.measures:
                         value = "missing"
@@ -445,13 +538,6 @@ LENS_STAGES = {
 """What a row of the lens is called."""
 
 
-class LensToken(Part, frozen=True, kw_only=True):
-    """A token that would come next, and with which probability."""
-
-    token: TargetToken
-    probability: Weight
-
-
 class LensRow(Part, frozen=True, kw_only=True):
     """What would come next if the model ended here: these vectors through its final norm and output
     head.
@@ -459,7 +545,7 @@ class LensRow(Part, frozen=True, kw_only=True):
 
     layer: Annotated[Count | None, describe("Null after the last layer.")]
     stage: LensStage
-    top: Annotated[list[LensToken], describe("The likeliest first.")]
+    top: Annotated[list[NextToken], describe("The likeliest first.")]
     rank: Annotated[Size, describe("Of the target, from 1.")]
     probability: Annotated[Weight, describe("Of the target.")]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 from msgspec import UNSET
@@ -20,32 +19,31 @@ from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import (
     capitalize_sentences,
-    claim,
     quote_text,
     quoted_token,
     short,
 )
 from attncli.draw.view import View
+from attncli.features.effects.difference_answer import (
+    difference_sentences,
+    probability_sentence,
+    together_sentence,
+)
 from attncli.features.effects.document import (
     LENS_STAGES,
     AblateDocument,
     AttentionKind,
-    DifferentHead,
     EffectRow,
-    LogitPart,
     LogitsDocument,
-    MeanEffect,
     Measure,
     Measures,
-    PatchRow,
     TokenPlace,
     reading_of,
     readings_of,
 )
+from attncli.features.effects.head_phrase import AnyHead, head_phrase
 from attncli.features.find.document import FindDocument
 from attncli.language import Message, message, say
-
-AnyHead: TypeAlias = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
 
 TIMES = 2.0
 """A first effect of at least so many times the second is said to be that many times it."""
@@ -64,14 +62,21 @@ GRID_TITLES = {
     "vector": message("change of the last vector, 1 − cosine"),
     "logprob": message("change of the log-probability, nats"),
     "kl": message("change of the next token's distribution, KL in nats"),
+    "difference": message("what the difference of two logits loses"),
 }
 """The title of a grid of all heads, by what is measured."""
-MEASURE_COLUMNS = {"vector": message("change"), "logprob": message("log p"), "kl": message("KL")}
+MEASURE_COLUMNS = {
+    "vector": message("change"),
+    "logprob": message("log p"),
+    "kl": message("KL"),
+    "difference": message("lost"),
+}
 """The column of a measure."""
 SUBJECTS = {
     "logprob": message("the log-probability of {token}"),
     "every": message("the mean log-probability of the text"),
     "kl": message("the next token's distribution"),
+    "difference": message("the difference of two logits"),
 }
 """What is measured, where it is a prediction; "every": of each token."""
 
@@ -81,18 +86,6 @@ def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float
     it is undefined.
     """
     return reading_of(effect, readings_of(document.measures)[0])
-
-
-def head_phrase(effect: AnyHead, view: View) -> str:
-    """A head as sentences name it, such as `layer 5 head 11`."""
-    if effect.attention == "cross":
-        name = message("layer {layer} cross head {head}")
-    else:
-        name = message("layer {layer} head {head}")
-    phrase = say(view, name, layer=effect.layer, head=effect.head)
-    if effect.attention == "cross":
-        return phrase
-    return claim(phrase, view, layer=effect.layer, head=effect.head)
 
 
 def effect_text(value: float) -> str:
@@ -186,6 +179,11 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     effects = [effect for effect in document.effects if effect_size(effect, document) is not None]
     together = effect_size(document.together, document)
     changed = {"subject": subject(document, view)}
+    yield from probability_sentence(document, view)
+    if document.measures[0] == "difference":
+        yield from difference_sentences(document, view)
+        return
+    is_told = document.predictions is not UNSET and document.measures[0] == "logprob"
     templates = LINK_SENTENCES if document.link is not None else HEAD_SENTENCES
     if effects:
         first = effects[0]
@@ -206,13 +204,15 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
                 "head": head_phrase(first, view),
                 "size": size_text(effect_size(first, document) or 0.0, document.measures[0], view),
             }
-            yield say(
-                view, templates["times" if stands_out else "most"], **changed, **places, times=ratio
-            )
+            if not is_told:
+                name = "times" if stands_out else "most"
+                yield say(view, templates[name], **changed, **places, times=ratio)
             yield from _random_sentences(document, first, view)
             yield from _alike_sentences(document, effects, view)
     if len(document.effects) != 1:  # of one head it is the same
-        if together is not None:
+        if is_told and document.effects:
+            yield from together_sentence(document, view)
+        elif together is not None:
             name = "together" if document.effects else "all"
             size = size_text(together, document.measures[0], view)
             yield say(view, templates[name], **changed, size=size)

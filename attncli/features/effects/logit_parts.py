@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.features.effects.document import LensRow, LensStage, LensToken
+from attncli.features.effects.document import LensRow, LensStage, NextToken
 from attncli.features.effects.measures import log_softmax, next_logits, refuse_overflow
 from attncli.features.effects.sweep import SweepText
 from attncli.features.effects.targets import target_tokens
@@ -469,7 +469,7 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
                 layer=layer,
                 stage=stage,
                 top=[
-                    LensToken(token=token, probability=float(shares[token.id]))
+                    NextToken(token=token, probability=float(shares[token.id]))
                     for token in target_tokens(model, best)
                 ],
                 rank=int((logits > logits[target]).sum()) + 1,

@@ -19,6 +19,7 @@ from attncli.features.effects.places import measured_at, reads_on
 from attncli.features.effects.targets import Target, choose_target
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
+from attncli.measure.pair_measure import logit_difference
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish, logits, no_output_head
@@ -26,7 +27,7 @@ from attncli.models.run import finish, logits, no_output_head
 Readings = dict[str, Floats]
 """By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
 
-MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl")
+MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl", "difference")
 """What `--measure` takes."""
 LOGITS_AT_ONCE = 2**22
 """Logits that are in memory at once: 32 MiB of float64."""
@@ -81,7 +82,7 @@ class MeasureRequest(Struct, frozen=True):
     log-probability is the mean over all positions of that of the token which does follow.
     following: those tokens' ids, then; or those of an answer of several tokens, the sum of whose
     log-probabilities is measured. expectation: the target with how likely the unchanged run finds
-    it, None without one.
+    it, None without one. versus: the id whose logit "difference" takes away from the target's.
     """
 
     measures: tuple[Measure, ...]
@@ -91,6 +92,7 @@ class MeasureRequest(Struct, frozen=True):
     every: bool = False
     following: tuple[int, ...] = ()
     expectation: Target | None = None
+    versus: int | None = None
 
     @classmethod
     def of(
@@ -103,12 +105,14 @@ class MeasureRequest(Struct, frozen=True):
         usual: Sequence[int] | None,
         target: str | None,
         every: bool,
+        versus: str | None = None,
         note: Callable[[str], None] = ignore,
     ) -> MeasureRequest:
         """Build the request from names. query: positions to measure at; None: next token after the
         last one, vectors at `usual`, or at `measured_at` where that is None too. target: a word or,
         after the last token of a decoder, an answer of several tokens, as `choose_target` takes it.
-        note: is told what it takes."""
+        versus: the word whose logit is taken away from the target's, both one token then. note: is
+        told what it takes."""
         if query is None:
             position = len(tokens) - 1
         else:
@@ -118,9 +122,19 @@ class MeasureRequest(Struct, frozen=True):
         if target is not None:
             at_end = position == len(tokens) - 1 and reads_on(model.spec)
             expectation = choose_target(
-                model, tokens, target, position=position, several=at_end, note=note
+                model,
+                tokens,
+                target,
+                position=position,
+                several=at_end and versus is None,
+                note=note,
             )
             answer = expectation.ids
+        rival: Target | None = None
+        if versus is not None:
+            rival = choose_target(
+                model, tokens, versus, position=position, several=False, note=note
+            )
         if every:
             follows = tuple(token.id or 0 for token in tokens[1:])
         else:
@@ -133,6 +147,7 @@ class MeasureRequest(Struct, frozen=True):
             every,
             follows,
             expectation,
+            None if rival is None else rival.ids[0],
         )
 
     @property
@@ -143,7 +158,7 @@ class MeasureRequest(Struct, frozen=True):
     @property
     def predicts(self) -> bool:
         """Whether a measure needs next-token logits."""
-        return bool({"logprob", "kl"} & set(self.measures))
+        return bool({"logprob", "kl", "difference"} & set(self.measures))
 
     def rows(self, count: int) -> slice:
         """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
@@ -187,6 +202,12 @@ class Meter:
         self.target = request.target
         self._log_probabilities: Floats | None = None
         self._loss: float | None = None
+        self.m_clean: float | None = None
+        if "difference" in request.measures:
+            own = hidden[None][:, request.position - first]
+            if request.target is None:
+                self.target = int(next_logits(model, backend, own)[0].argmax())
+            self.m_clean = float(self._difference(own)[0])
         if request.following and "logprob" in request.measures:
             self._loss = float(self._following_log_probabilities(hidden[None])[0])
         if "kl" in request.measures or ("logprob" in request.measures and not request.every):
@@ -222,7 +243,20 @@ class Meter:
                 )
         if self._loss is not None:
             readings["logprob"] = self._following_log_probabilities(after) - self._loss
+        if self.m_clean is not None:
+            hidden = after[:, request.position - self._first]
+            readings["difference"] = self.m_clean - self._difference(hidden)
         return {name: readings[name] for name in readings_of(request.measures)}
+
+    def _difference(self, hidden: Array) -> Floats:
+        """The target's logit less that of versus, [branch], of last-layer vectors, [branch,
+        width]."""
+        versus = self._request.versus
+        assert self.target is not None
+        assert versus is not None
+        return logit_difference(
+            self._model, self._backend, self._weights, hidden, self.target, versus
+        )
 
     @property
     def baseline(self) -> Readings:

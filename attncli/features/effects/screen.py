@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.documents import TokenRow
 from attncli.draw.lines import Lines, heading, remark, sentences, stack
@@ -26,6 +26,7 @@ from attncli.draw.token_names import (
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import (
     AblateDocument,
+    Difference,
     DifferenceDocument,
     EffectRow,
     EffectsDocument,
@@ -54,7 +55,6 @@ from attncli.features.effects.effect_answer import (
     effect_text,
     grid,
     grids,
-    head_phrase,
     heads_table,
     lens_sentences,
     lens_table,
@@ -64,6 +64,7 @@ from attncli.features.effects.effect_answer import (
 from attncli.features.effects.effect_answer import (
     ablate_sentences as ablate_sentences,
 )  # `attn.ablate/1` answers so
+from attncli.features.effects.head_phrase import head_phrase
 from attncli.language import contextual, message, say
 
 
@@ -370,6 +371,7 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
         "weight",
         "looks_at",
         "looks_weight",
+        *(DIFFERENCE_COLUMNS if "difference" in names else ()),
     )
     for effect in document.effects:
         looks = effect.looks
@@ -382,9 +384,24 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
             effect.weight,
             None if looks is None else looks.key,
             None if looks is None else looks.weight,
+            *(_difference_cells(effect.difference) if "difference" in names else ()),
         )
     together = (reading_of(document.together, name) for name in names)
-    yield ("together", None, None, *together, *(None for _ in names), None, None, None)
+    empty = (*(None for _ in names), None, None, None)
+    cells = _difference_cells(document.together.difference) if "difference" in names else ()
+    yield ("together", None, None, *together, *empty, *cells)
+
+
+DIFFERENCE_COLUMNS = ("held", "moved", "low", "high", "sign_share")
+"""What `--plain` tells of a difference of logits besides what is lost."""
+
+
+def _difference_cells(difference: Difference | UnsetType) -> Iterator[object]:
+    """Yield the cells of `DIFFERENCE_COLUMNS` for one row, None where something was not measured."""
+    for name in DIFFERENCE_COLUMNS:
+        member = "writes" if name == "held" else name
+        value = UNSET if difference is UNSET else getattr(difference, member)
+        yield None if value is UNSET else value
 
 
 ABLATE_TITLES = {
@@ -404,7 +421,7 @@ def effect_grid(document: AblateDocument, view: View) -> Lines:
     """
     values = by_attention((effect, effect_size(effect, document)) for effect in document.effects)
     first = GRID_TITLES[document.measures[0]]
-    signed = document.measures[0] == "logprob"
+    signed = document.measures[0] in ("logprob", "difference")
     if values["self"]:
         cross = message("the same for the heads that look at the other text")
     else:
@@ -437,8 +454,10 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     columns = {
         MEASURE_COLUMNS[document.measures[0]]: changes,
         "": [""] * len(shown),
-        message("random"): random_changes,
     }
+    if any(effect.random is not None for effect in shown):
+        columns[message("random")] = random_changes
+    columns |= _difference_columns(shown)
     for name in document.measures[1:]:
         readings = [reading_of(effect, readings_of([name])[0]) for effect in shown]
         columns[MEASURE_COLUMNS[name]] = effect_columns(readings)[0]
@@ -453,6 +472,29 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     return heads_table(
         shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE
     )
+
+
+def _difference_columns(effects: Sequence[EffectRow]) -> dict[str, list[str]]:
+    """The columns that differences of logits have besides what is lost: with attention held, moved,
+    and over pairs the interval and the share of the same sign; none where they were not measured.
+    """
+    rows = [effect.difference for effect in effects if effect.difference is not UNSET]
+    if len(rows) < len(effects) or not rows:
+        return {}
+    columns: dict[str, list[str]] = {}
+    if rows[0].writes is not UNSET:
+        writes, moves = effect_columns(
+            [row.writes or 0.0 for row in rows], [row.moved or 0.0 for row in rows]
+        )
+        columns |= {message("held"): writes, message("moved"): moves}
+    if rows[0].sign_share is not UNSET:
+        if rows[0].low is not None:
+            lows, highs = effect_columns(
+                [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
+            )
+            columns[message("95% interval")] = list(map(_range_text, lows, highs))
+        columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
+    return columns
 
 
 def _ablate_title(document: AblateDocument, view: View) -> str:

@@ -275,6 +275,7 @@ class SweepPlan(Struct, frozen=True, eq=False):
     makes from own and changed output those that are run, `many` for each head.
 
     start: the first token that changes. joint: every change at once, None for no such run.
+    hold: whether every changed run attends as the unchanged one does.
     """
 
     places: Sequence[HeadAddress]
@@ -283,6 +284,7 @@ class SweepPlan(Struct, frozen=True, eq=False):
     many: int = 1
     start: int = 0
     joint: JointChange | None = None
+    hold: bool = False
 
 
 class SweepResult(Struct, frozen=True, eq=False):
@@ -337,12 +339,13 @@ def sweep(
             spec,
             text.model.store,
             text.backend,
-            text.context(frozenset(("weights",) if number == 0 else ())),
+            text.context(frozenset(("weights",) if number == 0 or plan.hold else ())),
             first,
             late,
             rows if rows_only else None,
             budget.at_once,
             plan.joint if number == 0 else None,
+            plan.hold,
         )
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:

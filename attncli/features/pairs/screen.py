@@ -10,7 +10,7 @@ from attncli.draw.safe import label
 from attncli.draw.screen_header import warning
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
-from attncli.draw.token_names import quoted_word
+from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.pairs.document import PairInterval, PairsDocument
 from attncli.language import message, say
@@ -52,8 +52,8 @@ def _pair_table(document: PairsDocument, view: View) -> Lines:
     rows = [
         [
             pair.clean,
-            quoted_word(pair.answer.text, view),
-            quoted_word(pair.versus.text, view),
+            quote_text(pair.answer.text, view),
+            quote_text(pair.versus.text, view),
             format_signed(pair.m_clean, DIGITS),
             format_signed(pair.m_corrupt, DIGITS),
         ]

@@ -1,0 +1,254 @@
+"""What is said of a difference of two logits, and of probabilities: what a head writes, and what it
+moves; each sentence has its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from attncli.draw.numbers import percent
+from attncli.draw.token_names import quote_text
+from attncli.draw.view import View
+from attncli.features.effects.document import (
+    AblateDocument,
+    Difference,
+    EffectRow,
+    Prediction,
+)
+from attncli.features.effects.head_phrase import head_phrase
+from attncli.language import listing, message, say
+
+WRITES = 0.9
+"""A head whose held part is at least this share of the whole acts by what it writes."""
+MOVES = 0.1
+"""A head whose held part is at most this share of the whole acts by moving attention alone."""
+DIGITS = 2
+
+
+def probability_sentence(document: AblateDocument, view: View) -> Iterator[str]:
+    """Yield what becomes of the target's probability without the head with the largest effect."""
+    predictions = document.predictions
+    if predictions is UNSET or predictions.without is None or not document.effects:
+        return
+    template = (
+        message(
+            "Without {head} the probability of {target} goes from {before} to {after} (now: {now})."
+        )
+        if document.link is None
+        else message(
+            "With this link cut in {head} the probability of {target} goes from {before} to"
+            " {after} (now: {now})."
+        )
+    )
+    yield say(
+        view,
+        template,
+        head=head_phrase(document.effects[0], view),
+        target=quote_text(predictions.target.text, view),
+        before=_percent_text(predictions.own.probability),
+        after=_percent_text(predictions.without.probability),
+        now=likeliest(predictions.without, view),
+    )
+
+
+def together_sentence(document: AblateDocument, view: View) -> Iterator[str]:
+    """Yield what becomes of the target's probability with all changes at once."""
+    predictions = document.predictions
+    if predictions is UNSET:
+        return
+    yield say(
+        view,
+        "With all of these changes at once it goes to {after} (now: {now}).",
+        after=_percent_text(predictions.together.probability),
+        now=likeliest(predictions.together, view),
+    )
+
+
+def likeliest(prediction: Prediction, view: View) -> str:
+    """The likeliest tokens of a run with their probabilities, such as `"Paris" 77%, "the" 4%`."""
+    return listing(
+        f"{quote_text(row.token.text, view)} {_percent_text(row.probability)}"
+        for row in prediction.top
+    )
+
+
+def _percent_text(probability: float) -> str:
+    """A probability as sentences write it: whole percents, with a digit more below 10."""
+    return percent(probability, 0 if probability >= 0.1 else 1)
+
+
+def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
+    """Yield the answer of `attn ablate --versus` and `--pairs` in sentences: the lead, what the
+    first head takes of it, how, and what to try next."""
+    yield from _lead(document, view)
+    rows = [row for row in document.effects if row.difference is not UNSET]
+    if rows:
+        yield from _first_head(document, rows[0], view)
+        yield from _mover(rows, view)
+    together = document.together.difference
+    if together is not UNSET and together.all is not None and len(document.effects) != 1:
+        yield say(
+            view,
+            "All of these changes at once: it {lost}.",
+            lost=_loss(together.all, view),
+        )
+    if len(rows) > 1:
+        yield say(view, "Heads are taken away one at a time: these numbers do not add up.")
+
+
+def _lead(document: AblateDocument, view: View) -> Iterator[str]:
+    """Yield how far the target is ahead of the other in the unchanged run, or on average."""
+    pairs = document.pairs
+    if pairs is not UNSET:
+        yield say(
+            view,
+            "Over {count} pairs the logit of the answer less that of versus is {mean} on"
+            " average{interval}; the answer is ahead in {right} of them.",
+            count=pairs.count,
+            mean=f"{pairs.mean:.{DIGITS}f}",
+            interval=_interval(pairs.low, pairs.high, view),
+            right=percent(pairs.right),
+        )
+        if pairs.low is None:
+            yield say(view, "Below 20 pairs there is no interval.")
+        if pairs.left_out:
+            yield say(
+                view,
+                "{left_out} pairs of the file do not fit this model: attn pairs check says why.",
+                left_out=pairs.left_out,
+            )
+        if document.by == "resample":
+            yield say(
+                view,
+                "A head is given its values of the corrupt text, token by token (interchange).",
+            )
+        return
+    if document.m_clean is UNSET or document.versus is UNSET or document.target is None:
+        return
+    template = (
+        message("{target} leads {versus} by {m} logits.")
+        if document.m_clean >= 0
+        else message("{target} is behind {versus} by {m} logits.")
+    )
+    yield say(
+        view,
+        template,
+        target=quote_text(document.target.text, view),
+        versus=quote_text(document.versus.text, view),
+        m=f"{abs(document.m_clean):.{DIGITS}f}",
+    )
+
+
+def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterator[str]:
+    """Yield what the first head takes of the lead, and, where that was measured, how."""
+    difference = row.difference
+    assert difference is not UNSET
+    if difference.all is None:
+        return
+    template = (
+        message("Without {head} it {lost}{interval}.")
+        if document.link is None
+        else message("With this link cut in {head} it {lost}{interval}.")
+    )
+    low = None if difference.low is UNSET else difference.low
+    high = None if difference.high is UNSET else difference.high
+    head = head_phrase(row, view)
+    loss = _loss(difference.all, view)
+    yield say(view, template, head=head, lost=loss, interval=_interval(low, high, view))
+    if difference.sign_share is not UNSET:
+        yield say(
+            view, "{share} of the pairs have this sign.", share=percent(difference.sign_share)
+        )
+    yield from _split(difference, view)
+
+
+def _split(difference: Difference, view: View) -> Iterator[str]:
+    """Yield how much of a loss comes of what a head writes, and how much of what it moves."""
+    if difference.all is None or difference.writes is UNSET or difference.writes is None:
+        return
+    if difference.moved is UNSET or difference.moved is None:
+        return
+    share = difference.writes / difference.all if difference.all else 1.0
+    places = {
+        "held": f"{difference.writes:+.{DIGITS}f}",
+        "moved": f"{difference.moved:+.{DIGITS}f}",
+    }
+    if abs(share) <= MOVES:
+        yield say(
+            view,
+            "Of that {held} comes of what the head writes: without it later heads look elsewhere"
+            " ({moved}).",
+            **places,
+        )
+    elif WRITES <= share <= 2 - WRITES:
+        yield say(
+            view,
+            "Of that {held} comes of what the head writes, {moved} of where later heads then look.",
+            **places,
+        )
+    else:
+        yield say(
+            view,
+            "With attention held as it was: {held}, by what the head writes; the rest, {moved}, by"
+            " moving where later heads look, interaction included.",
+            **places,
+        )
+
+
+def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
+    """Yield the strongest head that acts by moving attention, and the command that tells whose."""
+    for row in rows:
+        difference = row.difference
+        if difference is UNSET or not difference.all or not isinstance(difference.writes, float):
+            continue
+        if abs(difference.writes / difference.all) > MOVES:
+            continue
+        later = next(
+            (
+                later_row
+                for later_row in rows
+                if later_row.layer > row.layer
+                and later_row.difference is not UNSET
+                and isinstance(later_row.difference.writes, float)
+                and abs(later_row.difference.writes) > abs(difference.all) / 2
+            ),
+            None,
+        )
+        if row is not rows[0]:
+            yield say(
+                view,
+                "{head} acts by moving attention: {all} in all, {held} by what it writes.",
+                head=head_phrase(row, view),
+                all=f"{difference.all:+.{DIGITS}f}",
+                held=f"{difference.writes:+.{DIGITS}f}",
+            )
+        if later is not None:
+            command = (
+                f"attn patch CLEAN CORRUPT --head L{row.layer}H{row.head}"
+                f" --into L{later.layer}H{later.head}:q"
+            )
+            yield say(
+                view,
+                "Whether it is read by layer {layer} head {head}: {command}",
+                layer=later.layer,
+                head=later.head,
+                command=command,
+            )
+        return
+
+
+def _loss(size: float, view: View) -> str:
+    """What a change does to a lead, as a verb: `loses 1.17`, `gains 1.44`."""
+    template = message("loses {size}") if size >= 0 else message("gains {size}")
+    return say(view, template, size=f"{abs(size):.{DIGITS}f}")
+
+
+def _interval(low: float | None, high: float | None, view: View) -> str:
+    """A 95% interval in brackets behind a number; "" for none."""
+    if low is None or high is None:
+        return ""
+    ends = say(
+        view, "(95% interval {low} to {high})", low=f"{low:.{DIGITS}f}", high=f"{high:.{DIGITS}f}"
+    )
+    return f" {ends}"

@@ -1,0 +1,245 @@
+"""`attncli.ablate_pairs`: what taking a head away does to a difference of two logits, over pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from attncli.arrays.backend import EVERY, Selection
+from attncli.documents.header import header, notes
+from attncli.errors import InputError
+from attncli.features.effects.ablation import (
+    Removal,
+    RemovalResult,
+    choose_backend,
+    remove,
+    token_place,
+)
+from attncli.features.effects.document import (
+    AblateDocument,
+    Difference,
+    EffectRow,
+    Measures,
+    PairsSummary,
+)
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import may_start_late, places
+from attncli.features.effects.sweep import (
+    By,
+    ByMean,
+    ByZero,
+    SweepSize,
+    resample_from,
+)
+from attncli.inputs.pairs import read_pairs
+from attncli.inputs.token import ignore
+from attncli.language import message
+from attncli.measure.bootstrap import mean_intervals
+from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import CostEstimate, free_memory
+from attncli.models.model import Model
+
+PairBaseline = Literal["corrupt", "zero", "mean"]
+"""What stands for a head in the clean text: its values in the corrupt one, nothing, its mean."""
+
+
+def ablate_pairs(
+    model: Model,
+    file: str | Path,
+    *,
+    count: int | None = None,
+    by: PairBaseline = "corrupt",
+    layers: Selection = EVERY,
+    heads: Selection | HeadSelection = EVERY,
+    together: bool = False,
+    hold: Literal["attention"] | None = None,
+    memory: int | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> AblateDocument:
+    """Ablate heads one at a time and all at once in the clean text of each pair, and return what
+    m = logit(answer) − logit(versus) loses: means over the pairs with their intervals.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
+            are left out and counted.
+        count: How many pairs; None for all of a file, and for what a template says.
+        by: What stands for a head: its values in the corrupt text, token by token; nothing; or its
+            mean over the clean text.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        together: Whether only what taking all of them away at once does is measured.
+        hold: "attention" to measure it a second time while every head attends as in the clean
+            text's own run.
+        memory: Bytes there may be; None for what is free.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn ablate --pairs --json` writes; its text is the first clean one.
+
+    Raises:
+        InputError: For a file that cannot be read, or without a pair that fits the model.
+        UnsupportedError: For a model that predicts no token.
+        LimitError: For what memory does not hold.
+    """
+    fitted = fit_pairs(model, read_pairs(file, count=count))
+    if not fitted.pairs:
+        raise _no_pair_fits(fitted)
+    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    _tell_cost(model, fitted, hold is not None, memory, on_cost)
+    results: list[RemovalResult] = []
+    for number, pair in enumerate(fitted.pairs):
+
+        def on_progress(share: float, number: int = number) -> None:
+            """Tell the share of all pairs that is done."""
+            progress((number + share) / len(fitted.pairs))
+
+        start = pair.first_difference if by == "corrupt" and may_start_late(model.spec) else 0
+        removal = Removal(
+            selection,
+            _baseline(model, pair, by),
+            together=together,
+            baseline="none",
+            hold=hold is not None,
+            start=start,
+        )
+        last = len(pair.clean) - 1
+        request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
+        results.append(
+            remove(model, pair.clean, removal, request, memory=memory, progress=on_progress)
+        )
+    return _document(model, fitted, results, by)
+
+
+def _no_pair_fits(fitted: FittedPairs) -> InputError:
+    """Return, not raise, the error for a file none of whose pairs fits the model, with what is
+    wrong with the first."""
+    _, error = fitted.faults[0]
+    what = message(
+        "none of the {count} pairs fits this model: {fault}",
+        count=len(fitted.faults),
+        fault=error.what,
+    )
+    hint = "attn pairs check FILE --model MODEL"
+    return InputError(what, where=error.where, expected=error.expected, hint=hint)
+
+
+def _baseline(model: Model, pair: TokenPair, by: PairBaseline) -> By:
+    """What stands for a head in the clean text of a pair."""
+    if by == "zero":
+        return ByZero()
+    if by == "mean":
+        return ByMean()
+    return resample_from(choose_backend(model, pair.corrupt, []))
+
+
+def _tell_cost(
+    model: Model,
+    fitted: FittedPairs,
+    hold: bool,
+    memory: int | None,
+    on_cost: Callable[[CostEstimate, int], None],
+) -> None:
+    """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each."""
+    if not model.own_layers:
+        return
+    count = max(len(pair.clean) for pair in fitted.pairs)
+    free = free_memory().bytes if memory is None else memory
+    size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
+    estimate = size.sweep_cost(places(model.spec, HeadSelection()), free)
+    passes = len(fitted.pairs) * (1 + hold)
+    on_cost(replace(estimate, seconds=estimate.seconds * passes), count)
+
+
+def _document(
+    model: Model, fitted: FittedPairs, results: list[RemovalResult], by: PairBaseline
+) -> AblateDocument:
+    """The means over pairs as an `attn.ablate/1` document, the largest first."""
+    first = fitted.pairs[0]
+    last = len(first.clean) - 1
+    addresses = [effect.place for effect in results[0].effects]
+    differences = _differences(
+        [[effect.readings for effect in result.effects] for result in results],
+        [[effect.holding for effect in result.effects] for result in results],
+    )
+    rows = sorted(zip(addresses, differences, strict=True), key=lambda row: -abs(row[1].all or 0.0))
+    (together,) = _differences(
+        [[result.together] for result in results], [[result.holding] for result in results]
+    )
+    return AblateDocument(
+        **header(model, first.pair.clean, first.clean, computing=results[0].backend),
+        by="resample" if by == "corrupt" else by,
+        measures=["difference"],
+        place=token_place((last,)),
+        every=False,
+        position=last,
+        target=None,
+        pairs=_summary(fitted, results),
+        link=None,
+        effects=[
+            EffectRow(
+                attention=place.kind,
+                layer=place.layer,
+                head=place.head,
+                difference=difference,
+                weight=None,
+                looks=None,
+                random=None,
+            )
+            for place, difference in rows
+        ],
+        together=Measures(difference=together),
+        warnings=notes(model, first.pair.clean, first.clean),
+    )
+
+
+def _differences(
+    readings: Sequence[Sequence[Mapping[str, float]]],
+    holding: Sequence[Sequence[Mapping[str, float] | None]],
+) -> list[Difference]:
+    """What each change loses of m on average, with its interval, from the readings of each pair,
+    [pair][change]. holding: the same while attention is held; None where it was not measured."""
+    whole = np.asarray([[reading["difference"] for reading in row] for row in readings])
+    if not whole.size:
+        return []
+    known = [[reading["difference"] for reading in row if reading is not None] for row in holding]
+    held_means: list[float] | None = None
+    if all(known):
+        held_means = np.asarray(known).mean(0).tolist()
+    result = []
+    for place, interval in enumerate(mean_intervals(whole)):
+        own = None if held_means is None else held_means[place]
+        result.append(
+            Difference(
+                all=interval.mean,
+                writes=UNSET if own is None else own,
+                moved=UNSET if own is None else interval.mean - own,
+                low=interval.low,
+                high=interval.high,
+                sign_share=interval.same_sign,
+            )
+        )
+    return result
+
+
+def _summary(fitted: FittedPairs, results: Sequence[RemovalResult]) -> PairsSummary:
+    """How many pairs there were, and m after their clean texts."""
+    measured = np.asarray([result.m_clean or 0.0 for result in results])
+    (interval,) = mean_intervals(measured[:, None])
+    return PairsSummary(
+        name=fitted.name,
+        count=len(results),
+        right=float((measured > 0).mean()),
+        mean=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        left_out=len(fitted.faults),
+    )

@@ -1,0 +1,114 @@
+"""`attn next`: the next word that a decoder would say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import declarations, request
+from attncli.cli.declarations import OutputOptions, RunSetup, TextOptions
+from attncli.cli.environment import Environment
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import DOCUMENT, analysis_option, meaning, model_option, only, without
+from attncli.cli.output import (
+    PageOptions,
+    validate_options,
+    validate_page,
+    write_document_page,
+    write_with_figure,
+)
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.features.next.document import NextDocument
+
+FEW = 5
+"""Tokens that are told where `--top` does not say how many."""
+MODEL_AND_COMPUTE = (
+    "model",
+    "ignore_config",
+    "adapter",
+    "backend",
+    "device",
+    "dtype",
+    "max_memory",
+)
+"""The options of a checkpoint that is run: seeded weights predict no next token."""
+
+
+def next_word(
+    ctx: typer.Context,
+    text: Annotated[TextOptions, without("tokenizer")],
+    setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
+    output: Annotated[
+        OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)
+    ],
+    page: PageOptions,
+    target: Annotated[str | None, declarations.TARGET] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    every_token: Annotated[
+        bool,
+        analysis_option("--each", help="Also how likely every token was after those before it."),
+    ] = False,
+    without_heads: Annotated[
+        list[str] | None,
+        model_option(
+            "--without", help="Also with these heads taken away: L5H11,L3H1.", metavar="HEADS"
+        ),
+    ] = None,
+) -> None:
+    """Say what would come next, with probabilities, from which layer on, and without some heads.
+
+    attn next --model gpt2 "Humpty Dumpty sat on a"
+
+    attn next --model gpt2 "Humpty Dumpty sat on a" --target wall --without L5H11 --each
+    """
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment, "next", files={"--html": page.html})
+    validate_page(page, lines=text.lines)
+    loaded_model = request.model(environment, setup)
+    if not (loaded_model.own_layers or without_heads is None):
+        raise UsageError("--without needs layers that run one by one", expected="no --without")
+    from attncli.features.next.compute import next_word as compute_next
+
+    heads = []
+    if without_heads is not None:
+        words = request.comma_parts(without_heads)
+        heads = request.head_pairs(loaded_model.spec, words, None, option="--without")
+    top = output.top if "top" in environment.explicit_options else FEW
+    single = output.json or output.svg is not None or page.html is not None
+
+    def documents() -> Iterator[NextDocument]:
+        """Yield one `attn.next/1` document per text."""
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                tokens = request.tokens_of(loaded_model, source_text)
+                document = compute_next(
+                    loaded_model,
+                    source_text.text,
+                    top=top,
+                    target=target,
+                    query=query,
+                    each_token=every_token,
+                    without=heads,
+                    tokens=tokens,
+                    note=environment.note,
+                    on_cost=partial(
+                        request.refuse_cost, environment, setup.compute, "a shorter text"
+                    ),
+                )
+                if page.html is not None:
+                    write_document_page(
+                        loaded_model, source_text, document, page, view.lang, alone=True
+                    )
+            yield document
+
+    write_with_figure(documents(), output, environment, view, several=text.lines)
+
+
+next_app = command_app(
+    next_word, essentials="--model --target --each --without --query --top --lines --brief --json"
+)

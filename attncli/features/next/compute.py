@@ -1,0 +1,232 @@
+"""`attncli.next_word`: what a decoder would say next, from which layer on, and without some heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+
+from attncli.arrays.backend import Backend
+from attncli.documents import PlacedHead
+from attncli.documents.header import header, notes
+from attncli.errors import InputError, UnsupportedError
+from attncli.features.effects.document import NextToken
+from attncli.features.effects.measures import (
+    VECTORS_AT_ONCE,
+    log_softmax,
+    next_logits,
+)
+from attncli.features.effects.places import reads_on
+from attncli.features.effects.targets import choose_target, small_note, target_token
+from attncli.features.next.document import (
+    FollowingToken,
+    LayerChoice,
+    NextDocument,
+    NextTarget,
+    WithoutHeads,
+)
+from attncli.features.run.compute import RunRequest, cost
+from attncli.inputs.token import Token, choose_span, ignore
+from attncli.language import message
+from attncli.mechanism.context import Interventions, Zero
+from attncli.models.estimate import CostEstimate
+from attncli.models.model import Model
+from attncli.models.run import LONG, no_output_head, rows_for
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+
+class _TextRun(Struct, frozen=True, eq=False):
+    """What a run leaves: the vectors of the token measured after each layer, [layer, width], and
+    those of all tokens after the last, [token, width], where they are asked for."""
+
+    by_layer: Any
+    last: Any
+    backend: Backend
+
+
+def next_word(
+    model: Model,
+    text: str,
+    *,
+    top: int = 5,
+    target: str | None = None,
+    query: str | None = None,
+    each_token: bool = False,
+    without: Sequence[tuple[int, int]] = (),
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+) -> NextDocument:
+    """Tell what a decoder would say next, with probabilities, and from which layer on.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        text: What runs.
+        top: How many of the likeliest tokens.
+        target: A vocabulary entry, or "id:N", whose probability and rank are told; None is the
+            likeliest.
+        query: After which token; None is the last.
+        each_token: Whether it is also told of every token how likely it was after those before it.
+        without: Heads, each (layer, head), that are taken away in a second run.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+
+    Returns:
+        What `attn next --json` writes.
+
+    Raises:
+        InputError: For tokens or heads that are not there.
+        UnsupportedError: For a model that predicts no token, or reads in both directions.
+    """
+    if model.spec.head is None:
+        raise no_output_head(model.spec)
+    if not reads_on(model.spec):
+        what = message("this {family} model reads in both directions", family=model.spec.family)
+        raise UnsupportedError(what, expected="a decoder, which has a next word")
+    if tokens is None:
+        tokens = model.encode(text)
+    position = len(tokens) - 1
+    if query is not None:
+        position = choose_span(tokens, query, note)[1] - 1
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
+    on_cost(
+        cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows), len(tokens)
+    )
+    run = _run(model, tokens, position, rows, each_token, {})
+    logits = next_logits(model, run.backend, run.by_layer)
+    row = log_softmax(logits[-1])
+    choice = None
+    if target is not None:
+        choice = choose_target(
+            model, tokens, target, position=position, several=False, row=row, note=note
+        )
+    entry = int(row.argmax()) if choice is None else choice.ids[0]
+    return NextDocument(
+        **header(model, text, tokens),
+        position=position,
+        top=_likeliest(model, logits[-1], top),
+        entropy=_entropy(logits[-1]),
+        target=_target(model, logits[-1], entry),
+        layers=_choices(model, logits),
+        following=_following(model, run, tokens) if each_token else UNSET,
+        without=_without(model, tokens, position, rows, without, top, entry),
+        warnings=[*notes(model, text, tokens), *small_note(model, choice)],
+    )
+
+
+def _run(
+    model: Model,
+    tokens: Sequence[Token],
+    position: int,
+    rows: int | None,
+    each_token: bool,
+    interventions: Interventions,
+) -> _TextRun:
+    """Run a text, and keep the vectors after each layer of the token at `position`."""
+    by_layer = []
+    last = None
+    traces = model.trace(list(tokens), keep=(), rows=rows, interventions=interventions, idle=True)
+    for trace in traces:
+        by_layer.append(trace.after[position : position + 1])
+        if each_token and trace.layer == len(model.spec.blocks) - 1:
+            last = trace.after
+    return _TextRun(model.backend.concat(by_layer, 0), last, model.backend)
+
+
+def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
+    """The likeliest tokens with their probabilities; entries that the tokenizer does not have are
+    passed over, as padded vocabularies hold some."""
+    shares = np.exp(log_softmax(logits))
+    result: list[NextToken] = []
+    for number in np.argsort(-logits, kind="stable")[: 2 * count + 8].tolist():
+        if len(result) == count:
+            break
+        try:
+            token = target_token(model, number)
+        except InputError:
+            continue
+        result.append(NextToken(token=token, probability=float(shares[number])))
+    return result
+
+
+def _entropy(logits: Floats) -> float:
+    """The entropy of the next token in nats."""
+    logs = log_softmax(logits)
+    return float(max(-(np.exp(logs) * logs).sum(), 0.0))
+
+
+def _target(model: Model, logits: Floats, entry: int) -> NextTarget:
+    """The probability and rank of a vocabulary entry."""
+    return NextTarget(
+        token=target_token(model, entry),
+        probability=float(np.exp(log_softmax(logits))[entry]),
+        rank=int((logits > logits[entry]).sum()) + 1,
+    )
+
+
+def _choices(model: Model, logits: Floats) -> list[LayerChoice]:
+    """The layers after which another token comes first, from logits by layer, [layer,
+    vocabulary]."""
+    result: list[LayerChoice] = []
+    for layer, row in enumerate(logits):
+        entry = int(row.argmax())
+        if result and result[-1].token.id == entry:
+            continue
+        try:
+            token = target_token(model, entry)
+        except InputError:
+            continue
+        share = float(np.exp(log_softmax(row))[entry])
+        result.append(LayerChoice(layer=layer, token=token, probability=share))
+    return result
+
+
+def _following(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[FollowingToken]:
+    """How likely each token was after those before it, a portion of positions at a time."""
+    result: list[FollowingToken] = []
+    for first in range(0, len(tokens) - 1, VECTORS_AT_ONCE):
+        stop = min(first + VECTORS_AT_ONCE, len(tokens) - 1)
+        logits = next_logits(model, run.backend, run.last[first:stop])
+        for place, row in enumerate(logits, first):
+            entry = tokens[place + 1].id
+            assert entry is not None
+            result.append(
+                FollowingToken(
+                    token=place + 1,
+                    probability=float(np.exp(log_softmax(row))[entry]),
+                    rank=int((row > row[entry]).sum()) + 1,
+                )
+            )
+    return result
+
+
+def _without(
+    model: Model,
+    tokens: Sequence[Token],
+    position: int,
+    rows: int | None,
+    heads: Sequence[tuple[int, int]],
+    top: int,
+    entry: int,
+) -> WithoutHeads | UnsetType:
+    """What would come next with these heads taken away; UNSET without any."""
+    if not heads:
+        return UNSET
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+    changes: Interventions = {
+        (layer, "self"): (Zero(tuple(numbers)),) for layer, numbers in by_layer.items()
+    }
+    run = _run(model, tokens, position, rows, False, changes)
+    (logits,) = next_logits(model, run.backend, run.by_layer[-1:])
+    return WithoutHeads(
+        heads=[PlacedHead(layer=layer, head=head) for layer, head in heads],
+        top=_likeliest(model, logits, top),
+        entropy=_entropy(logits),
+        target=_target(model, logits, entry),
+    )

@@ -1,0 +1,164 @@
+"""Attention held as it was: against transformers with hooks, by ground truth, and the golden values
+of a real model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hooked_transformers import last_vectors, mixing, projections
+from small_gpt2 import small_gpt2
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.features.effects.ablation import Removal, remove
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.sweep import CutLink
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.aliases import local_folder
+from attncli.models.verify import reference_model
+
+IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
+LAST = len(IDS) - 1
+LIMIT = 1e-10
+FAMILIES = (
+    "llama", "gpt2", "gemma2", "gemma3_text", "qwen2", "qwen3", "gpt_neox", "opt post-norm", "mistral", "gpt_oss",
+    "falcon alibi", "bert",
+)  # fmt: skip
+"""Grouped queries, windows, soft caps, norms after and within, parallel blocks, biases, sinks."""
+TEXT = "After John and Mary went to the store, John gave a drink to"
+GOLDEN = {
+    (23, 3): (2.57, 3.30),
+    (17, 0): (1.37, 0.03),
+    (18, 0): (1.17, -0.01),
+    (20, 0): (1.61, 0.21),
+    (29, 1): (1.60, 1.60),
+    (29, 0): (-1.44, -1.44),
+}
+"""What Mary loses of its lead over John: in all, and with attention held."""
+
+
+class Holding(torch.overrides.TorchFunctionMode):
+    """Within, the softmax of attention scores is recorded, or, with `weights`, replaced by those of
+    the run that recorded them."""
+
+    def __init__(self, weights: list[torch.Tensor] | None = None) -> None:
+        super().__init__()
+        self.weights = weights
+        self.seen: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") == "softmax" and args and args[0].ndim == 4:
+            self.seen.append(result)
+            if self.weights is not None:
+                return self.weights[len(self.seen) - 1]
+        return result
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
+
+
+def turned(own: np.ndarray, other: np.ndarray) -> float:
+    x, y = own[LAST] / np.linalg.norm(own[LAST]), other[LAST] / np.linalg.norm(other[LAST])
+    return float(((x - y) ** 2).sum() / 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if place % 6 == 0 else pytest.mark.thorough)
+        for place, name in enumerate(FAMILIES)
+    ],
+)
+def test_every_head_of_ten_families(name: str, folder_of: Callable[[str], Path]) -> None:
+    model = attncli.load(folder_of(name), dtype="float64")
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    request = MeasureRequest(("vector",), (LAST,), LAST)
+    found = remove(model, tokens, Removal(HeadSelection(), baseline="none", hold=True), request)
+    held = {(effect.place.layer, effect.place.head): effect.holding for effect in found.effects}
+    free = {(effect.place.layer, effect.place.head): effect.readings for effect in found.effects}
+    apart, differ = [], []
+    with reference_model(folder_of(name), both=False) as reference:
+        with Holding() as own_run:
+            own = last_vectors(reference, IDS)
+        used = projections(reference, lambda: last_vectors(reference, IDS))
+        for layer, block in enumerate(model.spec.blocks):
+            for head in range(block.attention.heads):
+
+                def zero(z: np.ndarray, head: int = head) -> np.ndarray:
+                    z[head] = 0
+                    return z
+
+                with (
+                    mixing(used[layer, "self"], zero, block.attention.heads),
+                    Holding(own_run.seen),
+                ):
+                    without = last_vectors(reference, IDS)
+                known = turned(own, without)
+                apart.append(abs(held[layer, head]["cosine"] - known))
+                differ.append(abs(free[layer, head]["cosine"] - known))
+    assert max(apart) < LIMIT
+    assert max(differ) > 1e-5  # the negative control: without holding it is another number
+
+
+def test_a_head_of_the_last_layer_moves_nothing(tmp_path: Path) -> None:
+    model = attncli.load(small_gpt2(tmp_path / "gpt2", layers=3))
+    document = attncli.ablate(
+        model, "it was too the", target="it", versus="the", hold="attention", baseline="none"
+    )
+    by_layer: dict[int, list[float]] = {}
+    for effect in document.effects:
+        by_layer.setdefault(effect.layer, []).append(abs(effect.difference.moved))
+        whole = effect.difference.writes + effect.difference.moved
+        assert effect.difference.all == pytest.approx(whole, abs=1e-12)
+    assert max(by_layer[2]) == 0
+    assert max(by_layer[0]) > 1e-3
+
+
+def test_a_cut_link_is_cut_in_the_weights_that_are_held(tmp_path: Path) -> None:
+    """In one layer there is nothing to hold: held and free cuts are the same; in the first of
+    several layers, too, for all heads at once."""
+    link = CutLink((3,), (1,))
+    request = MeasureRequest(("vector",), (3,), 3)
+    for layers, apart in ((1, 0.0), (3, 1e-6)):
+        folder = small_gpt2(tmp_path / f"{layers}", layers=layers)
+        model = attncli.load(folder, dtype="float64")
+        tokens = model.encode("it was too the")
+        removal = Removal(HeadSelection(), link=link, baseline="none", hold=True)
+        found = remove(model, tokens, removal, request)
+        difference = abs(found.holding["cosine"] - found.together["cosine"])
+        assert (difference < 1e-12) if layers == 1 else (difference > apart)
+        for effect in found.effects:
+            if effect.place.layer == layers - 1:
+                assert effect.holding["cosine"] == pytest.approx(
+                    effect.readings["cosine"], abs=1e-12
+                )
+
+
+def test_golden_values_of_a_real_model() -> None:
+    if (folder := local_folder("smollm2")) is None:
+        pytest.skip("smollm2 is not installed")
+    document = attncli.ablate(
+        attncli.load(folder),
+        TEXT,
+        target="Mary",
+        versus="John",
+        hold="attention",
+        heads=HeadSelection(pairs=list(GOLDEN)),
+        baseline="none",
+    )
+    assert document.m_clean == pytest.approx(4.13, abs=0.02)
+    found = {(row.layer, row.head): row.difference for row in document.effects}
+    for place, (whole, held) in GOLDEN.items():
+        assert found[place].all == pytest.approx(whole, abs=0.02)
+        assert found[place].writes == pytest.approx(held, abs=0.02)

@@ -1,0 +1,113 @@
+"""Effects over pairs: means of what single texts give, intervals, and what the command writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from asking import ask
+from small_gpt2 import small_gpt2
+
+import attncli
+from attncli.inputs.pairs import read_pairs
+from attncli.models.model import Model
+
+SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_gpt2(tmp_path_factory.mktemp("pairs") / "gpt2")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return attncli.load(folder, dtype="float64")
+
+
+@pytest.mark.parametrize("by", ["corrupt", "zero", "mean"])
+def test_an_effect_is_the_mean_of_what_each_text_gives(model: Model, by: str) -> None:
+    document = attncli.ablate_pairs(model, SAMPLES, by=by, hold="attention")
+    sums: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    leads = []
+    for pair in read_pairs(SAMPLES).pairs:
+        single = attncli.ablate(
+            model,
+            pair.clean,
+            by={"corrupt": "resample"}.get(by, by),
+            reference=pair.corrupt if by == "corrupt" else None,
+            target=" it",
+            versus=" the",
+            hold="attention",
+            baseline="none",
+        )
+        leads.append(single.m_clean)
+        for row in single.effects:
+            told = (row.difference.all, row.difference.writes)
+            sums.setdefault((row.layer, row.head), []).append(told)
+    assert document.pairs.count == 3
+    assert document.pairs.mean == pytest.approx(np.mean(leads), abs=1e-10)
+    for row in document.effects:
+        whole, held = np.mean(sums[row.layer, row.head], 0)
+        assert row.difference.all == pytest.approx(whole, abs=1e-10)
+        assert row.difference.writes == pytest.approx(held, abs=1e-10)
+        assert row.difference.moved == pytest.approx(whole - held, abs=1e-10)
+        signs = np.sign([value for value, _ in sums[row.layer, row.head]])
+        assert row.difference.sign_share == pytest.approx(np.mean(signs == np.sign(whole)))
+        assert row.difference.low is None  # three pairs have no interval
+
+
+def test_twenty_pairs_have_intervals(model: Model, tmp_path: Path) -> None:
+    lines = SAMPLES.read_text().splitlines()
+    (path := tmp_path / "many.jsonl").write_text("\n".join(lines * 7))
+    document = attncli.ablate_pairs(model, path)
+    assert document.pairs.count == 21
+    for row in document.effects:
+        assert row.difference.low <= row.difference.all <= row.difference.high
+
+
+def test_the_command_writes_it_and_says_what_stands_for_a_head(folder: Path) -> None:
+    line = ("ablate", "--pairs", str(SAMPLES), "--model", str(folder), "--hold", "attention")
+    document = ask(*line, "--json").json
+    assert document["pairs"]["count"] == 3
+    assert document["by"] == "resample"
+    assert set(document["effects"][0]["difference"]) == {
+        *("all", "held", "moved", "low", "high", "sign_share")
+    }
+    shown = ask(*line).out
+    assert "Over 3 pairs the logit of the answer" in shown
+    assert "its values of the corrupt text" in shown
+    zero = ask(*line, "--by", "zero", "--json").json
+    assert zero["by"] == "zero"
+    assert ask("ablate", "a text", *line[1:]).code == 2
+    assert ask("ablate", "a text", "--count", "3").code == 2
+
+
+def test_one_pair_of_a_text_is_told_with_probabilities(folder: Path) -> None:
+    line = ("ablate", "it was too the", "--model", str(folder), "--target", "it", "--versus", "the")
+    document = ask(*line, "--json").json
+    predictions = document["predictions"]
+    assert predictions["target"]["text"] == document["target"]["text"] == "it"
+    first = document["effects"][0]
+    without = ask(
+        *("logits", "it was too the", "--model", str(folder), "--target", "it", "--json")
+    ).json
+    assert document["m_clean"] == pytest.approx(
+        without["logit"]
+        - ask(
+            *("logits", "it was too the", "--model", str(folder), "--target", "the", "--json")
+        ).json["logit"],
+        abs=1e-4,
+    )
+    told = ask(*line, "--measure", "logprob,difference", "--json").json
+    change = next(
+        row["logprob"]
+        for row in told["effects"]
+        if (row["layer"], row["head"]) == (first["layer"], first["head"])
+    )
+    own = predictions["own"]["probability"]
+    assert predictions["without"]["probability"] == pytest.approx(own * np.exp(change), rel=1e-4)
+    shown = ask(*line).out
+    assert "the probability of" in shown
+    assert "(now:" in shown
