@@ -1,24 +1,16 @@
 """Chats: messages with roles, written as one text by the template that a checkpoint brings, and its
 tokens.
 
-Templates are Jinja, and anybody may have written them: they run in Jinja's immutable sandbox, on
-plain data, within bounds of time and output. What a user wrote is never read as a control token of
-the template.
-
-Source: the templates' environment (blocks trimmed, `tojson`, `raise_exception`, `strftime_now`, the
-`generation` tag) is the one that Hugging Face's chat templating documents; the tests compare with
-it token for token.
+Templates are Jinja, and anybody may have written them: they run in a process of their own
+(`template_task`), within bounds of memory, time and output. What a user wrote is never read as a
+control token of the template.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,18 +19,21 @@ from msgspec import Struct
 
 from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
 from attncli.extras import install_command
+from attncli.inputs import bounded_process
+from attncli.inputs.bounded_process import run_bounded
 from attncli.inputs.files import is_there, read_object, read_regular, refuse_half_characters
 from attncli.inputs.rendered_chat import ChatPart, RenderedChat
-from attncli.inputs.token import TEXT_LIMIT, Token, Tokenizer
+from attncli.inputs.task_failure import TaskError
+from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.vocabulary_tokenizer import PieceTokenizer
 from attncli.language import message, term
 
 TEMPLATE_LIMIT = 2**20
 """Bytes of a template; the longest in use have some 20,000."""
-SECONDS = 5.0
-OUTPUT_LIMIT = TEXT_LIMIT
-LONGEST_PRODUCT = 10**6
-"""What `*`, `**` and a width may make: templates of models that are in use repeat nothing."""
+LONGEST_TEXT = 2**20
+"""Characters that a template may write for any chat, besides `LONGEST_PER_CHARACTER` for each of
+the chat's own."""
+LONGEST_PER_CHARACTER = 16
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names under which a message's reasoning is handed on; templates read the first two."""
 
@@ -246,10 +241,10 @@ def render(
             messages.
         LimitError: For one that takes too long or writes too much.
     """
-    with _template_errors(template):
-        text = _rendered_text(template, chat.messages, chat.tools, generation_prompt)
-        marked, contents = _mark_contents(chat.messages)
-        pattern = _rendered_text(template, marked, chat.tools, generation_prompt)
+    marked, contents = _mark_contents(chat.messages)
+    text, pattern = _rendered_texts(
+        template, (chat.messages, marked), chat.tools, generation_prompt
+    )
     spans = _find_contents(text, pattern, [content for _, content in contents])
     names = _message_names(chat.messages)
     parts = []
@@ -261,15 +256,27 @@ def render(
         parts += [
             ChatPart(name, start, end) for start, end in places or () if content and start < end
         ]
-    longest_first = sorted(filter(None, control), key=len, reverse=True)
-    spelled = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-    quoted = [
-        (part.start + match.start(), part.start + match.end())
-        for part in parts
-        for match in spelled.finditer(text[part.start : part.end])
-    ]
     parts.sort(key=lambda part: part.start)
-    return RenderedChat(text, tuple(parts), tuple(dict.fromkeys(unplaced)), tuple(sorted(quoted)))
+    quoted = sorted(span for part in parts for span in _spelled_in(part, text, control))
+    return RenderedChat(text, tuple(parts), tuple(dict.fromkeys(unplaced)), tuple(quoted))
+
+
+def _spelled_in(part: ChatPart, text: str, control: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The characters [start, end) of a message that spell a control token, the longest at each
+    place. A vocabulary may have thousands: none is looked for by itself."""
+    spellings = {*control} - {""}
+    lengths = sorted({len(spelling) for spelling in spellings}, reverse=True)
+    first = "".join({re.escape(spelling[0]) for spelling in spellings})
+    end = part.start
+    for match in re.finditer(f"[{first}]", text[part.start : part.end]) if first else ():
+        start = part.start + match.start()
+        if start < end:
+            continue
+        stops = (start + length for length in lengths if start + length <= part.end)
+        stop = next((stop for stop in stops if text[start:stop] in spellings), None)
+        if stop is not None:
+            yield start, stop
+            end = stop
 
 
 def _message_names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -288,8 +295,6 @@ def _message_names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 # it wrote around them.
 
 MARK = "\ue123{number}\ue124"
-MOST_CHANGED = 6
-"""Messages that a template may change and that are still looked for between the others."""
 _MARKED = re.compile("\ue123([0-9]+)\ue124")
 
 
@@ -327,36 +332,58 @@ def _find_contents(
     """For each content its character spans [start, end) in the rendered text; None for one that the
     template changed beyond recognition.
 
-    pattern: the same text with marks in place of the contents.
+    pattern: the same text with marks in place of the contents. The text is gone through once.
     """
     literals = _MARKED.split(pattern)
     numbers = [int(number) for number in literals[1::2]]
-    if any(number >= len(contents) for number in numbers):  # a text that spells a mark
-        return _find_in_order(text, contents)
-    groups = []
-    changed = set[int]()
-    for number in numbers:
-        content = contents[number]
-        spellings = dict.fromkeys((content, content.strip(), content.lstrip(), content.rstrip()))
-        if content.strip() in text:
-            groups.append(f"({'|'.join(map(re.escape, spellings))})")
-        else:
-            changed.add(number)
-            groups.append("(.*?)")
-    if len(changed) > MOST_CHANGED:
-        return _find_in_order(text, contents)
-    pieces_written = "".join(
-        re.escape(literal) + group
-        for literal, group in zip(literals[::2], [*groups, ""], strict=True)
-    )
-    match = re.fullmatch(pieces_written, text, re.DOTALL)
-    if match is None:
-        return _find_in_order(text, contents)
+    literals = literals[::2]
+    if any(number >= len(contents) for number in numbers) or not text.startswith(literals[0]):
+        return _find_in_order(text, contents)  # a text that spells a mark, or writes another text
     spans: list[list[tuple[int, int]] | None] = [[] for _ in contents]
-    for group, number in enumerate(numbers, 1):
-        is_part = number not in changed or match[group].strip() in contents[number]
-        spans[number] = [*(spans[number] or ()), match.span(group)] if is_part else None
+    place = len(literals[0])
+    for group, number in enumerate(numbers):
+        spellings = _spellings(contents[number], text, place)
+        following = [literals[group + 1]]
+        is_last = group + 1 == len(numbers)
+        if not is_last:
+            behind = _spellings(contents[numbers[group + 1]], text, place) or ("",)
+            following = [literals[group + 1] + spelling for spelling in behind]
+        end = _end_of_content(text, place, spellings, following, is_last)
+        if end is None:
+            return _find_in_order(text, contents)
+        is_part = bool(spellings) or text[place:end].strip() in contents[number]
+        spans[number] = [*(spans[number] or ()), (place, end)] if is_part else None
+        place = end + len(literals[group + 1])
     return spans
+
+
+def _spellings(content: str, text: str, place: int) -> tuple[str, ...]:
+    """How a template may write a content: as it is, or without blanks at its ends; nothing where the
+    text does not have it from this character on."""
+    if text.find(content.strip(), place) < 0:
+        return ()
+    return tuple(dict.fromkeys((content, content.strip(), content.lstrip(), content.rstrip())))
+
+
+def _end_of_content(
+    text: str, place: int, spellings: Sequence[str], following: Sequence[str], is_last: bool
+) -> int | None:
+    """Where the content that begins at this character ends; None where it does not stand there.
+
+    spellings: how it may be written, none for a content that the template changes. following: what
+    comes behind it, one of these. is_last: whether the text ends with that.
+    """
+    if spellings:
+        ends = [place + len(spelling) for spelling in spellings if text.startswith(spelling, place)]
+        fitting = [end for end in ends if any(text.startswith(word, end) for word in following)]
+        if is_last:
+            fitting = [end for end in ends if text[end:] in following]
+        return fitting[0] if fitting else None
+    if is_last:
+        end = len(text) - len(following[0])
+        return end if end >= place and text.endswith(following[0]) else None
+    starts = [start for word in following if (start := text.find(word, place)) >= 0]
+    return min(starts, default=None)
 
 
 def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
@@ -411,244 +438,97 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
     return tokens
 
 
-# Jinja, bounded.
+# Templates are rendered in a process of their own, for they are programs that come with models.
+
+NO_MORE = message("a template that reads messages and writes text")
+BEYOND = {
+    "power": message("a power too large"),
+    "product": message("a product too large"),
+    "width": message("a width too large"),
+    "name": message("a name that begins with an underscore"),
+}
+"""What a template does that none needs, by what the task reports."""
 
 
-def _rendered_text(
-    template: ChatTemplate, messages: list[dict[str, Any]], tools: list[Any] | None, prompt: bool
-) -> str:
-    """The text that the template renders from the messages. prompt: whether the beginning of an
-    assistant's answer is added at the end. Raises what Jinja raises, and LimitError."""
-    values = {
-        **template.special,
-        "messages": messages,
-        "tools": tools,
-        "add_generation_prompt": prompt,
-    }
-    pieces_written: list[str] = []
-    size = 0
-    with _time_limit(template):
-        for piece in (
-            _jinja_environment().from_string(template.source).generate(**values, documents=None)
-        ):
-            size += len(piece)
-            if size > OUTPUT_LIMIT:
-                raise LimitError(
-                    "this template writes more than {limit:,} characters",
-                    where=template.where,
-                    limit=OUTPUT_LIMIT,
-                )
-            pieces_written.append(piece)
-    return "".join(pieces_written)
-
-
-@contextmanager
-def _template_errors(template: ChatTemplate) -> Iterator[None]:
-    """A context manager that turns whatever the template raises in its block into an AttnError.
-    Raises UsageError without Jinja."""
+def _rendered_texts(
+    template: ChatTemplate,
+    chats: Sequence[list[dict[str, Any]]],
+    tools: list[Any] | None,
+    prompt: bool,
+) -> list[str]:
+    """The texts that the template renders from several lists of messages. prompt: whether the
+    beginning of an assistant's answer is added at the end. Raises as `render`."""
+    common = {"tools": tools, "add_generation_prompt": prompt, "documents": None}
+    values = [{**template.special, "messages": messages, **common} for messages in chats]
+    limit = LONGEST_TEXT + LONGEST_PER_CHARACTER * len(json.dumps(values))
     try:
-        from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
-    except ImportError as error:
-        raise UsageError(
-            "--chat needs Jinja, which is not installed",
-            expected="Jinja2",
-            hint=install_command("chat"),
-        ) from error
-    try:
-        yield
-    except AttnError:
-        raise
-    except TemplateSyntaxError as error:
-        raise InputError(
-            "this chat template is no Jinja: {reason}",
-            where=message("{file}, line {line}", file=template.where, line=error.lineno),
-            expected="a template that Jinja can read",
-            reason=first_sentence(error),
-        ) from error
-    except (SecurityError, _BeyondError) as error:
-        raise InputError(
-            "this chat template does what no template may: {reason}",
-            where=template.where,
-            expected="a template that reads messages and writes text",
-            reason=error.args[0] if isinstance(error, _BeyondError) else first_sentence(error),
-        ) from error
-    except _RefusedError as error:
-        what = message(
-            "the chat template refuses this chat: {reason}", reason=term(first_sentence(error))
+        texts: list[str] = run_bounded(
+            "template", {"source": template.source, "values": values, "limit": limit}
         )
-        expected = message("roles and an order that this model was trained on")
-        raise InputError(what, where=template.where, expected=expected) from error
-    except (
-        TemplateError,
-        RecursionError,
-        MemoryError,
-        OverflowError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        AssertionError,
-    ) as error:
-        raise InputError(
-            "this chat template fails on this chat: {reason}",
-            where=template.where,
-            expected="messages that the template can write",
-            reason=f"{type(error).__name__}: {first_sentence(error)}",
-        ) from error
+    except TaskError as error:
+        raise _template_error(error, template, chats[0], limit) from error
+    return texts
 
 
-class _BeyondError(Exception):
-    """Raised in the sandbox where a template does what none needs: repeats or pads text without
-    bound, or uses a name that begins with an underscore."""
-
-
-class _RefusedError(Exception):
-    """Raised where a template calls `raise_exception`, with the reason that it states."""
-
-
-@contextmanager
-def _time_limit(template: ChatTemplate) -> Iterator[None]:
-    """A context manager that raises LimitError in its block once the template has run too long; the
-    clock is looked at for each line, as endless loops may write nothing."""
-    end = time.monotonic() + SECONDS
-    before = sys.gettrace()
-
-    def on_line(frame: object, event: str, argument: object) -> Any:
-        """Raise LimitError once the time is up; called at every line that the template runs."""
-        del frame, event, argument
-        if time.monotonic() > end:
-            raise LimitError(
+def _template_error(
+    error: TaskError, template: ChatTemplate, messages: Sequence[Mapping[str, Any]], limit: int
+) -> AttnError:
+    """The error to raise for a template that was not rendered. limit: characters that its text may
+    have."""
+    where = template.where
+    if error.place is not None:
+        where = message("{file}, line {line}", file=template.where, line=error.place)
+    reason = first_sentence(error)
+    match error.kind:
+        case "lacking":
+            hint = install_command("chat")
+            what = message("--chat needs Jinja, which is not installed")
+            return UsageError(what, expected="Jinja2", hint=hint)
+        case "time":
+            what = message(
                 "this chat template took more than {seconds:.0f} seconds",
-                where=template.where,
-                seconds=SECONDS,
+                seconds=bounded_process.SECONDS,
             )
-        return on_line
+            return LimitError(what, where=where, expected=NO_MORE)
+        case "memory":
+            what = message("this chat template needs more memory than a template may have")
+            return LimitError(what, where=where, expected=NO_MORE)
+        case "long":
+            what = message("this template writes more than {limit:,} characters", limit=limit)
+            return LimitError(what, where=where, expected=NO_MORE)
+        case "syntax":
+            what = message("this chat template is no Jinja: {reason}", reason=reason)
+            return InputError(what, where=where, expected="a template that Jinja can read")
+        case "beyond" | "unsafe":
+            what = message(
+                "this chat template does what no template may: {reason}",
+                reason=BEYOND.get(str(error), reason),
+            )
+            return InputError(what, where=where, expected=NO_MORE)
+        case "refused":
+            what = message("the chat template refuses this chat: {reason}", reason=term(reason))
+            expected = message("roles and an order that this model was trained on")
+            return InputError(what, where=where, expected=expected)
+        case "failed":
+            what = message("this chat template fails on this chat: {reason}", reason=reason)
+            return InputError(what, where=where, expected=_expected_content(messages))
+        case _:
+            what = message(
+                "the process that renders the chat template ended: {reason}", reason=reason
+            )
+            return AttnError(what, where=where)
 
-    sys.settrace(on_line)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
-
-def _jinja_environment() -> Any:
-    """Jinja as chat templates expect it: immutable, sandboxed, and with nothing that fills the
-    memory in one step.
-    """
-    from jinja2 import nodes
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-    from jinja2.utils import Namespace
-
-    class Generation(Extension):
-        """A Jinja extension that reads the tag `{% generation %}` around an assistant's text, which
-        only training needs, and keeps what is inside."""
-
-        tags = {"generation"}  # noqa: RUF012
-
-        def parse(self, parser: Any) -> Any:
-            """The node of what stands between the tags, in a scope of its own."""
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.Scope(body).set_lineno(line)
-
-    class TemplateSandbox(ImmutableSandboxedEnvironment):
-        """A sandbox in which nothing is repeated or padded beyond reason."""
-
-        intercepted_binops = frozenset(("*", "**", "%"))
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            """The value of an operator of the template. Raises _BeyondError where it would be too
-            large.
-            """
-            sizes = [
-                len(side) if isinstance(side, str | list | tuple) else abs(side or 0)
-                for side in (left, right)
-            ]
-            if operator == "**" and (sizes[0] > 1000 or sizes[1] > 100):
-                raise _BeyondError(message("a power too large"))
-            if operator == "*" and sizes[0] * sizes[1] > LONGEST_PRODUCT:
-                raise _BeyondError(message("a product too large"))
-            if operator == "%" and isinstance(left, str) and re.search(r"[0-9*]{6}|\*", left):
-                raise _BeyondError(message("a width too large"))
-            return super().call_binop(context, operator, left, right)
-
-        def wrap_str_format(self, value: Any) -> Any:
-            """`str.format` within the sandbox. Raises _BeyondError for widths too large."""
-            wrapped = super().wrap_str_format(value)
-            if wrapped is not None and re.search(r"[0-9]{6}|\{[^}]*\{", value.__self__):
-                raise _BeyondError(message("a width too large"))
-            return wrapped
-
-        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-            """Whether a template may use this attribute of an object: what Jinja's sandbox allows,
-            without methods that pad a text."""
-            pads = ("center", "expandtabs", "ljust", "rjust", "zfill")
-            if isinstance(obj, str) and attr in pads:
-                return False
-            return bool(super().is_safe_attribute(obj, attr, value))
-
-    class Variables(Namespace):
-        """Jinja's namespace, which raises _BeyondError for a name that begins with an underscore."""
-
-        def __init__(*args: Any, **values: Any) -> None:
-            self = args[0]
-            args = args[1:]
-            names = dict(*args, **values)
-            if any(str(name).startswith("_") for name in names):
-                raise _BeyondError(message("a name that begins with an underscore"))
-            Namespace.__init__(self, names)
-
-        def __setitem__(self, name: str, value: Any) -> None:
-            if str(name).startswith("_"):
-                raise _BeyondError(message("a name that begins with an underscore"))
-            super().__setitem__(name, value)
-
-    class Dictionary:
-        """What templates get in place of the class `dict`: it can be called and has `fromkeys`,
-        nothing else.
-        """
-
-        def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
-            return dict(*args, **values)
-
-        def fromkeys(self, *args: Any) -> dict[Any, Any]:
-            return dict.fromkeys(*args)
-
-    def refuse(reason: str) -> None:
-        """The function `raise_exception` of templates: raises _RefusedError with the template's
-        reason.
-        """
-        raise _RefusedError(reason)
-
-    def to_json(
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: Any = None,
-        separators: Any = None,
-        sort_keys: bool = False,
-    ) -> str:
-        """A value as JSON, characters beyond ASCII as they are: the filter `tojson` of templates."""
-        return json.dumps(
-            value,
-            ensure_ascii=ensure_ascii,
-            indent=indent,
-            separators=separators,
-            sort_keys=sort_keys,
+def _expected_content(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What a template expects on which it fails: a text in the first message that has none, where
+    there is one."""
+    for number, entry in enumerate(messages):
+        if isinstance(entry.get("content"), str):
+            continue
+        content = message("a list of parts" if "content" in entry else "null, or nothing")
+        return message(
+            "a text as the content of each message; that of message {number} is {given}",
+            number=number,
+            given=content,
         )
-
-    environment = TemplateSandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
-    )
-    for name in ("center", "format"):
-        environment.filters.pop(name)
-    environment.globals.pop("lipsum")
-    environment.filters["tojson"] = to_json
-    environment.globals.update(
-        raise_exception=refuse,
-        strftime_now=lambda form: datetime.now().strftime(form),
-        dict=Dictionary(),
-        namespace=Variables,
-    )
-    return environment
+    return message("messages that the template can write")

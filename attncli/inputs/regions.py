@@ -5,17 +5,22 @@ text.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
-from itertools import combinations
-from json import JSONDecoder
+from itertools import accumulate, combinations
+from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from attncli.errors import InputError, UsageError
+from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
+from attncli.inputs import bounded_process
+from attncli.inputs.bounded_process import run_bounded
 from attncli.inputs.files import read_object
+from attncli.inputs.task_failure import TaskError
 from attncli.inputs.token import Text, Token, ignore
 from attncli.language import listing, message
 
@@ -31,8 +36,16 @@ MOST_WORDS = 5000
 """Words, or paths, that what is not there is compared with."""
 DEEPEST = 64
 """Steps of a path."""
-MOST_OPENINGS = 1000
-"""Brackets of a text that may open JSON and do not: each is read as far as it goes."""
+MOST_READ = 2**25
+"""Characters that are read behind brackets that open no JSON after all, in a second or two."""
+UNTOLD = 10_000
+"""Characters counted for a bracket where the parser does not say how far it read."""
+LONGEST_WORD = 64
+"""Characters of a word that is compared with others."""
+SEARCHED = 10**6
+"""Characters of a text in which a similar word is looked for."""
+MOST_PAIRS = 10**6
+"""Pairs of regions that are counted where regions share tokens."""
 NO_TOKENS = message("text that has tokens: what it matches has none")
 WORD = re.compile(r"\w+")
 NAME = re.compile(r"[^\s=,]{1,64}")
@@ -47,11 +60,19 @@ class Region(Struct, frozen=True):
 
 class RegionRule(Struct, frozen=True):
     """A region as a user defines it: its name, and a specification of what it holds in one of the
-    forms of `KINDS`.
+    forms of `KINDS`. file: where it stands, "" for the command line.
     """
 
     name: str
     spec: str
+    file: str = ""
+
+    def error(self, what: str, expected: str) -> UsageError | InputError:
+        """The error, returned and not raised, that this rule has no meaning: wrong usage, or a file
+        that is bad input."""
+        if self.file:
+            return InputError(what, where=self.file, expected=expected)
+        return UsageError(what, expected=expected)
 
 
 def parse_region(text: str) -> RegionRule:
@@ -82,12 +103,13 @@ def read_regions(path: Path) -> list[RegionRule]:
             "these regions are no names with texts", where=str(path), expected=expected
         )
     try:
-        return [parse_region(f"{name}={spec}") for name, spec in rules.items()]
+        parsed = [parse_region(f"{name}={spec}") for name, spec in rules.items()]
     except UsageError as error:
         expected = message("a name without blanks, and one of {kinds}", kinds=listing(KINDS))
         raise InputError(
             "a region in this file is no NAME=SPEC", where=str(path), expected=expected
         ) from error
+    return [replace(rule, file=str(path)) for rule in parsed]
 
 
 def find_regions(
@@ -111,37 +133,51 @@ def find_regions(
     else:
         spans = {part.name: [(part.start, part.end)] for part in text.chat.parts}
     regions = [Region(name, _tokens_in_spans(places, tokens)) for name, places in spans.items()]
-    for rule in rules:
-        regions.append(Region(rule.name, _tokens_of_rule(rule, text.text, tokens)))
+    matches = _find_patterns(rules, text.text)
+    for rule, places in zip(rules, matches, strict=True):
+        regions.append(Region(rule.name, _tokens_of_rule(rule, text.text, tokens, places)))
     regions = [region for region in regions if region.tokens]
-    names = [region.name for region in regions]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    counts = Counter(region.name for region in regions)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
         raise InputError(
             "two regions have the name {name}",
             expected="names that differ from each other",
             name=repr(twice[0]),
         )
-    shared = [
-        (a.name, b.name, count)
-        for a, b in combinations(regions, 2)
-        if (count := len({*a.tokens} & {*b.tokens}))
-    ]
-    if shared:
-        a, b, count = max(shared, key=lambda row: row[2])
-        note(
-            message(
-                "regions share tokens, {a} and {b} the most ({count}): shares add up to more"
-                " than all",
-                a=a,
-                b=b,
-                count=count,
-            )
-        )
+    _note_shared_tokens(regions, note)
     inside = {index for region in regions for index in region.tokens}
     rest = tuple(token.index for token in tokens if token.index not in inside)
     if rest:
         return [*regions, Region(REST, rest)]
     return regions
+
+
+def _note_shared_tokens(regions: Sequence[Region], note: Callable[[str], None]) -> None:
+    """Tell `note` which two regions share the most tokens, where any do."""
+    holders: dict[int, list[int]] = {}
+    for number, region in enumerate(regions):
+        for token in region.tokens:
+            holders.setdefault(token, []).append(number)
+    groups = Counter(tuple(numbers) for numbers in holders.values() if len(numbers) > 1)
+    if not groups:
+        return
+    if sum(len(numbers) ** 2 for numbers in groups) > 2 * MOST_PAIRS:
+        note(message("many regions share tokens: shares add up to more than all"))
+        return
+    shared: Counter[tuple[int, int]] = Counter()
+    for numbers, count in groups.items():
+        for pair in combinations(numbers, 2):
+            shared[pair] += count
+    # of equals the first pair, in the order of the regions
+    (first, second), count = min(shared.items(), key=lambda row: (-row[1], row[0]))
+    note(
+        message(
+            "regions share tokens, {a} and {b} the most ({count}): shares add up to more than all",
+            a=regions[first].name,
+            b=regions[second].name,
+            count=count,
+        )
+    )
 
 
 def region_tokens(
@@ -201,81 +237,141 @@ def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Regio
     ]
 
 
-def _tokens_of_rule(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """The indices of the tokens that a rule selects; at least one, else it raises InputError."""
+Span = tuple[int, int]
+"""Characters [start, end) of a text."""
+
+
+def _tokens_of_rule(
+    rule: RegionRule, text: str, tokens: Sequence[Token], matches: Sequence[Span]
+) -> tuple[int, ...]:
+    """The indices of the tokens that a rule selects; at least one, else it raises InputError.
+    matches: the places of its pattern, where it has one."""
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:
-        low, high = _parse_range(rule, kind, numbers)
-        if kind == "tokens":
-            members = tuple(token.index for token in tokens if low <= token.index <= high)
-        else:
-            starts = [0, *(match.end() for match in re.finditer("\n", text))]
-            if kind == "lines":
-                low, high = (
-                    (starts[low - 1], starts[high] if high < len(starts) else len(text))
-                    if low <= len(starts)
-                    else (len(text), len(text))
-                )
-            else:
-                high += 1
-            members = _tokens_in_spans([(low, high)], tokens)
-        if not members:
-            if kind == "tokens":
-                last = len(tokens) - 1
-            elif kind == "lines":
-                last = text.count("\n") + 1
-            else:
-                last = len(text) - 1
-            raise _empty_region(rule, message("{kind} up to {last}", kind=kind, last=last))
-        return members
+        return _tokens_of_range(rule, kind, numbers, text, tokens)
     if colon and kind == "json":
         return _tokens_of_json(rule, numbers, text, tokens)
-    if rule.spec.startswith("/") and rule.spec.endswith("/") and len(rule.spec) > 2:
-        try:
-            places = [match.span() for match in re.finditer(rule.spec[1:-1], text)]
-        except re.error as error:
-            raise UsageError(
-                "the pattern of region {name} is no regular expression: {reason}",
-                expected="one that Python can read",
+    if _is_pattern(rule):
+        missing = rule.spec[1:-1]
+        places = matches
+        expected = message("a pattern that something in the text matches")
+    else:
+        start, dots, end = rule.spec.replace("...", "…").partition("…")
+        if not dots or not start or not end:
+            what = message(
+                "region {name} is of no form that attn knows: {spec}",
                 name=repr(rule.name),
-                reason=str(error),
-            ) from error
-        if not (members := _tokens_in_spans(places, tokens)):
-            if places:
-                raise _empty_region(rule, NO_TOKENS)
-            raise _empty_region(
-                rule,
-                _nearest_word(
-                    rule.spec[1:-1], text, message("a pattern that something in the text matches")
-                ),
+                spec=repr(rule.spec),
             )
-        return members
-    start, dots, end = rule.spec.replace("...", "…").partition("…")
-    if not dots or not start or not end:
-        what = message(
-            "region {name} is of no form that attn knows: {spec}",
-            name=repr(rule.name),
-            spec=repr(rule.spec),
-        )
-        raise UsageError(what, expected=listing(KINDS))
-    places = [
-        match.span(1)
-        for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)
-    ]
-    if not (members := _tokens_in_spans(places, tokens)):
-        if places:
-            raise _empty_region(rule, NO_TOKENS)
+            raise rule.error(what, listing(KINDS))
         missing = start if start not in text else end
-        raise _empty_region(
-            rule, _nearest_word(missing, text, message("markers that the text has"))
-        )
+        places = list(_between(text, start, end))
+        expected = message("markers that the text has")
+    members = _tokens_in_spans(places, tokens)
+    if not members:
+        raise _empty_region(rule, NO_TOKENS if places else _nearest_word(missing, text, expected))
     return members
+
+
+def _tokens_of_range(
+    rule: RegionRule, kind: str, numbers: str, text: str, tokens: Sequence[Token]
+) -> tuple[int, ...]:
+    """The indices of the tokens in a range of lines, characters or tokens; at least one, else it
+    raises InputError."""
+    low, high = _parse_range(rule, kind, numbers)
+    starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
+    match kind:
+        case "tokens":
+            members = tuple(token.index for token in tokens if low <= token.index <= high)
+            last = len(tokens) - 1
+        case "lines":
+            last = len(starts) - 1
+            span = starts[min(low, last + 1) - 1], starts[min(high, last)]
+            members = _tokens_in_spans([span], tokens)
+        case _:
+            last = len(text) - 1
+            members = _tokens_in_spans([(low, high + 1)], tokens)
+    if not members:
+        raise _empty_region(rule, message("{kind} up to {last}", kind=kind, last=last))
+    return members
+
+
+def _is_pattern(rule: RegionRule) -> bool:
+    """Whether a rule is a regular expression between slashes."""
+    return len(rule.spec) > 2 and rule.spec.startswith("/") and rule.spec.endswith("/")
+
+
+def _find_patterns(rules: Sequence[RegionRule], text: str) -> list[list[Span]]:
+    """For each rule the places that its pattern matches, none for a rule of another form.
+
+    The patterns are searched for in a process of their own, all in one: some take for ever. Raises
+    what `RegionRule.error` returns for what is no regular expression, LimitError for one that takes
+    too long.
+    """
+    numbers = [number for number, rule in enumerate(rules) if _is_pattern(rule)]
+    places: list[list[Span]] = [[] for _ in rules]
+    if not numbers:
+        return places
+    patterns = [rules[number].spec[1:-1] for number in numbers]
+    try:
+        matches = run_bounded("pattern", {"patterns": patterns, "text": text})
+    except TaskError as error:
+        rule = rules[numbers[error.place or 0]]
+        raise _pattern_error(error, rule) from error
+    for number, spans in zip(numbers, matches, strict=True):
+        places[number] = [(start, end) for start, end in spans]
+    return places
+
+
+def _pattern_error(error: TaskError, rule: RegionRule) -> AttnError:
+    """The error, returned and not raised, for a pattern that could not be searched for."""
+    name = repr(rule.name)
+    match error.kind:
+        case "pattern":
+            what = message(
+                "the pattern of region {name} is no regular expression: {reason}",
+                name=name,
+                reason=first_sentence(error),
+            )
+            return rule.error(what, message("one that Python can read"))
+        case "time" | "memory":
+            what = message(
+                "the pattern of region {name} takes more than {seconds:.0f} seconds, or too much"
+                " memory, on this text",
+                name=name,
+                seconds=bounded_process.SECONDS,
+            )
+            expected = message(
+                "a pattern with fewer ways to match, without a repetition inside a repetition"
+            )
+            return LimitError(what, where=rule.file or rule.spec[:LONGEST_WORD], expected=expected)
+        case _:
+            what = message(
+                "the process that searches for patterns ended: {reason}",
+                reason=first_sentence(error),
+            )
+            return AttnError(what)
+
+
+def _between(text: str, start: str, end: str) -> Iterator[Span]:
+    """The places between two markers, each from a first one to the next second one."""
+    place = 0
+    while (opening := text.find(start, place)) >= 0:
+        inside = opening + len(start)
+        stop = text.find(end, inside)
+        if stop < 0:
+            return
+        yield inside, stop
+        place = stop + len(end)
 
 
 # What a path such as $.docs[0].title leads to in the JSON that a text holds.
 
 JSON = JSONDecoder()
-OPENING = re.compile(r"[\[{]")
+OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:[]["{\d-]|true|false|null|NaN|Infinity))""")
+"""What may open JSON: a bracket with what may follow it."""
+WINDOWS = (4096, 2**17)
+"""Characters that are looked at first: the parser counts the lines before each fault."""
 BLANKS = re.compile(r"\s*")
 STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d+|\*)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 """A step of a path: .name or ["name"] of an object, [0] of a list; * for all."""
@@ -292,7 +388,7 @@ def _tokens_of_json(
         what = message(
             "region {name} has no path {spec}", name=repr(rule.name), spec=repr(rule.spec)
         )
-        raise UsageError(what, expected="such as {example}", example="json:$.docs[0]")
+        raise rule.error(what, message("such as {example}", example="json:$.docs[0]"))
     known: dict[str, None] = {}
     places = []
     for place in _json_starts(text):
@@ -309,7 +405,7 @@ def _tokens_of_json(
             raise _empty_region(
                 rule, message("a value with text in it" if places else "a text with JSON in it")
             )
-        close = get_close_matches(path, known, n=1, cutoff=0)
+        close = get_close_matches(path[: LONGEST_WORD * 4], known, n=1, cutoff=0)
         raise _empty_region(
             rule, message("a path of the JSON in the text, such as {path}", path=close[0])
         )
@@ -332,17 +428,35 @@ def _path_text(keys: Sequence[str | int]) -> str:
 
 
 def _json_starts(text: str) -> Iterator[int]:
-    """The character index of each outermost JSON object or list in a text."""
+    """The character index of each outermost JSON object or list in a text. Raises LimitError where
+    too much is read behind brackets that open none."""
     place = 0
-    failures = 0
-    while failures < MOST_OPENINGS and (opening := OPENING.search(text, place)):
+    read = 0
+    while opening := OPENING.search(text, place):
         try:
-            _, place = JSON.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
+            place = _json_end(text, opening.start())
+        except (ValueError, RecursionError) as error:
             place = opening.end()
-            failures = failures + 1
+            read += getattr(error, "pos", UNTOLD)
+            if read > MOST_READ:
+                what = message("too many brackets of this text open JSON that is none")
+                raise LimitError(what, expected="JSON, or a region of another form") from error
             continue
         yield opening.start()
+
+
+def _json_end(text: str, start: int) -> int:
+    """The index behind the JSON that begins at a character. Raises ValueError where there is none,
+    with how far it was read in `pos`, and RecursionError."""
+    for size in WINDOWS:
+        window = text[start : start + size]
+        try:
+            return start + JSON.raw_decode(window)[1]
+        except JSONDecodeError as error:
+            is_inside = error.pos < size - LONGEST_WORD and not error.msg.startswith("Unterminated")
+            if is_inside or len(window) < size:
+                raise
+    return start + JSON.raw_decode(text[start:])[1]
 
 
 Keys = tuple[str | int, ...]
@@ -384,10 +498,11 @@ def _after_blanks(text: str, place: int) -> int:
 
 def _nearest_word(missing: str, text: str, expected: str) -> str:
     """`expected`, with the word of the text that is most similar to `missing` where one is similar."""
-    words = {
-        word.casefold(): word
-        for word in (*text.split()[:MOST_WORDS], *WORD.findall(text)[:MOST_WORDS])
-    }
+    if len(missing) > LONGEST_WORD:
+        return expected
+    beginning = text[:SEARCHED]
+    candidates = (*beginning.split()[:MOST_WORDS], *WORD.findall(beginning)[:MOST_WORDS])
+    words = {word.casefold(): word for word in candidates if len(word) <= LONGEST_WORD}
     close = [words[word] for word in get_close_matches(missing.casefold(), words, n=1)]
     if not close:
         return expected
@@ -413,7 +528,7 @@ def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
             first=FORMS[kind],
             last=FORMS[kind] + 9,
         )
-        raise UsageError(what, expected=expected)
+        raise rule.error(what, expected)
     return first, last
 
 
@@ -427,12 +542,17 @@ def _empty_region(rule: RegionRule, expected: str) -> InputError:
     )
 
 
-def _tokens_in_spans(places: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> tuple[int, ...]:
+def _tokens_in_spans(places: Sequence[Span], tokens: Sequence[Token]) -> tuple[int, ...]:
     """The indices of the tokens that share a character with one of these spans [start, end)."""
-    return tuple(
-        token.index
-        for token in tokens
-        if token.start is not None
-        and token.end is not None
-        and any(token.start < end and start < token.end for start, end in places)
-    )
+    spans = sorted(places)
+    starts = [start for start, _ in spans]
+    # how far the spans reach that begin before a token ends: one search a token, not one a span
+    reach = list(accumulate((end for _, end in spans), max))
+    members = []
+    for token in tokens:
+        if token.start is None or token.end is None:
+            continue
+        before = bisect_left(starts, token.end)
+        if before and reach[before - 1] > token.start:
+            members.append(token.index)
+    return tuple(members)

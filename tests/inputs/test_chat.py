@@ -5,6 +5,9 @@ refused.
 from __future__ import annotations
 
 import json
+import resource
+import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import tokenizers
 from chat_templates import CHATML, CONTROL, TEMPLATES
 
 from attncli.errors import AttnError, InputError, LimitError
+from attncli.inputs import bounded_process
 from attncli.inputs import chat as chats
 from attncli.inputs.chat import (
     ChatTemplate,
@@ -33,6 +37,7 @@ TALK = [
     {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nA bear, 面包."},
     {"role": "user", "content": "user"},
 ]
+HELLO = b'[{"role": "user", "content": "hello"}]'
 TOOLS = [
     {
         "type": "function",
@@ -190,13 +195,173 @@ HOSTILE = {
 
 @pytest.mark.parametrize("source", HOSTILE)
 def test_a_hostile_template_is_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chats, "SECONDS", 0.5)
-    monkeypatch.setattr(chats, "OUTPUT_LIMIT", 100_000)
+    monkeypatch.setattr(bounded_process, "SECONDS", 0.5)
+    monkeypatch.setattr(chats, "LONGEST_TEXT", 100_000)
     talk = parse_chat(b'[{"role": "user", "content": "hello"}]', "chat.json")
     begun = time.monotonic()
     with pytest.raises((InputError, LimitError), match=HOSTILE[source]):
         render(ChatTemplate(source, SPECIAL, "template"), talk)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
+
+
+GROWING = (
+    "s ~ s",
+    "s.replace('a', s[:9999])",
+    "s | replace('a', s[:9999])",
+    "[s, s] | join",
+    "[s, s] | join(s)",
+    "s | indent(9999)",
+    "s ~ (s | tojson)",
+    "'{}{}'.format(s, s)",
+    "s ~ (s | urlencode)",
+    "s ~ (s | escape)",
+    "s.join([s, s, s])",
+    "(s ~ s) | batch(1) | list | string",
+    "s.translate({97: s[:9999]})",
+    "(s, s) | string",
+    "s | list | map('replace', 'a', s[:999]) | join",
+)
+"""What makes of the text `s` a longer one."""
+LONG_WORK = (
+    "range(99999) | map('string') | list | sum(start='')",
+    "(range(99999) | list | batch(1) | list) | sum(start=[]) | length",
+    "range(99999) | list | slice(99999) | list | length",
+    "range(99999) | map('string') | unique | list | map('upper') | sort | length",
+    "('a' * 99999) | list | groupby(0) | list | length",
+    "('ab' * 99999) | wordwrap(1) | length",
+    "(('a' * 99999 ~ 'b') | list | batch(2) | list) | map('join') | join | wordcount",
+)
+"""What takes long, in few steps or in many."""
+SURROUNDINGS = {
+    "plain": "{{% set s = 'a' * 99999 %}}{0}{{{{ {1} }}}}",
+    "loop": "{{% set ns = namespace(s='a' * 999) %}}{0}{{% for i in range(99999) %}}"
+    "{{% set s = ns.s %}}{{% set ns.s = {1} %}}{{% endfor %}}{{{{ ns.s | length }}}}",
+    "macro": "{{% macro f(s) %}}{{{{ f({1}) }}}}{{% endmacro %}}{0}{{{{ f('a' * 999) }}}}",
+    "messages": "{{% set s = 'a' * 999 %}}{0}{{% for m in messages %}}{{% for i in range(999) %}}"
+    "{{{{ {1} }}}}{{% endfor %}}{{% endfor %}}",
+}
+"""Where it stands: {0} are line ends before it, {1} is the expression."""
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("surrounding", SURROUNDINGS)
+@pytest.mark.parametrize("expression", [*GROWING, *LONG_WORK])
+def test_a_template_takes_no_more_than_it_may(
+    expression: str, surrounding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither memory nor time, of the process that renders or of this one; and its line is told."""
+    monkeypatch.setattr(bounded_process, "SECONDS", 1.0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    source = SURROUNDINGS[surrounding].format("\n" * 6, expression)
+    begun = time.monotonic()
+    where = ""
+    try:
+        text = render(
+            ChatTemplate(source, SPECIAL, "template"), parse_chat(HELLO, "chat.json")
+        ).text
+        assert len(text) <= chats.LONGEST_TEXT * 2
+    except (InputError, LimitError) as error:
+        where = "" if "writes more than" in str(error) else str(error.where)
+    assert time.monotonic() - begun < 30
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 450_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 100_000
+    assert where in ("", "template, line 7", "template, line 1")
+
+
+def test_a_template_that_takes_long_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_process, "SECONDS", 0.5)
+    steps = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    one_step = "{{ (range(99999) | list | batch(1) | list) | sum(start=[]) | length }}"
+    for work in (steps, one_step):
+        with pytest.raises(LimitError, match="more than 0 seconds") as caught:
+            render(ChatTemplate("\n\n" + work, SPECIAL, "file"), parse_chat(HELLO, "chat.json"))
+        assert caught.value.where == "file, line 3"
+
+
+def test_a_template_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    real = subprocess.Popen
+
+    def start(*arguments: Any, **named: Any) -> Any:
+        started.append(real(*arguments, **named))
+        return started[-1]
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(bounded_process, "SECONDS", 30.0)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            render(
+                ChatTemplate(
+                    "{% for a in range(99999) %}{{ range(9999) | sum }}{% endfor %}", {}, ""
+                ),
+                parse_chat(HELLO, "chat.json"),
+            )
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begun < 10
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
+def test_the_process_of_a_template_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    environments = []
+    real = subprocess.Popen
+
+    def start(*arguments: Any, **named: Any) -> Any:
+        environments.append(named["env"])
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("TZ", "UTC")
+    render(ChatTemplate(CHATML, SPECIAL, ""), parse_chat(HELLO, "chat.json"))
+    assert environments[0]["TZ"] == "UTC"
+    assert "HF_TOKEN" not in environments[0]
+
+
+@pytest.mark.parametrize("content", [None, [{"type": "text", "text": "a"}]])
+def test_a_content_that_a_template_cannot_write_is_named(content: Any) -> None:
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": content}]
+    with pytest.raises(InputError, match="fails on this chat") as caught:
+        render(ChatTemplate(CHATML, SPECIAL, "file"), parse_chat(json.dumps(talk).encode(), ""))
+    assert "message 1 is" in str(caught.value.expected)
+    assert caught.value.where == "file, line 1"
+
+
+CONTENTS = (
+    None, 1, 1.5, True, [], {}, "x", [None], [1], ["a"], [{}], [{"type": "image"}], [{"type": "text"}],
+    [{"type": "text", "text": None}], [{"type": "text", "text": 3}], {"text": "a"}, [[]], "\ud800",
+    [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}], "", " ", "\n",
+)  # fmt: skip
+EXTRAS: tuple[dict[str, Any], ...] = (
+    {}, {"tool_calls": 3}, {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
+    {"reasoning_content": 4}, {"name": []}, {"": ""},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+def test_messages_of_any_content_are_written_or_refused_by_number(role: str) -> None:
+    """What is refused names the message, or the content that the template wanted."""
+    refused = 0
+    cases = [(content, extra) for content in CONTENTS for extra in EXTRAS]
+    for content, extra in cases[:: 1 if role == "user" else 7]:
+        talk = [{"role": "user", "content": "a"}, {"role": role, "content": content, **extra}]
+        try:
+            chat = parse_chat(json.dumps(talk).encode(), "chat.json")
+        except InputError as error:
+            refused += "message 1" in str(error.where) or "[1]" in str(error.where)
+            continue
+        if isinstance(content, str):
+            continue  # the templates' own tests write these
+        with pytest.raises(InputError) as caught:
+            render(ChatTemplate(CHATML, SPECIAL, "file"), chat)
+        assert "message 1 is" in str(caught.value.expected)
+    assert refused == (96 if role == "user" else 15)
 
 
 WRONG = {

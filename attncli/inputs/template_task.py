@@ -1,0 +1,216 @@
+"""The texts that a chat template writes; runs in a bounded process, for templates are programs that come with models.
+
+Source: the templates' environment (blocks trimmed, `tojson`, `raise_exception`, `strftime_now`, the `generation` tag)
+is the one that Hugging Face's chat templating documents; the tests compare with it token for token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+from attncli.inputs.task_failure import TaskError
+
+LONGEST_PRODUCT = 10**6
+"""What `*`, `**` and a width may make: templates of models that are in use repeat nothing."""
+FAILURES = (
+    TemplateError,
+    RecursionError,
+    OverflowError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    ImportError,
+    OSError,
+)
+"""What a template raises that does not fit the messages."""
+
+
+class _BeyondError(Exception):
+    """Raised in the sandbox where a template does what none needs: repeats or pads text without bound, or uses a name
+    that begins with an underscore. Its only argument says which: "power", "product", "width" or "name"."""
+
+
+class _RefusedError(Exception):
+    """Raised where a template calls `raise_exception`, with the reason that it states."""
+
+
+def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list[str]:
+    """The text that the template `source` renders with each of the dictionaries in `values`.
+
+    request: also `limit`, characters that a text may have. write: is told the lines of the template, each with its line
+    in Python: what is left of a process that takes too long.
+
+    Raises TaskError: of the kind "syntax", "beyond", "refused", "failed" or "long".
+    """
+    environment = _environment()
+    try:
+        template = environment.from_string(request["source"])
+    except TemplateSyntaxError as error:
+        raise TaskError("syntax", str(error.message), error.lineno) from error
+    except RecursionError as error:
+        raise TaskError("syntax", str(error)) from error
+    write({"lines": template.debug_info})
+    try:
+        return [_rendered(template, values, request["limit"]) for values in request["values"]]
+    except MemoryError as error:
+        error.template_line = _line_of(error, template)  # type: ignore[attr-defined]
+        raise
+    except TaskError as error:
+        raise TaskError(error.kind, str(error), _line_of(error, template)) from error
+    except _BeyondError as error:
+        raise TaskError("beyond", str(error), _line_of(error, template)) from error
+    except SecurityError as error:
+        raise TaskError("unsafe", str(error), _line_of(error, template)) from error
+    except _RefusedError as error:
+        raise TaskError("refused", str(error), _line_of(error, template)) from error
+    except FAILURES as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise TaskError("failed", reason, _line_of(error, template)) from error
+
+
+def _rendered(template: Any, values: Mapping[str, Any], limit: int) -> str:
+    """The text that a template renders. Raises what the template raises, and TaskError for more than `limit`
+    characters."""
+    pieces: list[str] = []
+    size = 0
+    for piece in template.generate(values):
+        size += len(piece)
+        if size > limit:
+            raise TaskError("long")
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _line_of(error: BaseException, template: Any) -> int | None:
+    """The innermost line of the template in an error's traceback; None where it was in none."""
+    line = None
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            is_rewritten = "__jinja_exception__" in trace.tb_frame.f_globals
+            line = (
+                trace.tb_lineno
+                if is_rewritten
+                else template.get_corresponding_lineno(trace.tb_lineno)
+            )
+        trace = trace.tb_next
+    return line
+
+
+def _environment() -> Any:
+    """Jinja as chat templates expect it: immutable, sandboxed, and with nothing that fills the memory in one step."""
+    environment = _TemplateSandbox(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    for name in ("center", "format"):
+        environment.filters.pop(name)
+    environment.globals.pop("lipsum")
+    environment.filters["tojson"] = _to_json
+    environment.globals.update(
+        raise_exception=_refuse,
+        strftime_now=lambda form: datetime.now().strftime(form),
+        dict=_Dictionary(),
+        namespace=_Variables,
+    )
+    return environment
+
+
+class _Generation(Extension):
+    """A Jinja extension that reads the tag `{% generation %}` around an assistant's text, which only training
+    needs, and keeps what is inside."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Any) -> Any:
+        """The node of what stands between the tags, in a scope of its own."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class _TemplateSandbox(ImmutableSandboxedEnvironment):
+    """A sandbox in which nothing is repeated or padded beyond reason."""
+
+    intercepted_binops = frozenset(("*", "**", "%"))
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """The value of an operator of the template. Raises _BeyondError where it would be too large."""
+        sizes = [
+            len(side) if isinstance(side, str | list | tuple) else abs(side or 0)
+            for side in (left, right)
+        ]
+        if operator == "**" and (sizes[0] > 1000 or sizes[1] > 100):
+            raise _BeyondError("power")
+        if operator == "*" and sizes[0] * sizes[1] > LONGEST_PRODUCT:
+            raise _BeyondError("product")
+        if operator == "%" and isinstance(left, str) and re.search(r"[0-9*]{6}|\*", left):
+            raise _BeyondError("width")
+        return super().call_binop(context, operator, left, right)
+
+    def wrap_str_format(self, value: Any) -> Any:
+        """`str.format` within the sandbox. Raises _BeyondError for widths too large."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is not None and re.search(r"[0-9]{6}|\{[^}]*\{", value.__self__):
+            raise _BeyondError("width")
+        return wrapped
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a template may use this attribute of an object: what Jinja's sandbox allows, without methods that
+        pad a text."""
+        pads = ("center", "expandtabs", "ljust", "rjust", "zfill")
+        if isinstance(obj, str) and attr in pads:
+            return False
+        return bool(super().is_safe_attribute(obj, attr, value))
+
+
+class _Variables(Namespace):
+    """Jinja's namespace, which raises _BeyondError for a name that begins with an underscore."""
+
+    def __init__(*args: Any, **values: Any) -> None:
+        self, args = args[0], args[1:]
+        names = dict(*args, **values)
+        if any(str(name).startswith("_") for name in names):
+            raise _BeyondError("name")
+        Namespace.__init__(self, names)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if str(name).startswith("_"):
+            raise _BeyondError("name")
+        super().__setitem__(name, value)
+
+
+class _Dictionary:
+    """What templates get in place of the class `dict`: it can be called and has `fromkeys`, nothing else."""
+
+    def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
+        return dict(*args, **values)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+def _refuse(reason: str) -> None:
+    """The function `raise_exception` of templates: raises _RefusedError with the template's reason."""
+    raise _RefusedError(reason)
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None,
+            sort_keys: bool = False) -> str:  # fmt: skip
+    """A value as JSON, characters beyond ASCII as they are: the filter `tojson` of templates."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
