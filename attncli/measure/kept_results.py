@@ -1,10 +1,14 @@
-"""Results of long work, kept in a file until all are known, so that the same work goes on after an
-interruption.
+"""Results of long work, kept in a file: until all are known, so that the same work goes on after an
+interruption, or until they are asked for again.
+
+A file is found by a digest of everything that its results depend on, and begins with a digest of
+its own: one that is damaged is as good as none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -12,12 +16,22 @@ from typing import Any, Generic, TypeVar
 from msgspec import DecodeError, ValidationError, json
 
 from attncli.errors import AttnError
-from attncli.inputs.files import atomic_writer, read_regular
+from attncli.inputs.files import (
+    LARGEST_FILE,
+    atomic_writer,
+    folder_entries,
+    is_file,
+    is_folder,
+    open_regular,
+    read_regular,
+)
 from attncli.inputs.token import Token
 from attncli.language import message
+from attncli.models.load import open_checkpoint
 from attncli.models.model import Model
+from attncli.version import __version__
 
-LIMIT = 2**20
+LIMIT = 2**26
 """Bytes of a file of results."""
 Results = TypeVar("Results")
 
@@ -36,9 +50,11 @@ class KeptResults(Generic[Results]):
         if self._path is None:
             return None
         try:
-            results: Results = json.decode(
-                read_regular(self._path, what=message("results"), limit=LIMIT), type=self._kind
-            )
+            raw = read_regular(self._path, what=message("results"), limit=LIMIT)
+            checksum, _, content = raw.partition(b"\n")
+            if checksum != sha256(content).hexdigest().encode():
+                return None
+            results: Results = json.decode(content, type=self._kind)
         except (AttnError, DecodeError, ValidationError):
             return None
         return results
@@ -50,27 +66,28 @@ class KeptResults(Generic[Results]):
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_writer(self._path, alone=True) as stream:
-                stream.write(json.encode(results))
+                content = json.encode(results)
+                stream.write(sha256(content).hexdigest().encode() + b"\n" + content)
         except (OSError, AttnError):
             return
 
     def drop(self) -> None:
         """Remove the file, once the work is finished."""
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
 
 def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:
     """A digest that differs whenever results may: of the weights' files, the model's specification
     and backend, the tokens, and the request."""
-    folder = Path(model.tokenizer.name).parent
-    stamps = sorted(
-        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
-        for path in folder.glob("*.safetensors")
-    )
+    places = [Path(model.tokenizer.name).parent]
+    places += [Path(name) for name in (model.identity.name,) if name is not None]
+    places += [Path(adapter.partition(":")[0]) for adapter in model.identity.adapters]
     description = (
+        __version__,
         model.identity,
-        stamps,
+        [_file_stamps(place) for place in places],
         [token.id for token in tokens],
         request,
         model.backend.name,
@@ -78,3 +95,54 @@ def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:
         repr(model.spec),
     )
     return sha256(repr(description).encode()).hexdigest()[:32]
+
+
+def _file_stamps(place: Path) -> list[tuple[str, int, int, int, int]]:
+    """Of a file, or of each in a folder: its name, and numbers that differ once it has changed. The
+    time of change (ctime) cannot be set back by whoever writes the file. None for a place that is
+    neither."""
+    stamps = []
+    with suppress(AttnError, OSError):
+        for path in folder_entries(place) if is_folder(place) else [place]:
+            status = path.stat()
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            stamps.append((path.name, status.st_size, *times, status.st_ino))
+    return stamps
+
+
+PIECE = 2**22
+"""Bytes of a file that are read at once."""
+WEIGHT_ENDINGS = (".safetensors", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".pth")
+"""How files of weights end of which the tensors that are read have a digest of their own."""
+
+
+def description_digest(place: Path) -> str:
+    """sha256 of what a checkpoint holds beside the tensors that are read: the headers of the files
+    that these lie in, and every other file of its folder, such as the config, the tokenizer and
+    pickled weights.
+
+    place: a folder, or a GGUF file. Raises InputError for a file that cannot be read.
+    """
+    starts: dict[Path, int] = {}
+    for info in open_checkpoint(place).names().values():
+        file = info.file.resolve()
+        starts[file] = min(starts.get(file, info.start), info.start)
+    hasher = sha256()
+    for file, start in sorted(starts.items()):
+        if file.suffix in WEIGHT_ENDINGS:
+            _add_file(hasher, file, start)
+    for path in folder_entries(place) if is_folder(place) else ():
+        if is_file(path) and path.suffix not in WEIGHT_ENDINGS:
+            hasher.update(f"{path.name}\0{path.stat().st_size}\0".encode("utf-8", "surrogatepass"))
+            _add_file(hasher, path, LARGEST_FILE)
+    return hasher.hexdigest()
+
+
+def _add_file(hasher: Any, path: Path, count: int) -> None:
+    """Add the first `count` bytes of a file to a digest, all where it has fewer."""
+    what = message("a file of a model")
+    stream, _ = open_regular(path, what=what, limit=LARGEST_FILE, may_be_empty=True)
+    with stream:
+        while count > 0 and (piece := stream.read(min(count, PIECE))):
+            hasher.update(piece)
+            count -= len(piece)

@@ -252,6 +252,7 @@ def test_a_template_takes_no_more_than_it_may(
     """Neither memory nor time, of the process that renders or of this one; and its line is told."""
     monkeypatch.setattr(bounded_process, "SECONDS", 1.0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # other tests' included
     source = SURROUNDINGS[surrounding].format("\n" * 6, expression)
     begun = time.monotonic()
     where = ""
@@ -263,7 +264,7 @@ def test_a_template_takes_no_more_than_it_may(
     except (InputError, LimitError) as error:
         where = "" if "writes more than" in str(error) else str(error.where)
     assert time.monotonic() - begun < 30
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 450_000
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(children, 450_000)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 100_000
     assert where in ("", "template, line 7", "template, line 1")
 

@@ -175,6 +175,16 @@ def check_architecture(architecture: Architecture) -> None:
             hint=f"--d-model {2 * heads * max(width // (2 * heads), 1)}",
         )
     scale_number(architecture.scale, width // heads, width)
+    moving = [part for part in architecture.mask.parts_of() if part.depends_on == "vectors"]
+    if moving:
+        raise UsageError(
+            message(
+                "the mask {mask} changes with queries and keys, which training changes",
+                mask=repr(moving[0].spec()),
+            ),
+            expected=message("a mask of positions, such as causal or window:4"),
+            hint="--mask causal",
+        )
 
 
 def refuse_unsaved(model: SmallModel) -> None:

@@ -34,6 +34,9 @@ from attncli.features.generate import command as generate_option
 from attncli.features.generate.command import GenerateOptions
 from attncli.language import message
 
+WEIGHT_PARTS = {"scores", "weights", "output", "maps", "shapes"}
+"""Parts of the screen that need every weight."""
+
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces
     from attncli.features.run.document import RunDocument
@@ -100,6 +103,10 @@ def run(
             "--stages all goes with tokens, and --words merges them", expected="one or the other"
         )
     parts = view.show or frozenset()
+    is_named = bool(regions.region or regions.regions)
+    if is_named and output.show == "all":  # all that there is: beside regions no weights
+        parts -= WEIGHT_PARTS | SHOWN.keys()
+        view = replace(view, show=parts)
     if (
         "implicit" in parts
         and output.show != "all"
@@ -156,14 +163,11 @@ def run(
         tokens = request.tokens_of(loaded_model, text)
         layers, heads = layers_and_heads(loaded_model, setup.model)
         text_regions = request.regions_of(environment, regions, text, tokens)
-        is_named = bool(regions.region or regions.regions)
         keeps_weights = all_stages or save or padded is not None or words
         keeps_weights = keeps_weights or (
             output.svg is not None and not is_named
         )  # a chat's figure is of its weights
-        if text_regions and (
-            keeps_weights or parts & {"scores", "weights", "output", "maps", "shapes"}
-        ):
+        if text_regions and (keeps_weights or parts & WEIGHT_PARTS):
             if is_named:
                 raise UsageError(
                     "regions are sums over weights, and no weights are kept",

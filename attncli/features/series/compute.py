@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec import json as msgspec_json
 
 from attncli.arrays.backend import EVERY
 from attncli.documents import TokenRow
@@ -28,10 +27,11 @@ from attncli.features.series.document import (
     SeriesDocument,
     SeriesHead,
 )
-from attncli.inputs.files import LARGEST_FILE, atomic_writer, open_regular, read_regular
+from attncli.inputs.files import LARGEST_FILE, open_regular
 from attncli.inputs.hub import Fetch, own_cache_folder
 from attncli.inputs.word_groups import token_notes
 from attncli.language import message
+from attncli.measure.kept_results import KeptResults, description_digest
 from attncli.measure.labels import repeat_scores
 from attncli.measure.metric import metric_of
 from attncli.models.aliases import locate
@@ -217,16 +217,17 @@ def series_document(
             fetching = None
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
-        key = memory / f"{_request_digest(request, digest)}.json"
-        if remember and not request.maps:
-            measured = _read_measured(key)
-        else:
+        file = memory / f"{_request_digest(request, digest, description_digest(folder))}.json"
+        kept: KeptResults[MeasuredCheckpoint] = KeptResults(
+            file if remember else None, MeasuredCheckpoint
+        )
+        measured = None if request.maps else kept.read()
+        if measured is not None and not _is_whole(measured, request):
             measured = None
         maps: Floats | None = None
         if measured is None:
             measured, maps = _measure(request, name, variables, note)
-            if remember:
-                _write_measured(key, measured)
+            kept.keep(measured)
         else:
             remembered += 1
         places = [(head.layer, head.head) for head in measured.heads]
@@ -329,27 +330,26 @@ def tensor_digest(folder: Path) -> str:
     return hasher.hexdigest()
 
 
-def _request_digest(request: SeriesRequest, digest: str) -> str:
-    """What a measurement is remembered by: sha256 of the request and of the digest of the weights."""
-    words = (__version__, digest, request.texts, request.metrics, request.backend, request.dtype)
+def _request_digest(request: SeriesRequest, digest: str, description: str) -> str:
+    """What a measurement is remembered by: sha256 of the request, of the digest of the weights and
+    of that of what else the checkpoint holds."""
+    asked_for = (request.texts, request.metrics, request.backend, request.dtype)
+    words = (__version__, digest, description, *asked_for)
     return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _read_measured(path: Path) -> MeasuredCheckpoint | None:
-    """What was measured before; None where nothing was, or it cannot be read."""
-    try:
-        raw = read_regular(path, what=message("a file"))
-        return msgspec_json.decode(raw, type=MeasuredCheckpoint)
-    except (AttnError, ValueError):
-        return None
-
-
-def _write_measured(path: Path, measured: MeasuredCheckpoint) -> None:
-    """Remember what was measured of a checkpoint."""
-    with suppress(AttnError, OSError):  # a cache that cannot be written is none
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_writer(path, alone=True) as file:
-            file.write(msgspec_json.encode(measured))
+def _is_whole(measured: MeasuredCheckpoint, request: SeriesRequest) -> bool:
+    """Whether what was remembered is an answer to the request: each head once, with each metric."""
+    places = [(head.layer, head.head) for head in measured.heads]
+    metrics = {*request.metrics}
+    return (
+        bool(places)
+        and len({*places}) == len(places)
+        and min(min(place) for place in places) >= 0
+        and max(layer for layer, _ in places) < measured.layers
+        and all({*head.metrics} == metrics for head in measured.heads)
+        and bool(measured.tokens)
+    )
 
 
 def _measure(

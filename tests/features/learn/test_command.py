@@ -728,3 +728,16 @@ def test_from_a_cold_start_it_is_over_in_six_seconds_and_imports_nothing_heavy()
     )
     assert (code, heavy) == ("0", "set()")
     assert float(seconds) < 6
+
+
+BOUND = ("lsh:4", "lsh:8,2", "h2o:3", "h2o:3,2", "tova:2", "snapkv:4")
+
+
+@pytest.mark.parametrize("task", ["previous", "induction", "sentence"])
+@pytest.mark.parametrize("mask", [*BOUND, *(f"causal & {mask}" for mask in BOUND)])
+def test_a_mask_that_queries_and_keys_decide_is_refused_by_name(task: str, mask: str) -> None:
+    text = ("a b c", "--query", "a", "--target", "c") if task == "sentence" else ()
+    answer = ask("learn", task, *text, "--steps", "2", "--mask", mask)
+    name = mask.split(" & ")[-1].partition(":")[0]
+    assert (answer.code, answer.out) == (2, ""), answer.err
+    assert f"the mask '{name}:" in answer.err

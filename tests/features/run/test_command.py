@@ -230,3 +230,11 @@ def test_one_query_of_every_stage() -> None:
     for name in ("embeddings E", "positions P"):
         block = next(part for part in shown.out.split("\n\n") if part.startswith(name))
         assert [line.split()[1] for line in block.splitlines()[2:5]] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("spec", ["tokens:0-1", "/a|b/", "a…c", "chars:0-3"])
+def test_all_of_a_screen_beside_regions_is_what_there_is(spec: str) -> None:
+    answer = ask("run", "a b c", "--region", f"x={spec}", "--show", "all")
+    assert answer.code == 0, answer.err
+    assert "region to region" in answer.out
+    assert ask("run", "a b c", "--region", f"x={spec}", "--show", "weights").code == 2
