@@ -627,6 +627,8 @@ def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -
 
 FEW = 24
 """Heads that get a row each."""
+BOLD = 1.08
+"""How much wider bold text is."""
 BAR, COLUMN = 44.0, 96.0
 """Length of the longest bar, and from one metric to the next."""
 ACROSS = 3
@@ -654,9 +656,16 @@ def draw_metrics(
     *,
     line_note: str,
 ) -> float:
-    """The metrics that `titles` names, of all heads. line_note: what the line on a bar is. Returns
-    where they end.
+    """The metrics that `titles` names, of all heads; one that no head has a value of is left out.
+    line_note: what the line on a bar is. Returns where they end.
     """
+    titles = {
+        metric: title
+        for metric, title in titles.items()
+        if any(head.values.get(metric) is not None for head in heads)
+    }
+    if not titles:
+        return top
     if len(heads) <= FEW or len({head.layer for head in heads}) == 1:
         bottom = _metric_rows(drawing, heads, titles, top)
         if any(head.uniform for head in heads):
@@ -717,6 +726,18 @@ def _metric_band(
     return top + 14 + len(heads) * LINE
 
 
+def _ends(grid: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """The smallest and the largest number of a grid; 0 and 0 without any."""
+    visible = grid[np.isfinite(grid)]
+    return (float(visible.min()), float(visible.max())) if visible.size else (0.0, 0.0)
+
+
+def _span_text(grid: np.ndarray[Any, Any]) -> str:
+    """The smallest and the largest number of a grid, as they are written above it."""
+    low, high = _ends(grid)
+    return f"{_value_text(low)} – {_value_text(high)}"
+
+
 def _metric_grids(
     drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float
 ) -> float:
@@ -725,18 +746,27 @@ def _metric_grids(
     numbers = sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
     cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers))
-    wide = edge + len(numbers) * cell + 22
+    grids = {
+        metric: head_grid((row.layer, row.head, row.values.get(metric)) for row in heads).values
+        for metric in titles
+    }
+    spans = {metric: _span_text(grid) for metric, grid in grids.items()}
+    # few heads make a narrow grid: its title and its span stand above it all the same
+    needed = max(
+        width(title, SIZE) * BOLD + 9 + width(spans[metric], SIZE)
+        for metric, title in titles.items()
+    )
+    wide = max(edge + len(numbers) * cell, min(needed, drawing.room)) + 22
     tall = len(layers) * cell + 40
     across = max(int(min(ACROSS, (drawing.room + 22) / wide)), 1)
     for place, (metric, title) in enumerate(titles.items()):
         x = place % across * wide
         y = top + place // across * tall
-        grid = head_grid((row.layer, row.head, row.values.get(metric)) for row in heads).values
-        visible = grid[np.isfinite(grid)]
-        low, high = (float(visible.min()), float(visible.max())) if visible.size else (0.0, 0.0)
-        span = f"{_value_text(low)} – {_value_text(high)}"
+        grid = grids[metric]
+        low, high = _ends(grid)
+        span = spans[metric]
         room = wide - 22 - width(span, SIZE) - 8
-        drawing.text(x, y + 8, shorten_to_fit(title, SIZE, room / 1.08), size=SIZE, bold=True)
+        drawing.text(x, y + 8, shorten_to_fit(title, SIZE, room / BOLD), size=SIZE, bold=True)
         drawing.text(x + wide - 22, y + 8, span, size=SIZE, quiet=True, anchor="end")
         for index, layer in enumerate(layers):
             drawing.text(

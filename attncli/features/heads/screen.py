@@ -306,7 +306,15 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     """
     all_heads = document.heads
     heads, choice_note = _heads_to_list(document, view)
-    names = list(dict.fromkeys(name for head in all_heads for name in head.metrics))
+    # a metric that no head has a value of, such as the next token's of a causal model, is no column
+    names = list(
+        dict.fromkeys(
+            name
+            for head in all_heads
+            for name, metric in head.metrics.items()
+            if metric_value(metric) is not None
+        )
+    )
     texts = [token.text for token in document.tokens]
     several = len({head.layer for head in heads}) > 1
     has_labels = any(head.labels for head in heads)

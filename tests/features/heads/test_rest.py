@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import resting_model
 
+from attncli.draw.figures.charts import FigureHead, draw_metrics
+from attncli.draw.figures.drawing import Drawing
+from attncli.draw.lines import draw_parts
 from attncli.draw.view import View
 from attncli.features.heads.compute import heads
 from attncli.features.heads.document import HeadsDocument
-from attncli.features.heads.screen import _attention_shares, heads_sentences
+from attncli.features.heads.screen import HEADS_PARTS, _attention_shares, heads_sentences
 from attncli.measure.rest import choosing_queries, mean_at_offset, mean_received
 
 WIDE = View(width=300)
@@ -71,3 +76,25 @@ def test_every_link_that_counts_may_rest_but_is_none_that_a_word_looks_at() -> N
     assert any(head.top_link.key == 0 for head in document.heads)
     assert 'looks at "c" with' not in _said(document).replace('"c" (0)', "")
     assert 'looks at "c" (0)' not in _said(document)
+
+
+def test_what_no_head_has_a_value_of_is_no_column_and_no_grid() -> None:
+    document = heads(resting_model.model(), TEXT, metrics=("entropy", "next"))
+    assert all(head.metrics["next"].value is None for head in document.heads)
+    table = draw_parts(HEADS_PARTS, document, replace(WIDE, show=("metrics",))).plain
+    assert "entropy" in table
+    assert "next" not in table
+
+
+def test_titles_above_narrow_grids_of_a_figure_are_whole() -> None:
+    figure_heads = [
+        FigureHead(layer, head, f"L{layer}H{head}", {"sink": 0.25, "next": None}, {})
+        for layer in range(40)
+        for head in range(2)
+    ]
+    drawing = Drawing(room=700)
+    titles = {"sink": "first token", "next": "next token"}
+    draw_metrics(drawing, figure_heads, titles, 0.0, line_note="")
+    drawn = " ".join(drawing.pieces)
+    assert "first token" in drawn
+    assert "next token" not in drawn
