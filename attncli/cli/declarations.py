@@ -62,6 +62,14 @@ FILE = text_option(
     "--file", "-f", help="Read the text from a file; - is standard input.", metavar="FILE"
 )
 LINES = text_option(help="Every line is a text of its own.")
+PAIR = text_option(
+    help=(
+        "A second segment after the text, as models of sentence pairs read it: an answer, a"
+        " hypothesis, a passage."
+    ),
+    metavar="TEXT",
+    rare=True,
+)
 CHAT = text_option(
     help=(
         "Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard"
@@ -347,6 +355,7 @@ class TextOptions:
     text: Annotated[str | None, TEXT_ARGUMENT] = None
     file: Annotated[Path | None, FILE] = None
     lines: Annotated[bool, LINES] = False
+    pair: Annotated[str | None, PAIR] = None
     ids: Annotated[str | None, IDS] = None
     chat: Annotated[Path | None, CHAT] = None
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None

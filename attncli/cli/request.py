@@ -60,6 +60,8 @@ def texts(
     if single:
         yield one_text(environment, options)
         return
+    if options.pair is not None:
+        _refuse_pair(options, options.pair)
     if options.chat is not None:
         yield _chat_text(environment, options, options.chat, tokenizer)
         return
@@ -81,7 +83,25 @@ def texts(
             _offer_whitespace(environment, text)
         if text.origin == "sample":
             environment.note(message("no text given; using the sample: {text}", text=text.text))
-        yield text
+        yield text if options.pair is None else text.with_pair(options.pair)
+
+
+def _refuse_pair(options: TextOptions, pair: str) -> None:
+    """Raise UsageError for a second segment beside what is no text, InputError for an empty one."""
+    for option, value in (("--ids", options.ids), ("--chat", options.chat)):
+        if value is not None:
+            raise UsageError(
+                "--pair is the second of two texts, and {option} gives none",
+                expected="TEXT or --file beside it",
+                option=option,
+            )
+    if not pair.strip():
+        raise InputError(
+            "nothing to run on: {kind}",
+            where="--pair",
+            expected="a text of at least one word",
+            kind=message("it holds no text"),
+        )
 
 
 def refuse_without_chat(environment: Environment, options: TextOptions | ChatOptions) -> None:
@@ -260,11 +280,15 @@ def tokens_of(model: Model, text: Text) -> list[Token]:
 
 
 def encode_text(tokenizer: Tokenizer, text: Text) -> list[Token]:
-    """The tokens of a text, of a chat, or of ids."""
+    """The tokens of a text, of a pair of them, of a chat, or of ids."""
     if text.chat is not None:
         from attncli.inputs.chat import encode_chat
 
         return encode_chat(tokenizer, text.chat)
+    if text.second is not None:
+        from attncli.inputs.token import encode_pair
+
+        return encode_pair(tokenizer, text.text, text.second)
     if text.ids is None:
         return tokenizer.encode(text.text)
     return tokenizer.ids_to_tokens(text.ids)

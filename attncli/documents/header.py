@@ -137,7 +137,25 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
         *model.warnings,
         *((ENCODER,) if model.spec.decoder is not None else ()),
         *token_notes(text, tokens),
+        *_separator_notes(model, tokens),
     ]
+
+
+def _separator_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
+    """The warning that a separator which the text spells begins no second segment, of a model that
+    tells segments apart; none where the text has no such separator."""
+    ends = {token.id for token in tokens if token.added}
+    for place, token in enumerate(tokens[:-1]):
+        goes_on = any(not later.special for later in tokens[place + 1 :])
+        if model.spec.embedding.types > 1 and token.typed and token.id in ends and goes_on:
+            return [
+                message(
+                    "what follows {token} in the text is still of the first segment, and this model"
+                    " tells segments apart: --pair TEXT gives it a second",
+                    token=repr(token.text),
+                )
+            ]
+    return []
 
 
 def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:

@@ -31,15 +31,22 @@ class Text(Struct, frozen=True):
 
     text: the text; "" when `ids` are given.
     origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with
-        ":LINE" (first is 1) for
-    one line of many. ids: token ids, or None. chat: what a template wrote of a chat; None for other
-    texts.
+        ":LINE" (first is 1) for one line of many.
+    ids: token ids, or None.
+    chat: what a template wrote of a chat; None for other texts.
+    second: the character with which the second segment of a pair begins, on a line of its own; None
+        for a text of one segment.
     """
 
     text: str
     origin: str
     ids: tuple[int, ...] | None = None
     chat: RenderedChat | None = None
+    second: int | None = None
+
+    def with_pair(self, pair: str) -> Text:
+        """The text with another as its second segment, as models of sentence pairs read it."""
+        return replace(self, text=f"{self.text}\n{pair}", second=len(self.text) + 1)
 
 
 def read_texts(
@@ -272,6 +279,19 @@ class Tokenizer(Protocol):
         """The text that these ids decode to; special tokens give no text. Raises as
         `ids_to_tokens`.
         """
+
+
+def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
+    """The tokens of a text of two lines, read as the two segments of a pair.
+
+    tokenizer: whose rules for pairs say what stands between the two, and which type each token has.
+    second: the character with which the second line begins. Offsets count in the text as a whole.
+    """
+    tokens = tokenizer.encode(text[: second - 1], text[second:])
+    return [
+        replace(token.moved(token.index, second), part=0) if token.part else token
+        for token in tokens
+    ]
 
 
 # Naming a token of a text: `it`, `the:2`, `#7`; or several in a row: `#3-5`, `didn't`, `面包`.

@@ -164,7 +164,8 @@ FORMS = {"json": About.JSON, "ndjson": About.JSON, "plain": About.PLAIN}
 """What is no screen, by the option that asks for it."""
 
 VALUES = {
-    "file": "{tmp}/text", "ids": "1 2", "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
+    "file": "{tmp}/text", "ids": "1 2", "pair": "a dog ran",
+    "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
     "embeddings": "{tmp}/x.npy",
     "seed": "7", "d_model": "8", "num_heads": "4", "d_k": "6", "d_v": "6", "layer": "9", "head": "1", "mask": "causal",
     "scale": "none",

@@ -1,0 +1,71 @@
+"""Texts of two segments: tokens, types and weights are those of transformers."""
+
+import json
+
+import numpy as np
+import pytest
+from asking import ask
+from tiny_checkpoints import CASES, make
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+import attncli
+from attncli.inputs.token import Text, encode_pair
+
+FIRST, SECOND = "a cat sat", "the cat ran off"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = make(CASES["bert"], tmp_path_factory.mktemp("bert"))
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat", "the", "ran", "off"]
+    hf = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
+    hf.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    hf.add_special_tokens(names[:4])
+    hf.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    hf.save(str(path / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}
+    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+    return path
+
+
+def test_the_weights_of_a_pair_are_those_of_transformers(folder):
+    torch = pytest.importorskip("torch", reason="no torch here (a Python package)")
+    transformers = pytest.importorskip("transformers", reason="no transformers here")
+    reader = transformers.AutoTokenizer.from_pretrained(folder)
+    given = reader(FIRST, SECOND, return_tensors="pt", return_token_type_ids=True)
+    reference = transformers.AutoModel.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="eager"
+    )
+    with torch.no_grad():
+        expected = reference(**given, output_attentions=True).attentions
+    text = Text(FIRST, "argument").with_pair(SECOND)
+    model = attncli.load(folder, dtype="float64")
+    tokens = encode_pair(model.tokenizer, text.text, text.second)
+    assert [token.id for token in tokens] == given["input_ids"][0].tolist()
+    assert [token.segment for token in tokens] == given["token_type_ids"][0].tolist()
+    assert {token.segment for token in tokens} == {0, 1}
+    assert all(text.text[t.start : t.end] == t.text for t in tokens if not t.special)
+    alone = model.trace([*model.tokenizer.ids_to_tokens([token.id for token in tokens])])
+    for trace, plain, weights in zip(model.trace(tokens), alone, expected, strict=True):
+        assert np.allclose(trace.stages["weights"], weights[0].numpy(), atol=1e-9)
+        assert not np.allclose(plain.stages["weights"], weights[0].numpy(), atol=1e-4)
+
+
+def test_words_of_either_segment_are_named(folder):
+    found = ask(
+        *("find", FIRST, "--pair", SECOND, "--model", str(folder), "--from", "off", "--to", "sat"),
+        "--json",
+    ).json
+    assert found["text"] == f"{FIRST}\n{SECOND}"
+    assert [token.get("segment", 0) for token in found["tokens"]] == [0] * 5 + [1] * 5
+    typed = ask("run", f"{FIRST} [SEP] {SECOND}", "--model", str(folder), "--json").json
+    assert any("--pair TEXT gives it a second" in warning for warning in typed["warnings"])
+
+
+@pytest.mark.parametrize("more", [("--ids", "4 5", "--pair", "a"), ("a cat", "--pair", " ")])
+def test_a_pair_of_no_text_is_refused(more, folder):
+    assert ask("run", *more, "--model", str(folder)).code in (2, 3)
