@@ -1,0 +1,163 @@
+"""The screens of every command at four widths in every language, and the JSON of every example in
+help: `python tests/golden_screens.py` writes them anew to tests/golden/, `… heads why` those alone.
+
+Weights are seeded, words are split without a vocabulary, and all is computed in float64 and shown
+rounded, so that screens are the same on every machine; of JSON all but the fractions is held. What
+is trained is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from asking import ask
+from commands import commands
+
+ROOT = Path(__file__).parents[1]
+SCREENS = ROOT / "tests" / "golden" / "screens"
+DIGESTS = ROOT / "tests" / "golden" / "json.tsv"
+WIDTHS = (44, 56, 70, 100)
+LANGUAGES = ("en", "zh")
+
+HUMPTY = '"humpty dumpty sat on"'
+INSTEAD = {
+    "patch": f'attn patch {HUMPTY} "humpty dumpty sat down" --query on',
+    "why": f"attn why {HUMPTY} --from on --to humpty",
+    "view": f"attn run {HUMPTY} --json -o run.json && attn view run.json",
+}
+"""Lines for commands whose examples in help all need a model that was trained."""
+ELSEWHERE = {
+    "explore": "full screen: tests/golden/explore",
+    "explain order": "compares what is equal but for rounding",
+    "guide": "prose, whose examples tests/test_examples.py runs",
+    "learn": "what is trained differs between instruction sets",
+    "schema": "JSON alone, as wide as it is",
+    "series": "needs checkpoints of a model",
+    "logits": "needs a model with an output head",
+    "next": "needs a model with an output head",
+    "pairs check": "needs a model with an output head",
+    "scan start": "needs a model that was trained",
+    "scan show": "needs a scan",
+    "scan compare": "needs two scans",
+    "scan verify": "needs a scan",
+    "models list": "lists what is installed",
+    "models show": "needs a model that was trained",
+    "models verify": "needs a model that was trained",
+    "weights convert": "needs a file of torch's",
+}
+"""Commands without such screens, and why."""
+TRAINED = re.compile(r"--model|minilm|gpt2|\bDIR\b|--time|before|after|my-model|run\.json")
+"""What needs a model that was trained, files of one's own, or a clock."""
+
+
+def seeded_lines() -> dict[str, list[str]]:
+    """The examples in help that need no trained model, by command."""
+    lines: dict[str, list[str]] = {}
+    for path, command in commands():
+        if path not in ELSEWHERE:
+            examples = [line.strip() for line in (command.help or "").splitlines()]
+            lines[path] = [
+                line for line in examples if line.startswith("attn ") and not TRAINED.search(line)
+            ]
+            if path in INSTEAD:
+                lines[path] = [INSTEAD[path]]
+    return lines
+
+
+@contextmanager
+def inside(folder: str) -> Iterator[None]:
+    """Context manager: work in an empty folder beside the sample inputs."""
+    here = Path.cwd()
+    (Path(folder) / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def answer(line: str, *more: str, width: int = 80) -> str:
+    """What the last command of a line prints."""
+    with TemporaryDirectory() as folder, inside(folder):
+        *before, last = [in_float64(shlex.split(part)[1:]) for part in line.split(" && ")]
+        for words in before:
+            assert ask(*words).code == 0
+        answered = ask(*last, *more, width=width, COLUMNS=str(width))
+    assert answered.code == 0, f"{line}: {answered.err}"
+    return answered.out
+
+
+def in_float64(words: list[str]) -> list[str]:
+    """A command line that computes in float64, where the command has the option."""
+    by_path = dict(commands())
+    command = by_path.get(" ".join(words[:2])) or by_path[words[0]]
+    has_option = any("--dtype" in parameter.opts for parameter in command.params)
+    return [*words, "--dtype", "float64"] if has_option else words
+
+
+def without_rounding(text: str) -> str:
+    """A screen whose traces of rounding, such as a difference of 3e-16, are the same everywhere."""
+    text = re.sub(r"(difference|相差) \d[\d.e-]*\d", r"\1 0", text)
+    return re.sub(r"\d(?:\.\d+)?e-1[4-9]", "0", text)
+
+
+def without_fractions(text: str) -> str:
+    """A document in which every number with a fraction or an exponent is the same."""
+    return re.sub(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)", "0.5", text)
+
+
+def screens(path: str) -> str:
+    """The screens of a command's first line, one below the other."""
+    line = seeded_lines()[path][0]
+    blocks = [
+        f"==== {width} {lang}\n{answer(line, '--lang', lang, width=width)}"
+        for lang in LANGUAGES
+        for width in WIDTHS
+    ]
+    return without_rounding(f"$ {line}\n" + "".join(blocks))
+
+
+def file_of(path: str) -> Path:
+    """Where the screens of a command are stored."""
+    return SCREENS / f"{path.replace(' ', '-')}.txt"
+
+
+def json_lines(path: str) -> list[str]:
+    """A line for each example of a command: what is typed, and the digest of its JSON."""
+    digests = []
+    for line in seeded_lines()[path]:
+        several = line.count("--mask") > 2  # more than two sides are no single document
+        if not several:
+            text = without_fractions(answer(line, "--json"))
+            digests.append(f"{line}\t{sha256(text.encode()).hexdigest()[:16]}")
+    return digests
+
+
+def stored_digests() -> list[str]:
+    return DIGESTS.read_text("utf-8").splitlines() if DIGESTS.exists() else []
+
+
+def renew(paths: list[str]) -> None:
+    """Write the screens and digests of these commands anew."""
+    SCREENS.mkdir(exist_ok=True)
+    digests = dict(line.split("\t") for line in stored_digests())
+    for path in paths:
+        file_of(path).write_text(screens(path), "utf-8")
+        digests.update(line.split("\t") for line in json_lines(path))
+    known = {line for lines in seeded_lines().values() for line in lines}
+    lines = sorted(f"{line}\t{digest}\n" for line, digest in digests.items() if line in known)
+    DIGESTS.write_text("".join(lines), "utf-8")
+    for stale in set(SCREENS.glob("*.txt")) - {file_of(path) for path in seeded_lines()}:
+        stale.unlink()
+
+
+if __name__ == "__main__":
+    renew([path for path in seeded_lines() if not sys.argv[1:] or path in sys.argv[1:]])
