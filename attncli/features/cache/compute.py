@@ -22,6 +22,7 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
 from attncli.measure.kept_results import KeptResults, fingerprint
+from attncli.measure.rest import resting_keys
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.mask import intersection
@@ -132,7 +133,8 @@ def cache(
         path = kept / f"{fingerprint(model, tokens, target)}.json"
     results = KeptResults[dict[str, PolicyRun]](path, dict[str, PolicyRun])
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
-    whole = _WholeRun(model, chosen, regions, count, answer)
+    rest = resting_keys(tokens, model.identity.source)
+    whole = _WholeRun(model, chosen, regions, count, answer, rest)
 
     def progress_of_run(done: int) -> Callable[[float], None]:
         """A function that takes the share done of one run, after `done` whole ones, and tells the
@@ -152,6 +154,7 @@ def cache(
             regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions]
             or UNSET,
             shares=whole.shares(),
+            rest=whole.rested(),
             cached_layers=whole.layers,
             target=target_tokens(model, whole.answer) if has_head else [],
             logprob=whole.logprob,
@@ -205,6 +208,7 @@ def _policy_part(
         policy=policy.spec(),
         budget=budget_of(policy),
         kept=whole.share_kept(place),
+        kept_beyond_rest=whole.share_kept_beyond_rest(place),
         bytes=size,
         saved=1 - size / full if full else 0.0,
         errors=result.errors,
@@ -227,7 +231,11 @@ class _WholeRun:
         regions: Sequence[Region],
         count: int,
         answer: list[int],
+        rest: np.ndarray[Any, np.dtype[np.bool_]],
     ) -> None:
+        self._rest = rest
+        self._rested: list[Floats] = []
+        self._kept_beyond: list[list[Floats]] = [[] for _ in policies]
         self.layers = model.spec.attending()
         self.answer = answer
         self.logprob: float | None = None
@@ -307,6 +315,7 @@ class _WholeRun:
         self._bytes[None] += float(self._sees.sum()) * item
         total = row.sum(-1)
         members = [list(region.tokens) for region in self._regions]
+        self._rested.append(row[:, self._rest].sum(-1))
         of_regions = np.array([row[:, keys].sum(-1) for keys in members])  # [region, head]
         self._shares.append(of_regions)
         for place, policy in enumerate(self._policies):
@@ -316,6 +325,8 @@ class _WholeRun:
             cached = (last == self._count - 1) & self._sees
             left = row * cached
             self._kept[place].append(left.sum(-1) / np.where(total > 0, total, np.nan))
+            beyond = row[:, ~self._rest].sum(-1)
+            self._kept_beyond[place].append(np.stack([left[:, ~self._rest].sum(-1), beyond]))
             self._bytes[place] += float(cached.sum()) * item
             self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
             self._region_keys[place].append(
@@ -345,6 +356,20 @@ class _WholeRun:
         if np.isfinite(values).any():
             return _finite_or_none(float(np.mean(values[np.isfinite(values)])))
         return None
+
+    def rested(self) -> float | UnsetType:
+        """The share of what the last token looks at where heads rest, the mean over heads."""
+        if not self._rest.any():
+            return UNSET
+        return float(np.concatenate(self._rested).mean())
+
+    def share_kept_beyond_rest(self, place: int) -> float | UnsetType | None:
+        """The share that a policy keeps of what the last token looks at and does not rest, over all
+        heads together: one that rests altogether has nothing to lose."""
+        if not self._rest.any():
+            return UNSET
+        left, whole = np.concatenate(self._kept_beyond[place], 1).sum(1)
+        return float(left / whole) if whole > 0 else None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
         """The share that a policy keeps of what the last token looks at, head by head."""

@@ -50,6 +50,10 @@ class CachePolicy(Part, frozen=True, kw_only=True):
             " mean over heads."
         ),
     ]
+    kept_beyond_rest: Annotated[
+        Share | UnsetType | None,
+        describe("Of trained weights: the same share of what is not on keys where heads rest."),
+    ] = UNSET
     bytes: Annotated[Count, describe("Of keys and values in the cache at the end.")]
     saved: Annotated[Share, describe("Share of the bytes without a budget that are saved.")]
     errors: Annotated[
@@ -77,6 +81,13 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
     """
 
     regions: Regions | UnsetType = UNSET
+    rest: Annotated[
+        Share | UnsetType,
+        describe(
+            "Of trained weights: of what the last token looks at, the part on keys where heads rest"
+            " whatever the text says, the mean over heads."
+        ),
+    ] = UNSET
     shares: Annotated[
         list[float | None] | UnsetType,
         axes(

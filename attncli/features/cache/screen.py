@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import percent, size_words
+from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import cells
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
@@ -52,6 +53,7 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
     columns: dict[str, list[str]] = {
         message("policy"): [policy.policy for policy in policies],
         message("kept"): [_percent_or_dash(policy.kept) for policy in policies],
+        **_beyond_rest_column(document),
         message("least in"): [
             "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.kept)}"
             for head in least
@@ -85,6 +87,17 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
         title=message("what a cache with a budget keeps"),
         note=note,
     )
+
+
+def _beyond_rest_column(document: CacheDocument) -> dict[str, list[str]]:
+    """The column of what is kept without the keys where heads rest; none where nothing rests."""
+    if document.rest is UNSET:
+        return {}
+    shares = [
+        None if policy.kept_beyond_rest is UNSET else policy.kept_beyond_rest
+        for policy in document.policies
+    ]
+    return {message("without rest"): list(map(_percent_or_dash, shares))}
 
 
 def _table_width(columns: dict[str, list[str]]) -> int:
@@ -208,6 +221,16 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
         if policy.budget == budget and policy.kept is not None
     ]
     if rivals:
+        if document.rest is not UNSET:
+            answer_sentences.append(
+                say(
+                    view,
+                    "Of the last token's weight {share} rests on {rest}; the next sentence leaves"
+                    " that out.",
+                    share=percent(document.rest, 1),
+                    rest=rest_names(document.tokens),
+                )
+            )
         answer_sentences.append(say(view, _kept_sentence(budget, rivals)))
     answer_sentences += _answer_change_sentences(document, rivals, view)
     answer_sentences += _region_sentences(document, rivals, view)
@@ -222,7 +245,7 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     """Which policies of one budget keep most and least; those that are told with the same number
     are named together.
     """
-    shares = {policy.policy: _percent_or_dash(policy.kept) for policy in rivals}
+    shares = {policy.policy: _percent_or_dash(_kept_share(policy)) for policy in rivals}
     most, least = (shares[pick(rivals, key=_kept_share).policy] for pick in (max, min))
     best, worst = (
         _joined_names([policy for policy in rivals if shares[policy.policy] == end], rivals)
@@ -374,8 +397,10 @@ def _last_error(policy: CachePolicy) -> float | None:
 
 
 def _kept_share(policy: CachePolicy) -> float:
-    """What a policy keeps, 0 to 1; 0 where it is not known."""
-    return policy.kept or 0.0
+    """What a policy keeps, 0 to 1, without the keys where heads rest; 0 where it is not known."""
+    if policy.kept_beyond_rest is UNSET:
+        return policy.kept or 0.0
+    return policy.kept_beyond_rest or 0.0
 
 
 def _percent_or_dash(value: float | None) -> str:
