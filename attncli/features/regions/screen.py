@@ -95,11 +95,10 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
         first = measured[0]
         yield say(
             view,
-            "It draws most on {region}: without it its log probability falls by {loss}, its"
-            " probability to {share}.",
+            "It draws most on {region}: without it its probability goes from {before} to {after}.",
             region=quote_text(_region_text(document, first, view), view),
-            loss=f"{-(first.change or 0.0):.2f}",
-            share=percent(exp(first.logprob or 0.0), 1),
+            before=percent(exp(document.logprob or 0.0), 1),
+            after=percent(exp(first.logprob or 0.0), 1),
         )
     elif measured:
         yield say(
