@@ -52,7 +52,7 @@ def explore(
         raise UsageError(what, expected="a terminal as standard input")
     from dataclasses import replace
 
-    from attncli.explore.explorer import Explorer
+    from attncli.explore.explorer import Explorer, release_terminal
 
     quiet = replace(environment, quiet=True)  # notes and bars would be written across the screen
     environment.layers = silent
@@ -66,6 +66,7 @@ def explore(
     )
     with on_stop_signal(app.leave_by_signal):
         app.run()
+    release_terminal()
     if app.signal_number is not None:
         environment.stop_signal = app.signal_number
         raise KeyboardInterrupt

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -21,6 +22,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Click
 from textual.filter import LineFilter, NoColor
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
@@ -596,6 +598,12 @@ class Explorer(App[None]):
 # The terminal: where Textual draws, and hears keys.
 
 
+TYPED = 0.02
+"""Seconds between two keys, at least, where somebody types or holds a key down."""
+MOST_KEYS = 500
+"""Keys that may come faster one after the other."""
+
+
 class Terminal(LinuxDriver):
     """Textual's driver on standard output: what goes to standard error may be on its way to a file."""
 
@@ -610,6 +618,19 @@ class Terminal(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         if sys.__stdout__ is not None:
             self._file = sys.__stdout__
+        self._last_key = 0.0
+        self._keys_in_row = 0
+
+    def process_message(self, message: Message) -> None:
+        """Hand on what the terminal sends, without most of the keys that come faster than anybody
+        types: a paste, where the terminal does not mark it as one. Ctrl-C is always handed on."""
+        if isinstance(message, events.Key) and message.key != "ctrl+c":
+            now = time.monotonic()
+            self._keys_in_row = self._keys_in_row + 1 if now - self._last_key < TYPED else 0
+            self._last_key = now
+            if self._keys_in_row > MOST_KEYS:
+                return
+        super().process_message(message)
 
     def stop_application_mode(self) -> None:
         """Leave an empty screen behind: some terminals keep lines of a screen that grew while it
@@ -617,6 +638,19 @@ class Terminal(LinuxDriver):
         """
         self.write("\x1b[0m\x1b[H\x1b[2J")
         super().stop_application_mode()
+
+
+def release_terminal() -> None:
+    """Drop what could not be written to a terminal that has gone: else Python writes it once more
+    at its end, and fails with an exit code of its own."""
+    if sys.__stdout__ is None:
+        return
+    try:
+        sys.__stdout__.flush()
+    except OSError:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.close(sink)
 
 
 def take_keyboard() -> bool:

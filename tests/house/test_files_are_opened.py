@@ -30,7 +30,7 @@ ELSEWHERE = {
     "attncli/language/guide/__init__.py": (2, OWN_FILES),
     "attncli/cli/environment.py": (2, DEVICE),
     "attncli/inputs/vocabulary_tokenizer.py": (1, DEVICE),
-    "attncli/explore/explorer.py": (1, DEVICE),
+    "attncli/explore/explorer.py": (2, DEVICE),
     "attncli/scan/worker_process.py": (1, "standard output, which is open"),
     "attncli/arrays/torch_backend.py": (1, "torch maps the file; its callers opened it before"),
     "attncli/models/verify.py": (1, "config.json was read before"),

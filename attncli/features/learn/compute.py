@@ -42,6 +42,7 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task, even_scores, head_scores
 from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
+from attncli.inputs.files import refuse_half_characters
 from attncli.inputs.token import Token, choose_token, ignore
 from attncli.inputs.tokenize import IdsOnly, tokenizer
 from attncli.language import choice, listing, message, plural
@@ -298,6 +299,8 @@ def learn(
     if save is not None:
         refuse_unsaved(model)
         check_new_folder(save, force=force)
+        # a vocabulary with half of a character could not be read again
+        refuse_half_characters(list(request.task.words), "TEXT")
     lesson = train(
         request,
         model,

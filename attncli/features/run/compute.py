@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -725,7 +726,10 @@ def metadata(document: RunDocument) -> dict[str, str]:
         "tokens": document.tokens if document.pieces is UNSET else document.pieces
     }
     names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
-    return {name: orjson.dumps(values[name], default=members_of).decode() for name in names}
+    try:
+        return {name: orjson.dumps(values[name], default=members_of).decode() for name in names}
+    except TypeError:  # half of a character, which JSON can write as an escape
+        return {name: json.dumps(values[name], default=members_of) for name in names}
 
 
 # W_Q, W_K, W_V and W_O as the texts write them: what a row x is multiplied with from the right.
