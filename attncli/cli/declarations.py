@@ -85,7 +85,15 @@ CHATS = redeclare(
     ),
 )
 CHAT_TEMPLATE = text_option(
-    help="With --chat: a Jinja template in place of the checkpoint's.", metavar="FILE", rare=True
+    help="With --chat: another Jinja template, or the name of one that the checkpoint has.",
+    metavar="FILE|NAME",
+    rare=True,
+)
+CHAT_VAR = text_option(
+    "--chat-var",
+    help="With --chat: a variable of the template, JSON or text. Repeatable.",
+    metavar="NAME=VALUE",
+    rare=True,
 )
 GENERATION_PROMPT = text_option(
     "--generation-prompt/--no-generation-prompt",
@@ -359,6 +367,7 @@ class TextOptions:
     ids: Annotated[str | None, IDS] = None
     chat: Annotated[Path | None, CHAT] = None
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
+    chat_var: Annotated[list[str] | None, CHAT_VAR] = None
     generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
     tokenizer: Annotated[str | None, TOKENIZER] = None
 
@@ -369,6 +378,7 @@ class ChatOptions:
 
     chat: Annotated[list[Path] | None, CHATS] = None
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
+    chat_var: Annotated[list[str] | None, CHAT_VAR] = None
     generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
 
 

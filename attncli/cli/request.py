@@ -106,7 +106,7 @@ def _refuse_pair(options: TextOptions, pair: str) -> None:
 
 def refuse_without_chat(environment: Environment, options: TextOptions | ChatOptions) -> None:
     """Raise UsageError for options about a chat where there is none."""
-    for name in ("chat_template", "generation_prompt"):
+    for name in ("chat_template", "chat_var", "generation_prompt"):
         if getattr(options, name) is not None and not options.chat:
             raise UsageError(
                 "{option} is about a chat, and there is none",
@@ -184,11 +184,28 @@ def write_chat(
 ) -> Text:
     """A chat as one text, written out by a chat template: the tokenizer's, or that of the options.
     Notes say what of it is read otherwise than it stands. Raises as `inputs.chat.render`."""
-    from attncli.inputs.chat import control_tokens, read_template, render
+    from attncli.inputs.chat import (
+        PROMPT,
+        control_tokens,
+        parse_variables,
+        read_template,
+        render,
+        unread_variables,
+        with_variables,
+    )
     from attncli.inputs.token import Text
 
     template = read_template(tokenizer, chat.tools is not None, options.chat_template)
-    has_prompt = options.generation_prompt is not False
+    variables = {**chat.variables, **parse_variables(options.chat_var or ())}
+    has_prompt = options.generation_prompt
+    stated_prompt = variables.pop(PROMPT, None)
+    if has_prompt is None:
+        has_prompt = stated_prompt is not False
+    for name in unread_variables(template, variables):
+        environment.note(
+            message("the chat template does not read the variable {name}", name=repr(name))
+        )
+    template = with_variables(template, variables)
     rendered = render(template, chat, control_tokens(tokenizer), generation_prompt=has_prompt)
     if rendered.unplaced:
         names = listing(rendered.unplaced)

@@ -15,18 +15,33 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
+from attncli.errors import (
+    AttnError,
+    InputError,
+    LimitError,
+    UsageError,
+    first_sentence,
+    refused_value,
+)
 from attncli.extras import install_command
 from attncli.inputs import bounded_process
 from attncli.inputs.bounded_process import run_bounded
-from attncli.inputs.files import is_there, read_object, read_regular, refuse_half_characters
+from attncli.inputs.files import (
+    folder_entries,
+    is_folder,
+    is_there,
+    read_object,
+    read_regular,
+    refuse_half_characters,
+)
 from attncli.inputs.rendered_chat import ChatPart, RenderedChat
 from attncli.inputs.task_failure import TaskError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.vocabulary_tokenizer import PieceTokenizer
-from attncli.language import message, term
+from attncli.language import listing, message, term
 
 TEMPLATE_LIMIT = 2**20
 """Bytes of a template; the longest in use have some 20,000."""
@@ -40,19 +55,21 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 
 class Chat(Struct, frozen=True, eq=False):
     """The messages of a chat, and the tools, as the chat template reads them. where: the file they
-    were read from, for errors."""
+    were read from, for errors. variables: what else the file hands to the template, by name."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None
     where: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ChatTemplate(Struct, frozen=True):
-    """A checkpoint's chat template, Jinja source. special: the spellings of special tokens that it
-    may write, by the name of the variable, such as `bos_token`. where: its file, for errors."""
+    """A checkpoint's chat template, Jinja source. special: its variables besides messages and
+    tools: the spellings of special tokens that it may write, such as `bos_token`, and what a user
+    gives. where: its file, for errors."""
 
     source: str
-    special: Mapping[str, str]
+    special: Mapping[str, Any]
     where: str
 
 
@@ -90,8 +107,11 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         ) from error
     refuse_half_characters(value, where)
     tools: Any = None
+    variables: dict[str, Any] = {}
     if isinstance(value, dict):
         tools = value.get("tools")
+        names = [name for name in value if name not in ("messages", "tools")]
+        variables = {name: value[name] for name in names if VARIABLE.fullmatch(name)}
         value = value.get("messages")
     if not isinstance(value, list):
         raise InputError("this chat is no list of messages", where=where, expected=expected)
@@ -105,7 +125,44 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         [_checked_message(entry, number, where) for number, entry in enumerate(value)],
         tools or None,
         where,
+        variables,
     )
+
+
+PROMPT = "add_generation_prompt"
+"""The variable that says whether the text ends where an answer begins."""
+VARIABLE = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
+"""The name of a template's variable; those that begin with an underscore are Jinja's own."""
+RESERVED = ("messages", "tools")
+
+
+def parse_variables(texts: Sequence[str]) -> dict[str, Any]:
+    """The variables in NAME=VALUE, each value JSON where it is that, else a text.
+
+    Raises UsageError for another form, and for a name that the chat itself gives.
+    """
+    variables: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not VARIABLE.fullmatch(name) or name in RESERVED:
+            expected = message("NAME=VALUE, such as enable_thinking=false; not messages or tools")
+            raise refused_value("--chat-var", text, expected)
+        try:
+            variables[name] = json.loads(value, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            variables[name] = value
+    refuse_half_characters(variables, "--chat-var")
+    return variables
+
+
+def with_variables(template: ChatTemplate, variables: Mapping[str, Any]) -> ChatTemplate:
+    """The template with these variables handed to it besides its own."""
+    return replace(template, special={**template.special, **variables})
+
+
+def unread_variables(template: ChatTemplate, variables: Mapping[str, Any]) -> list[str]:
+    """The names of variables that occur nowhere in the template, which they cannot change."""
+    return [name for name in variables if not re.search(rf"\b{name}\b", template.source)]
 
 
 def _refuse_constant(word: str) -> float:
@@ -159,6 +216,9 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
     Raises:
         InputError: Where there is none, and for a file that cannot be read.
     """
+    if tokenizer.name.endswith(".gguf"):
+        stated = _gguf_settings(Path(tokenizer.name))
+        return _template_of(stated, tools, file, None, f"{tokenizer.name}: tokenizer.chat_template")
     path = Path(tokenizer.name)
     folder = (
         path.parent if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json" else None
@@ -168,30 +228,97 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
         settings = read_object(
             folder / "tokenizer_config.json", what=message("a tokenizer_config.json")
         )
+    return _template_of(settings, tools, file, folder, "tokenizer_config.json")
+
+
+def _gguf_settings(path: Path) -> dict[str, Any]:
+    """What a GGUF file says of chats, under the keys of a tokenizer_config.json: its template, or
+    several with names, and the spellings of the tokens that begin and end texts."""
+    from attncli.inputs.gguf_file import Metadata, read_gguf
+
+    metadata = Metadata(read_gguf(path).metadata, str(path))
+    prefix = "tokenizer.chat_template"
+    by_name = {
+        key.removeprefix(f"{prefix}."): value
+        for key, value in metadata.values.items()
+        if key.startswith(f"{prefix}.") and isinstance(value, str)
+    }
+    default = metadata.values.get(prefix)
+    if isinstance(default, str):
+        by_name["default"] = default
+    tokens = metadata.values.get("tokenizer.ggml.tokens")
+    settings: dict[str, Any] = {}
+    for word in ("bos", "eos", "unknown", "padding"):
+        number = metadata.values.get(f"tokenizer.ggml.{word}_token_id")
+        name = {"unknown": "unk", "padding": "pad"}.get(word, word)
+        if tokens is not None and number is not None and 0 <= int(number) < len(tokens):
+            settings[f"{name}_token"] = str(tokens[int(number)])
+    if by_name:
+        parts = [{"name": name, "template": source} for name, source in by_name.items()]
+        settings["chat_template"] = parts
+    return settings
+
+
+def _template_of(
+    settings: Mapping[str, Any], tools: bool, file: Path | None, folder: Path | None, where: str
+) -> ChatTemplate:
+    """The template that is purpose of those that a checkpoint has. settings: with `chat_template`.
+    folder: where a chat_template.jinja may stand. where: what the settings were read from. Other
+    arguments, and errors, as of `read_template`."""
     special = _special_tokens(settings)
+    templates = _named_templates(settings, folder)
     if file is not None:
+        if str(file) in templates and not is_there(file):
+            return ChatTemplate(templates[str(file)], special, f"{where}: {file}")
         return ChatTemplate(_template_text(file), special, str(file))
     if folder is not None and is_there(folder / "chat_template.jinja"):
         return ChatTemplate(
             _template_text(folder / "chat_template.jinja"), special, "chat_template.jinja"
         )
-    template = settings.get("chat_template")
-    if isinstance(template, list):
-        templates = {
-            part.get("name"): part.get("template") for part in template if isinstance(part, dict)
-        }
-        if tools and "tool_use" in templates:
-            template = templates.get("tool_use")
-        else:
-            template = templates.get("default")
-    if not isinstance(template, str):
+    purpose = "tool_use" if tools and "tool_use" in templates else "default"
+    if purpose in templates:
+        return ChatTemplate(templates[purpose], special, where)
+    place = where.partition(": ")[0] if folder is None else str(folder)
+    if templates:
         raise InputError(
-            "this model has no chat template",
-            where="" if folder is None else str(folder),
-            expected="a chat_template.jinja, or a chat_template in tokenizer_config.json",
-            hint="--chat-template FILE for a template of your own, or a text in place of --chat",
+            "this model has chat templates for special uses only: {names}",
+            where=place,
+            expected="one of them by its name",
+            hint=f"--chat-template {next(iter(templates))}",
+            names=listing(map(repr, templates)),
         )
-    return ChatTemplate(template, special, "tokenizer_config.json")
+    if "chat_template" in where:
+        expected = message("a tokenizer.chat_template among its keys")
+    else:
+        expected = message("a chat_template.jinja, or a chat_template in tokenizer_config.json")
+    raise InputError(
+        "this model has no chat template",
+        where=place,
+        expected=expected,
+        hint="--chat-template FILE for a template of your own, or a text in place of --chat",
+    )
+
+
+def _named_templates(settings: Mapping[str, Any], folder: Path | None) -> dict[str, str]:
+    """The templates of a checkpoint by name; "default" is that of a chat without more. They stand
+    in tokenizer_config.json, or each in a file of its own in `additional_chat_templates`."""
+    templates: dict[str, str] = {}
+    stated = settings.get("chat_template")
+    for part in stated if isinstance(stated, list) else [{"name": "default", "template": stated}]:
+        name, source = (
+            (part.get("name"), part.get("template")) if isinstance(part, dict) else (None, None)
+        )
+        if isinstance(name, str) and isinstance(source, str):
+            templates[name] = source
+    if folder is not None and is_folder(folder / ADDITIONAL):
+        for path in folder_entries(folder / ADDITIONAL):
+            if path.suffix == ".jinja":
+                templates[path.stem] = _template_text(path)
+    return templates
+
+
+ADDITIONAL = "additional_chat_templates"
+"""The folder of templates with names, as transformers writes it since 2025."""
 
 
 def _template_text(path: Path) -> str:
@@ -458,8 +585,9 @@ def _rendered_texts(
 ) -> list[str]:
     """The texts that the template renders from several lists of messages. prompt: whether the
     beginning of an assistant's answer is added at the end. Raises as `render`."""
-    common = {"tools": tools, "add_generation_prompt": prompt, "documents": None}
-    values = [{**template.special, "messages": messages, **common} for messages in chats]
+    common = {"tools": tools, "add_generation_prompt": prompt}
+    variables = {"documents": None, **template.special}
+    values = [{**variables, "messages": messages, **common} for messages in chats]
     limit = LONGEST_TEXT + LONGEST_PER_CHARACTER * len(json.dumps(values))
     try:
         texts: list[str] = run_bounded(

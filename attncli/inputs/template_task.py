@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -116,8 +117,8 @@ def _environment() -> Any:
     environment = _TemplateSandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
-    for name in ("center", "format"):
-        environment.filters.pop(name)
+    environment.filters.pop("center")
+    environment.filters["format"] = partial(_format, environment)
     environment.globals.pop("lipsum")
     environment.filters["tojson"] = _to_json
     environment.globals.update(
@@ -127,6 +128,15 @@ def _environment() -> Any:
         namespace=_Variables,
     )
     return environment
+
+
+def _format(environment: Any, value: Any, *args: Any, **values: Any) -> str:
+    """Jinja's filter `format`: printf's places filled in, within the sandbox. Raises TypeError for
+    values both by place and by name."""
+    if args and values:
+        raise TypeError("format takes values by place or by name, not both")
+    filled: str = environment.call_binop(None, "%", str(value), values or args)
+    return filled
 
 
 class _Generation(Extension):
@@ -150,7 +160,7 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """The value of an operator of the template. Raises _BeyondError where it would be too large."""
         sizes = [
-            len(side) if isinstance(side, str | list | tuple) else abs(side or 0)
+            len(side) if isinstance(side, str | list | tuple | dict) else abs(side or 0)
             for side in (left, right)
         ]
         if operator == "**" and (sizes[0] > 1000 or sizes[1] > 100):

@@ -111,6 +111,11 @@ class Config:
         self.read_keys: set[str] = set()
         self.notes: list[str] = []
 
+    @property
+    def file(self) -> str:
+        """What errors call the file: config.json, or a GGUF file, which has no such part."""
+        return message("this file") if ".gguf" in self.where else "config.json"
+
     def get(self, *keys: str, default: Any = None) -> Any:
         """The value of the first of the keys that is set and not null, else the default."""
         self.read_keys.update(keys)
@@ -186,7 +191,9 @@ class Config:
         if not isinstance(value, str):
             raise self._value_error(keys, value, message("a word"))
         if value not in among:
-            what = message("config.json sets {key} to {value}", key=keys[0], value=repr(value))
+            what = message(
+                "{file} sets {key} to {value}", file=self.file, key=keys[0], value=repr(value)
+            )
             raise UnsupportedError(what, where=self.where, expected=listing(sorted(among)))
         return among[value]
 
@@ -241,7 +248,8 @@ class Config:
         """Return, not raise, the UnsupportedError for a key's value. consequence: what would be
         accepted, or what the value would mean."""
         return UnsupportedError(
-            "config.json sets {key} to {values}",
+            "{file} sets {key} to {values}",
+            file=self.file,
             where=self.where,
             expected=consequence,
             hint=message("--ignore-config {key} runs as if it were not there", key=key),
@@ -256,7 +264,11 @@ class Config:
         if value is None:
             expected = listing(keys, " or ")
             raise InputError(
-                "config.json has no {key}", where=self.where, expected=expected, key=repr(keys[0])
+                "{file} has no {key}",
+                where=self.where,
+                expected=expected,
+                file=self.file,
+                key=repr(keys[0]),
             )
         return value
 
@@ -265,7 +277,8 @@ class Config:
         not what was expected."""
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
         return InputError(
-            "config.json sets {key} to {value}",
+            "{file} sets {key} to {value}",
+            file=self.file,
             where=self.where,
             expected=expected,
             key=key,

@@ -197,6 +197,7 @@ both names.
 EXCUSED = {
     "all_links": "only a trained model has links that say little",
     "chat_template": "is about --chat: tests/cli/test_long.py",
+    "chat_var": "is about --chat: tests/cli/test_chat_variables.py",
     "generation_prompt": "the same",
     "debug": "shows itself in errors alone: test_process",
     "help": "answered by Typer",

@@ -376,7 +376,8 @@ def _ablate_pairs(
 
 
 REGION_SUBJECTS = (
-    "text", "file", "ids", "chat", "chat_template", "generation_prompt", "region", "regions", "each_region", "target",
+    "text", "file", "ids", "chat", "chat_template",
+    "chat_var", "generation_prompt", "region", "regions", "each_region", "target",
     "brief", "ascii", "show",
     "model", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
     "adapter",

@@ -592,6 +592,10 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     family: str
     tokenizer: Annotated[bool, describe("Whether there is a tokenizer.json.")]
     fetched: Annotated[bool, describe("Whether the weights are on this machine.")]
+    stated: Annotated[
+        dict[str, str | int | float | bool],
+        describe("What a GGUF file says of itself, by key; empty for a folder."),
+    ]
     tensors: Count
     parameters: Count
     bytes: Annotated[dict[str, Count], describe("Bytes of weights by data type.")]
@@ -724,6 +728,7 @@ def model_document(
         family=spec.family,
         tokenizer=checkpoint.tokenizer_path is not None,
         fetched=location.tensors is None,
+        stated=_stated(checkpoint),
         tensors=len(tensors),
         parameters=parameters,
         bytes=dict(bytes_by_dtype),
@@ -732,6 +737,37 @@ def model_document(
         estimate=None if estimate is None else estimate_part(estimate),
         warnings=list(warnings),
     )
+
+
+STATED = (
+    *("general.name", "general.file_type", "tokenizer.ggml.model", "tokenizer.ggml.pre"),
+    *("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"),
+    *("tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"),
+)
+"""Keys of a GGUF file that change what is true of a text, or say what the file is."""
+STATED_ENDS = (".pooling_type", ".attention.sliding_window")
+LONGEST_STATED = 200
+"""Characters of a value that are told."""
+
+
+def _stated(checkpoint: Checkpoint) -> dict[str, str | int | float | bool]:
+    """What a GGUF file says of itself under `STATED`, and whether it has a chat template; {} for a
+    folder."""
+    metadata = getattr(checkpoint, "metadata", None)
+    if metadata is None:
+        return {}
+    values: dict[str, str | int | float | bool] = {}
+    for key, value in metadata.values.items():
+        if key in STATED or key.endswith(STATED_ENDS):
+            plain = value.item() if hasattr(value, "item") else value
+            if isinstance(plain, str):
+                values[key] = plain[:LONGEST_STATED]
+            elif isinstance(plain, bool | int | float):
+                values[key] = plain
+    values["tokenizer.chat_template"] = any(
+        key.startswith("tokenizer.chat_template") for key in metadata.values
+    )
+    return values
 
 
 def estimate_part(cost: CostEstimate) -> EstimatePart:

@@ -365,16 +365,22 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         *(f"{size_words(size)} {name}" for name, size in document.bytes.items()),
         message("" if document.fetched else "to be fetched"),
     ]
-    if document.tokenizer:
+    is_file = document.folder.endswith(".gguf")
+    source: str = message("a file") if is_file else SOURCES[document.source]
+    tokenizer: str
+    if document.tokenizer and is_file:
+        tokenizer = message("in the file")
+    elif document.tokenizer:
         tokenizer = TOKENIZER
     else:
         tokenizer = message("none: give token ids with --ids")
     top = stack(
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-        fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
+        fact("from", [source, *folder, document.revision or ""], view),
         fact("family", family, view),
         fact("weights", weights, view),
         fact("tokenizer", [tokenizer], view),
+        *([fact("stated", _stated_words(document, view), view)] if document.stated else []),
         *(warning(warning_text, view) for warning_text in document.warnings),
     )
     sides = [
@@ -386,6 +392,15 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         blocks.append(_estimate(document.estimate, view))
     blocks.append(model_answer(document, view))
     return fit_to_view(stack_spaced(*blocks), view)
+
+
+def _stated_words(document: ModelDocument, view: View) -> list[str]:
+    """What a GGUF file says of itself, each key by its last part."""
+    words = []
+    for key, value in document.stated.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        words.append(f"{key.rpartition('.')[2]} {safe(text, ascii=view.ascii)}")
+    return words
 
 
 def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
