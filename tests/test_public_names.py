@@ -124,6 +124,19 @@ def test_a_public_name_works_as_the_first_call_of_a_process(call):
     assert done.stdout.split()[1:] == ["text/plain", "text/html"]
 
 
+def test_layers_and_heads_are_chosen_by_a_number_or_several():
+    model = attncli.load(seed=0, heads=4)
+    for chosen, count in ((2, 1), ([2], 1), ((0, 3), 2), (range(3), 3)):
+        document = attncli.heads(model, "the cat", labels=False, heads=chosen, layers=0)
+        assert len(document.heads) == count
+        assert [layer.stages["weights"].shape[0] for layer in model.trace("a b", heads=chosen)] == [
+            count
+        ]
+    for wrong in ("L0H2", "2", [1.5]):
+        with pytest.raises(attncli.AttnError, match="chooses no layers or heads"):
+            attncli.heads(model, "the cat", labels=False, heads=wrong)
+
+
 def test_documents_give_rows_a_figure_and_a_page(tmp_path):
     model = attncli.load(seed=0, heads=2)
     document = attncli.heads(model, "the cat sat")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from attncli.arrays.array import Array as Array
@@ -243,15 +244,29 @@ class Every(Enum):
 
 EVERY: Final = Every.EVERY
 """All of them, where a selection is asked for."""
-Selection: TypeAlias = Collection[int] | Literal[Every.EVERY]
-"""Numbers from 0, or `EVERY`."""
+Selection: TypeAlias = Collection[int] | int | Literal[Every.EVERY]
+"""Numbers from 0, one number, or `EVERY`."""
 
 
 def numbers_of(selection: Selection, count: int) -> list[int]:
-    """The numbers that a selection means among 0..count-1, in its order; all for `EVERY`."""
-    return list(range(count) if selection is EVERY else selection)
+    """The numbers that a selection means among 0..count-1, in its order; all for `EVERY`.
+
+    Raises UsageError for what holds no numbers.
+    """
+    if selection is EVERY:
+        return list(range(count))
+    if isinstance(selection, int):
+        return [selection]
+    chosen = [] if isinstance(selection, str) else list(selection)
+    if isinstance(selection, str) or not all(isinstance(number, Integral) for number in chosen):
+        raise UsageError(
+            "{selection} chooses no layers or heads",
+            expected="a number from 0, or several: 5, [0, 3], range(4)",
+            selection=repr(selection)[:80],
+        )
+    return chosen
 
 
 def is_selected(selection: Selection, number: int) -> bool:
     """Whether a selection contains this number; `EVERY` contains all."""
-    return selection is EVERY or number in selection
+    return selection is EVERY or number in numbers_of(selection, 0)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.arrays.backend import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.cli.declarations import (
     ChatOptions,
     ComputeOptions,
@@ -557,5 +557,5 @@ def head_pairs(
 def _single_number(selection: Selection) -> int:
     """The number in a selection of one."""
     assert selection is not EVERY
-    (number,) = selection
+    (number,) = numbers_of(selection, 1)
     return number

@@ -348,7 +348,12 @@ def cross_traces(
         return
     spec = model.spec.blocks[0].attention
     trace = _attend_to_text(model, spec, texts)
-    yield spec, trace if heads is EVERY else choose_heads(trace, sorted(heads), spec)
+    yield (
+        spec,
+        trace
+        if heads is EVERY
+        else choose_heads(trace, sorted(numbers_of(heads, spec.heads)), spec),
+    )
 
 
 def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias, assert_never
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Selection, is_selected
+from attncli.arrays.backend import EVERY, Selection, is_selected, numbers_of
 from attncli.errors import InputError, UsageError
 from attncli.language import Message, listing, message, plural, term
 from attncli.mechanism.mask import Everywhere, Mask
@@ -684,7 +684,7 @@ class Spec(Struct, frozen=True, kw_only=True):
         every = [layer for layer, block in enumerate(self.blocks) if not block.instead]
         if layers is EVERY:
             return every
-        for layer in sorted(set(layers)):
+        for layer in sorted(set(numbers_of(layers, 0))):
             if not 0 <= layer < len(self.blocks):
                 count = len(self.blocks)
                 what = message("there is no layer {layer}", layer=layer)
@@ -705,7 +705,7 @@ class Spec(Struct, frozen=True, kw_only=True):
                     instead=term(self.blocks[layer].instead),
                     every=listing(map(str, every)),
                 )
-        return sorted(set(layers))
+        return sorted(set(numbers_of(layers, 0)))
 
     def idle_layers(self) -> dict[str, list[int]]:
         """The numbers of the layers without attention, grouped by what they do instead, in words."""

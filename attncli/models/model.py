@@ -286,8 +286,9 @@ class Model(Struct, frozen=True, eq=False):
         for layer in layers:
             count = self.spec.blocks[layer].attention.heads
             if heads is not EVERY and count:
-                run.check_indices("head", sorted(heads), count)
-                count = len(heads)
+                numbers = numbers_of(heads, count)
+                run.check_indices("head", sorted(numbers), count)
+                count = len(numbers)
             counts.append((layer, count))
         return counts
 
@@ -626,11 +627,12 @@ class Model(Struct, frozen=True, eq=False):
         block = self.spec.blocks[trace.layer]
         if heads is EVERY or block.instead:
             return trace
-        run.check_indices("head", sorted(heads), block.attention.heads)
+        numbers = sorted(numbers_of(heads, block.attention.heads))
+        run.check_indices("head", numbers, block.attention.heads)
         cross = trace.cross
         if cross is not None and block.cross is not None:
-            cross = choose_heads(cross, sorted(heads), block.cross)
-        return replace(choose_heads(trace, sorted(heads), block.attention), cross=cross)
+            cross = choose_heads(cross, numbers, block.cross)
+        return replace(choose_heads(trace, numbers, block.attention), cross=cross)
 
 
 def choose_heads(trace: LayerTrace, heads: Sequence[int], attention: Attention) -> LayerTrace:

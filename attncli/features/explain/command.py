@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from attncli.arrays.backend import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.cli import completion, declarations, request
 from attncli.cli.app import LazyCommands
 from attncli.cli.declarations import (
@@ -114,7 +114,7 @@ def single(selection: Selection, what: str) -> int:
     if selection is EVERY:
         numbers = [0]
     else:
-        numbers = list(selection)
+        numbers = numbers_of(selection, 1)
     if len(numbers) > 1:
         expected = message("one: this is about one {noun}", noun=term(what))
         raise UsageError(

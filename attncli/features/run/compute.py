@@ -283,7 +283,9 @@ def run(
         else (())
     )
     if implicit and layers is not EVERY:
-        layers = model.spec.attending([layer for layer in layers if layer not in recurrences])
+        layers = model.spec.attending(
+            [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
+        )
     request = RunRequest(
         layers, heads, index, matrices, stages, top, all_links, words, several, tuple(regions)
     )
