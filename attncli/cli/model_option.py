@@ -15,7 +15,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.option import About
 from attncli.cli.whole_number import parse_whole_number
 from attncli.errors import UnsupportedError, UsageError, refused_value
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.mechanism.reformer import Reformer
@@ -122,6 +122,13 @@ def checkpoint(
             source_states=options.source_states.name,
         )
         model = replace(model, warnings=(*model.warnings, note))
+    own = dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks)
+    if model_values.takes_own_mask_away(attention.mask) and list(own) != ["none"]:
+        note = message(
+            "--mask none takes the model's own mask away ({own}): it never learned without it",
+            own=listing(own),
+        )
+        model = replace(model, warnings=(*model.warnings, note))
     return replace(model, spec=change_attention(model.spec, attention))
 
 
@@ -197,8 +204,8 @@ def describe_model(
 
 
 def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
-    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a
-    what-if.
+    """A checkpoint's Spec under other masks (intersected with its own, or in its place where `none`
+    is among them), scale or soft cap: a what-if.
     """
     if not attention.mask and attention.scale is None and attention.softcap is None:
         return spec
@@ -206,6 +213,7 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     from attncli.models.one_layer import scale_number
 
     extra = model_values.mask(attention.mask)
+    has_own = not model_values.takes_own_mask_away(attention.mask)
     blocks = []
     for block in spec.blocks:
         layer = block.attention
@@ -214,12 +222,11 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
         else:
             scale = scale_number(attention.scale, layer.head_dim, spec.d_model)
         softcap = layer.softcap if attention.softcap is None else attention.softcap
+        mask = intersection(layer.mask, extra) if has_own else extra
         blocks.append(
             replace(
                 block,
-                attention=replace(
-                    layer, mask=intersection(layer.mask, extra), scale=scale, softcap=softcap
-                ),
+                attention=replace(layer, mask=mask, scale=scale, softcap=softcap),
             )
         )
     return replace(spec, blocks=tuple(blocks))

@@ -31,8 +31,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     from attncli.mechanism.mask import MatrixMask, intersection, parse_mask
 
     parts: list[Mask] = []
-    # documents and screens write an intersection with " & "
-    for spec in (part for argument in specs or () for part in argument.split(" & ")):
+    for spec in _mask_parts(specs):
         if spec.lower().endswith(MASK_FILES):
             from attncli.inputs.tensors import read_matrix
 
@@ -40,6 +39,19 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
         else:
             parts.append(parse_mask(spec, seed=seed))
     return intersection(*parts)
+
+
+def _mask_parts(specs: Sequence[str] | None) -> list[str]:
+    """The masks that `--mask` names, one by one: documents and screens write an intersection with
+    " & "."""
+    return [part for argument in specs or () for part in argument.split(" & ")]
+
+
+def takes_own_mask_away(specs: Sequence[str] | None) -> bool:
+    """Whether `none` is among the masks that `--mask` names: then a model's own does not count."""
+    from attncli.mechanism.mask import Everywhere
+
+    return any(part.strip().lower() == Everywhere.spelling.name for part in _mask_parts(specs))
 
 
 def seed_of(

@@ -15,7 +15,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
-from attncli.features.why.document import QUARTER, part_name
+from attncli.features.why.document import HALF, Support, part_name, support
 from attncli.inputs.token import Token
 from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
@@ -158,17 +158,21 @@ def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
             " the token that is looked at {answers}.",
             layer=head.layer,
             head=head.head,
-            asks=_largest_part_phrase(query, query.query_share),
-            answers=_largest_part_phrase(key, key.key_share),
+            asks=_largest_part_phrase(
+                query, query.query_share, support(part.query_share for part in head.why.parts)
+            ),
+            answers=_largest_part_phrase(
+                key, key.key_share, support(part.key_share for part in head.why.parts)
+            ),
         )
         texts.append(say(view, text))
     return texts
 
 
-def _largest_part_phrase(part: ScanWhyPart, share: float) -> Message:
+def _largest_part_phrase(part: ScanWhyPart, share: float, backing: Support) -> Message:
     """A phrase for a token's largest part of a score, such as "above all its position (60% of the
     advantage)"; of a share above 1 also how much other parts subtract."""
-    if share < QUARTER:
+    if backing.share < HALF:
         return message("no part above all others")
     amount = message("{share} of the advantage", share=percent(share))
     if share > 1:

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from asking import ask
 from hub_server import COMMIT, Hub, serving
+from small_gpt2 import small_gpt2
 from validity import validate
 
 from attncli.models.packages import package_place
@@ -176,3 +178,23 @@ def test_quiet_is_silent(
     )
     assert capsys.readouterr().err == ""
     assert sorted(hub.asked) == ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+def test_no_mask_is_obeyed_by_a_model_with_its_own(tmp_path: Path) -> None:
+    """Against the weights of the same run with the scores of later keys in it: `--mask none` takes
+    the model's own mask away, and another mask beside it is the only one that holds."""
+    folder = str(small_gpt2(tmp_path / "model"))
+    asked = ("run", "a cat sat", "--model", folder, "--json")
+    own, free, window = (
+        ask(*asked, *masks).json
+        for masks in ((), ("--mask", "none"), ("--mask", "none", "--mask", "window:1,1"))
+    )
+    weights = [np.array(told["layers"][0]["heads"][0]["weights"]) for told in (own, free, window)]
+    assert not np.triu(weights[0], 1).any()
+    assert (weights[1] > 0).all()
+    lower = np.tril(weights[1])
+    assert np.allclose(lower / lower.sum(-1, keepdims=True), weights[0], atol=1e-5)
+    assert weights[2][0, 1] > 0
+    assert not np.triu(weights[2], 2).any()
+    assert any("own mask away (causal)" in text for text in free["warnings"])
+    assert not own["warnings"]

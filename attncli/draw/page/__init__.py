@@ -49,12 +49,13 @@ from attncli.features.effects.document import (
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.why.document import (
-    QUARTER,
+    HALF,
     WhyDocument,
     WhyPart,
     part_title,
     ranked_parts,
     source_of,
+    support,
 )
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
@@ -571,7 +572,7 @@ def _why_entry(document: WhyDocument) -> dict[str, Any]:
         ):
             place = (part.layer, part.head)
             added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
-    largest = [max((value for _, value in side), default=0.0) for side in sides]
+    shares = [support(value for _, value in side).share for side in sides]
     return {
         "l": link.layer,
         "h": link.head,
@@ -584,7 +585,7 @@ def _why_entry(document: WhyDocument) -> dict[str, Any]:
         "d": f"{abs(document.difference):.0e}" if document.difference else "0",
         "count": len(document.parts),
         "counts": list(map(len, sides)),
-        "spread": document.total > 0 and max(largest) < QUARTER * document.total,
+        "spread": document.total > 0 and max(shares) < HALF,
         "asks": [
             _part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]
         ],

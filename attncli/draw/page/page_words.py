@@ -203,7 +203,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     ),
     "why.tinted": message("The heads above are tinted by what they add on both sides."),
     "why.spread": message(
-        "No part of either word explains a quarter of that: the reason is spread."
+        "No part of either word makes half of what speaks for the link: the reason is spread."
     ),
     "why.other": message("The page holds the parts of these links:"),
     "lens.lead": message(

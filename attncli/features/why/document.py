@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal, Protocol
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -26,8 +27,8 @@ WhyKind = Literal[
     "relative", "score_bias",
 ]  # fmt: skip
 Split = Literal["part", "token", "frequency", "dimension"]
-QUARTER = 0.25
-"""A part that gives at least this share of the advantage is named as a reason."""
+HALF = 0.5
+"""A part that makes at least this share of all that speaks for a link is named as its reason."""
 Optional = Annotated[float | None, describe("Null where the part has no such side.")]
 
 
@@ -364,3 +365,25 @@ def ranked_parts(
         (part, value) for part in document.parts if (value := side_value(part, side)) is not None
     ]
     return sorted(values, key=lambda pair: -abs(pair[1]))
+
+
+class Support(NamedTuple):
+    """What speaks for a link on one side. total: the sum of what adds to its advantage; against what
+    takes away it is not set off, since a difference that cancels makes any part look large. share:
+    the largest part's of that, 0 where nothing speaks for it. half: how many parts, the largest
+    first, make half of it.
+    """
+
+    total: float
+    share: float
+    half: int
+
+
+def support(values: Iterable[float]) -> Support:
+    """What speaks for a link. values: what each part adds to its advantage."""
+    gains = sorted((value for value in values if value > 0), reverse=True)
+    total = sum(gains)
+    if not gains:
+        return Support(0.0, 0.0, 0)
+    half = 1 + sum(reached < HALF * total for reached in accumulate(gains))
+    return Support(total, gains[0] / total, half)

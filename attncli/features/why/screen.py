@@ -24,16 +24,16 @@ from attncli.draw.token_names import (
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import bars, grids
 from attncli.features.why.document import (
-    QUARTER,
+    HALF,
     earlier_heads,
     is_of_source,
     part_name,
     part_title,
     ranked_parts,
-    side_value,
     source_of,
+    support,
 )
-from attncli.language import Message, contextual, message, plural, say
+from attncli.language import contextual, message, plural, say
 
 if TYPE_CHECKING:
     from attncli.features.why.document import WhyDocument, WhyPart
@@ -51,8 +51,8 @@ WORD_CELLS = 16
 """Cells of a word beside a part."""
 SMALL = (0.1, 0.01, 0.001)
 """An advantage below each of these gets one digit more."""
-NEARLY = 0.8
-"""A part that adds at least this share of what the largest adds is told beside it."""
+AGAINST = 0.1
+"""A part that takes away at least this share of what speaks for a link is told."""
 
 
 def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
@@ -505,98 +505,110 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _reasons(document: WhyDocument, view: View) -> list[str]:
-    """Sentences that name the largest part of each side where it is a quarter of the advantage or
-    more; for sides without one, that the reason is spread."""
+    """Sentences that name the largest part of each side where it makes half or more of what speaks
+    for the link there; for sides without one, over how many parts the reason is spread."""
     if len(document.row) == 1 or document.total < NONE:
         return []
     if document.by in ("frequency", "dimension"):
         return [_dimension_reason(document, view)]
     query, key = _end_words(document, view)
-    texts = []
-    spread = []
     sides: tuple[tuple[Literal["query", "key"], str], ...] = (("query", query), ("key", key))
-    for side, word in sides:
-        parts = sorted(
-            ((side_value(part, side) or 0.0, part) for part, _ in ranked_parts(document, side)),
-            key=lambda row: -row[0],
+    return [text for side, word in sides for text in _side_reasons(document, side, word, view)]
+
+
+def _side_reasons(
+    document: WhyDocument, side: Literal["query", "key"], word: str, view: View
+) -> Iterator[str]:
+    """The sentences on one side of a link: its reason, or how spread that is, and what speaks most
+    against it. word: the link's word on that side, quoted."""
+    parts = sorted(
+        ((value, part) for part, value in ranked_parts(document, side)), key=lambda row: -row[0]
+    )
+    backing = support(value for value, _ in parts)
+    if not backing.total:
+        yield say(view, NOTHING_SPEAKS[side])
+        return
+    value, first = parts[0]
+    without = first.weight_without.query if side == "query" else first.weight_without.key
+    digits = _digits(document, view)
+    places = {
+        "reason": reason(first, document, word, view),
+        "value": _format_number(value, digits),
+        "total": _format_number(backing.total, digits),
+        "share": percent(backing.share),
+        "count": backing.half,
+        "without": "-" if without is None else f"{without:.2f}",
+    }
+    if backing.share >= HALF:
+        yield say(view, SIDE_REASONS[side], **places)
+    else:
+        yield say(view, SPREAD_REASONS[side], **places)
+    lowest, against = parts[-1]
+    if lowest <= -AGAINST * backing.total:
+        yield say(
+            view,
+            "Most against it speaks {reason}: {value}.",
+            reason=reason(against, document, word, view),
+            value=_format_number(lowest, digits),
         )
-        if not parts or parts[0][0] < QUARTER * document.total:
-            spread.append(side)
-            continue
-        value, first = parts[0]
-        without = first.weight_without.query if side == "query" else first.weight_without.key
-        places = {
-            "reason": reason(first, document, word, view),
-            "amount": _amount(value, document, view),
-            "without": "-" if without is None else f"{without:.2f}",
-        }
-        texts.append(say(view, SIDE_REASONS[side], **places))
-        if len(parts) > 1 and parts[1][0] >= NEARLY * value:
-            second = reason(parts[1][1], document, word, view)
-            number = _format_number(parts[1][0], _digits(document, view))
-            texts.append(
-                say(view, "Nearly as much adds {reason}: {value}.", reason=second, value=number)
-            )
-    if spread:
-        texts.append(say(view, SPREAD_REASONS[tuple(spread)]))
-    return texts
 
 
 SIDE_REASONS = {
     "query": message(
-        "What asks is above all {reason}: {amount}; without it the weight is {without}."
+        "What asks is above all {reason}: {value} of the {total} that speak for the link; without"
+        " it the weight is {without}."
     ),
     "key": message(
-        "What answers is above all {reason}: {amount}; without it the weight is {without}."
+        "What answers is above all {reason}: {value} of the {total} that speak for the link;"
+        " without it the weight is {without}."
     ),
 }
-"""What is said of the largest part of each side."""
+"""What is said of the largest part of each side where it is the reason."""
 SPREAD_REASONS = {
-    ("query", "key"): message(
-        "No part of either word explains a quarter of that: the reason is spread."
+    "query": message(
+        "On the side that asks the reason is spread: {count} parts make half of the {total} that"
+        " speak for the link. The largest, {reason}, makes {share}; without it the weight is"
+        " {without}."
     ),
-    ("query",): message("On the side that asks, no part explains a quarter: the reason is spread."),
-    ("key",): message(
-        "On the side that answers, no part explains a quarter: the reason is spread."
+    "key": message(
+        "On the side that answers the reason is spread: {count} parts make half of the {total} that"
+        " speak for the link. The largest, {reason}, makes {share}; without it the weight is"
+        " {without}."
     ),
 }
-"""What is said of the sides of which no part explains much."""
-
-
-def _amount(value: float, document: WhyDocument, view: View) -> Message:
-    """What a part adds, written as "x of total", or, where it is more than the total, with what the
-    other parts take away."""
-    digits = _digits(document, view)
-    if value > document.total and _format_number(value, digits) != _format_number(
-        document.total, digits
-    ):
-        less = _format_number(value - document.total, digits)
-        return message(
-            "{value}, of which the others take {less} away",
-            value=_format_number(value, digits),
-            less=less,
-        )
-    return message(
-        "{value} of {total}",
-        value=_format_number(value, digits),
-        total=_format_number(document.total, digits),
-    )
+"""What is said of a side of which no part makes half."""
+NOTHING_SPEAKS = {
+    "query": message("On the side that asks nothing speaks for the link."),
+    "key": message("On the side that answers nothing speaks for the link."),
+}
+"""What is said of a side whose parts all take away."""
 
 
 def _dimension_reason(document: WhyDocument, view: View) -> str:
-    """A sentence on the vector entries that add most where they give a quarter of the advantage or
-    more; else that the reason is spread."""
+    """A sentence on the vector entries that add most where they make half or more of what speaks for
+    the link; else that the reason is spread."""
+    backing = support(row.contribution for row in document.dimensions)
     first = max(document.dimensions, key=lambda row: row.contribution)
-    if first.contribution < QUARTER * document.total:
-        if document.by == "frequency":
-            return say(view, "No pair of entries explains a quarter of that: the reason is spread.")
-        return say(view, "No entry of q and k explains a quarter of that: the reason is spread.")
+    digits = _digits(document, view)
     places = {
         "entries": _dimension_name(first.dimensions, view),
-        "amount": _amount(first.contribution, document, view),
+        "amount": message(
+            "{value} of the {total} that speak for the link",
+            value=_format_number(first.contribution, digits),
+            total=_format_number(backing.total, digits),
+        ),
         "without": f"{first.weight_without:.2f}",
         "period": "" if first.period is None else format_period(first.period),
     }
+    if backing.share < HALF:
+        if document.by == "frequency":
+            spread = message("The reason is spread: {count} pairs of entries make half of {total}.")
+        else:
+            spread = message(
+                "The reason is spread: {count} entries of q and k make half of {total}."
+            )
+        total = _format_number(backing.total, digits)
+        return say(view, spread, count=backing.half, total=total)
     if document.by == "dimension":
         template = message(
             "Above all it is entry {entries} of q and k: {amount}; without it the weight is"

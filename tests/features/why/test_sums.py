@@ -22,6 +22,7 @@ from attncli.features.effects.contributions import Contributions, Link, contribu
 from attncli.features.effects.logit_parts import Attributor, LogitTerm, attribute
 from attncli.features.effects.sweep import SweepText
 from attncli.features.why.compute import why, written_parts
+from attncli.features.why.document import support
 from attncli.models import residual_stream
 from attncli.models.residual_stream import StreamPart
 
@@ -249,3 +250,13 @@ def test_the_induction_head_that_was_learned_is_explained_by_the_head_before_it(
     assert 'above all what layer 0 head 1 brought to "c" from "n"' in shown
     shown = " ".join(ask(*line, "--brief").out.split())
     assert 'above all what layer 0 head 1 brought to "c"' in shown
+
+
+def test_a_reason_is_half_of_what_speaks_for_a_link() -> None:
+    """Not of a difference that cancels: 3 of 3 + 2 + 2 is no reason, though the sum is 1."""
+    cancelling = support([3.0, 2.0, 2.0, -4.0, -2.0])
+    assert (cancelling.total, cancelling.share, cancelling.half) == (7.0, 3 / 7, 2)
+    assert support([4.0, 2.0, 2.0]).share == 0.5
+    assert support([1.0] * 9).half == 5
+    assert support([-1.0, -2.0]) == (0.0, 0.0, 0)
+    assert support([]) == (0.0, 0.0, 0)
