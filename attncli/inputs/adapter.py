@@ -369,6 +369,12 @@ def _read_adapter(
         changes.setdefault(target, []).append(
             _Change(scale, bool(config.get("fan_in_fan_out")), parts)
         )
+        if shift is not None and not _has_bias(base, module):
+            raise UnsupportedError(
+                _config_setting("lora_bias", config.get("lora_bias")),
+                where=where,
+                expected=message("a base whose {module} has a bias", module=repr(module)),
+            )
         if shift is not None:
             shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(
                 shift * scale
@@ -389,6 +395,13 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
                 where=where,
                 expected="an adapter of B·A, its scale and its magnitudes",
             )
+    if config.get("trainable_token_indices"):
+        key = "trainable_token_indices"
+        raise UnsupportedError(
+            _config_setting(key, config[key]),
+            where=where,
+            expected="an adapter that changes matrices, not single rows of the token table",
+        )
     if config.get("use_dora") and request.weight != 1:
         what = message(
             "an adapter with magnitudes has no share of {weight:g}", weight=request.weight
@@ -452,6 +465,14 @@ def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
             return longer[0]
     what = message("the base has no tensor {name}, which the adapter changes", name=repr(name))
     raise InputError(what, where=where, expected="the model that the adapter was trained on")
+
+
+def _has_bias(base: Checkpoint, module: str) -> bool:
+    """Whether the base has a bias for a module of the adapter, whose name may have more words before
+    it."""
+    words = module.split(".")
+    ends = {".".join(words[start:]) + ".bias" for start in range(len(words) - 1)}
+    return any(name in ends or name.endswith(f".{module}.bias") for name in base.names())
 
 
 def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:

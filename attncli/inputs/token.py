@@ -208,7 +208,9 @@ def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
             row=line + raw[: error.start].count(b"\n"),
         )
         what = message("this text is not UTF-8: {place}", place=place)
-        hint = message("iconv -f LATIN1 -t UTF-8 FILE | attn run")
+        hint = message(
+            "iconv -f ENCODING -t UTF-8 FILE | attn run, with GB18030, SHIFT_JIS or LATIN1, say"
+        )
         raise InputError(what, where=where, expected="UTF-8 text", hint=hint) from error
 
 
