@@ -118,6 +118,8 @@ def test_what_is_refused_is_named(arguments: tuple[str, ...], code: int, said: s
 ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
 """How the files end that some option or argument reads."""
 READS = {
+    "pairs check file": ("pairs", "check", "FILE", "--model", "{t}/gpt2"),
+    "--pairs": ("ablate", "--model", "{t}/gpt2", "--pairs", "FILE"),
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
     "--regions": ("run", "a b", "--regions", "FILE"),
     "--adapter": ("run", "a b", "--model", "{t}/gpt2", "--adapter", "FILE"),

@@ -22,7 +22,7 @@ SECONDS = 20
 READ = {
     "--model", "--mask", "--tokenizer", "--chat-template", "--chat", "--adapter", "--weights",
     "--embeddings", "--source-states", "--file", "--regions", "--metric-file", "--with-adapter",
-    "--reference-file", "--needle", "--haystack", "--corpus",
+    "--reference-file", "--needle", "--haystack", "--corpus", "--pairs",
 }  # fmt: skip
 """Options that name what is read."""
 WRITTEN = {"--output", "--csv", "--html", "--figure", "--site", "--save"}

@@ -26,6 +26,7 @@ IN_TEXT: dict[tuple[str, str], tuple[str, ...]] = {
     ("ablate", "--to"): ("ablate", SAID, "--num-heads", "2", "--from", "cat"),
     ("ablate", "--query"): ("ablate", SAID, "--num-heads", "2"),
     ("logits", "--query"): ("logits", SAID, "--model", "{tmp}/gpt2"),
+    ("next", "--query"): ("next", SAID, "--model", "{tmp}/gpt2"),
     ("why", "--from"): ("why", SAID, "--to", "cat"),
     ("why", "--to"): ("why", SAID, "--from", "cat"),
     ("why", "--than"): ("why", SAID, "--from", "cat", "--to", "sat"),
@@ -38,6 +39,8 @@ IN_TEXT: dict[tuple[str, str], tuple[str, ...]] = {
 """For every option that names a token of the text, a question that takes it."""
 IN_VOCABULARY: dict[tuple[str, str], tuple[str, ...]] = {
     ("ablate", "--target"): ("ablate", SAID, *SMALL, "--measure", "logprob"),
+    ("ablate", "--versus"): ("ablate", SAID, *SMALL, "--target", "id:3"),
+    ("next", "--target"): ("next", SAID, "--model", "{tmp}/gpt2"),
     ("logits", "--target"): ("logits", SAID, "--model", "{tmp}/gpt2"),
     ("logits", "--versus"): ("logits", SAID, "--model", "{tmp}/gpt2", "--target", "id:3"),
     ("why", "--target"): ("why", SAID, *SMALL, "--from", "sat", "--to", "cat", "--writes"),

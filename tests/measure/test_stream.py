@@ -223,7 +223,7 @@ def test_even_shares_of_regions_are_over_what_a_window_shows(step: int) -> None:
     mask, count = Window(2, 0), 12
     sees = [[j for j in range(count) if i - 2 <= j <= i] for i in range(count)]
     regions = [Region("a", (0, 1, 2, 6)), Region("b", (7, 8, 11))]
-    sums = RegionSums(1, regions, count, count - 1)
+    sums = RegionSums(1, regions, count, count - 1, np.zeros(count, bool))
     for start in range(0, count, step):
         i = np.arange(start, start + step)
         low, high = max(start - 2, 0), start + step
