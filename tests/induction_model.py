@@ -106,7 +106,7 @@ class Letters:
     """Tokens by their ids."""
 
     def encode(self, text: str) -> list[Token]:
-        return self.ids_to_tokens(["abcde".index(letter) for letter in text])
+        return self.ids_to_tokens(["abcde".index(letter) for letter in text if letter in "abcde"])
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         return [

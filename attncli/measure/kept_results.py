@@ -104,6 +104,8 @@ def _file_stamps(place: Path) -> list[tuple[str, int, int, int, int]]:
     stamps = []
     with suppress(AttnError, OSError):
         for path in folder_entries(place) if is_folder(place) else [place]:
+            if is_folder(path):  # what lies deeper is no part of a checkpoint
+                continue
             status = path.stat()
             times = (status.st_mtime_ns, status.st_ctime_ns)
             stamps.append((path.name, status.st_size, *times, status.st_ino))

@@ -53,13 +53,13 @@ def test_a_base_of_one_or_less_turns_nothing(base: float) -> None:
     assert read(rope_theta=1.5).theta == 1.5
 
 
-def test_a_ramp_of_one_frequency_has_no_width() -> None:
+def test_a_ramp_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(InputError, match="low_freq_factor"):
         read(
             rope_scaling={
                 "rope_type": "llama3",
                 "factor": 8.0,
-                "low_freq_factor": 2.0,
+                "low_freq_factor": 2.5,
                 "high_freq_factor": 2.0,
                 "original_max_position_embeddings": 16,
             }

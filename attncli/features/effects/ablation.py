@@ -199,9 +199,8 @@ def remove(
     # of the whole work: a random change takes as long as taking the head away
     branches = len(chosen_places) * (1 + removal.hold)
     if has_baseline:
-        first = len(chosen_places) / (branches + compared * DRAWS)
-    else:
-        first = len(chosen_places) / branches
+        branches += compared * DRAWS
+    first = len(chosen_places) / branches
     swept = sweep(
         text,
         plan,

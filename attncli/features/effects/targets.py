@@ -332,7 +332,7 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
     if not numbers:
         return []
     tokenizer = model.tokenizer
-    tokens = tokenizer.ids_to_tokens(numbers)
+    tokens = [_entry(tokenizer, number) for number in numbers]
     has_blanks = _tells_blanks(tokenizer)
     entries = []
     for number, token in zip(numbers, tokens, strict=True):
@@ -343,6 +343,15 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
                 text = inside
         entries.append(TargetToken(id=number, text=text))
     return entries
+
+
+def _entry(tokenizer: Tokenizer, number: int) -> Token:
+    """The token of a vocabulary id; one called by its number where the output has more rows than
+    the tokenizer has entries, as padded vocabularies do."""
+    try:
+        return tokenizer.ids_to_tokens([number])[0]
+    except InputError:
+        return Token(index=0, text=f"<{number}>", id=number, start=0, end=0, special=True)
 
 
 def answer_text(model: Model, ids: Sequence[int]) -> str:
