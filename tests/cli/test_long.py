@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from asking import ask
 from processes import attn, finish, start
 from small_gpt2 import small_gpt2
 
+from attncli.errors import LimitError
 from attncli.inputs.regions import _json_starts, _json_values
 
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a cat"}]
@@ -508,10 +510,12 @@ def test_a_region_is_what_a_path_leads_to(path: str, says: list[str] | str) -> N
 
 def test_text_that_only_looks_like_json_takes_no_time() -> None:
     began = time.process_time()
-    for text in ("[" * 20_000, '{"a":' * 20_000, '[{"a": ' * 400 + "1" + "}]" * 400):
-        found = [*_json_starts(text)]
-        assert len(found) == (text.endswith("]"))
-        assert all(len([*_json_values(text, place, (), 5)]) == 6 for place in found)
+    for text in ("[" * 20_000, '{"a":' * 20_000):
+        with suppress(LimitError):  # what is read behind brackets in vain has a bound
+            assert not [*_json_starts(text)]
+    text = '[{"a": ' * 400 + "1" + "}]" * 400
+    (place,) = _json_starts(text)
+    assert len([*_json_values(text, place, (), 5)]) == 6
     assert (
         time.process_time() - began < 5
     )  # Python 3.13 goes far deeper than 3.11 before it gives up: ten times longer
@@ -630,7 +634,10 @@ def test_what_was_measured_before_an_interruption_is_kept(
     assert "interrupted: 2 of 4 runs are told of" in shown.out
     assert "It draws most on" in shown.out or "No region lowers" in shown.out
     assert len(list((cache / "attn" / "regions").iterdir())) == 1
-    (first,) = [json.loads(path.read_text()) for path in (cache / "attn" / "regions").iterdir()]
+    (first,) = [
+        json.loads(path.read_text().partition("\n")[2])
+        for path in (cache / "attn" / "regions").iterdir()
+    ]
     assert len(first["answer"]) == len(first["regions"]) == 1
     # what is kept is that of this text alone, and a file that is no use is not used
     (cache / "attn" / "regions" / "x.json").write_text("{")
@@ -668,7 +675,7 @@ def test_ctrl_c_on_22_layers_and_the_same_command(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     (told,) = re.findall(r"(\d) of 7 runs are done and kept", err.decode()) or [err.decode()]
-    (results,) = [json.loads(path.read_text()) for path in kept.iterdir()]
+    (results,) = [json.loads(path.read_text().partition("\n")[2]) for path in kept.iterdir()]
     assert len(results["regions"]) + 1 == int(told) > 1
     assert f"interrupted: {told} of 7 runs are told of" in out.decode()
     again = finish([*line, "--json"], {"XDG_CACHE_HOME": str(tmp_path / "kept")})

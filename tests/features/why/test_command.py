@@ -356,7 +356,7 @@ def test_splits_by_entries_add_up() -> None:
         )
     shown = ask(*turned[:-1], "--by", "frequency").out
     assert "period in tokens" in shown
-    assert "which turn once in" in shown
+    assert "The reason is spread: 3 pairs of entries make half of" in shown
 
 
 def test_splits_by_entries_stand_beside_what_the_position_adds() -> None:
