@@ -307,14 +307,12 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     all_heads = document.heads
     heads, choice_note = _heads_to_list(document, view)
     # a metric that no head has a value of, such as the next token's of a causal model, is no column
-    names = list(
-        dict.fromkeys(
-            name
-            for head in all_heads
-            for name, metric in head.metrics.items()
-            if metric_value(metric) is not None
-        )
-    )
+    named = dict.fromkeys(name for head in all_heads for name in head.metrics)
+    names = [
+        name
+        for name in named
+        if any(metric_value(head.metrics.get(name)) is not None for head in all_heads)
+    ]
     texts = [token.text for token in document.tokens]
     several = len({head.layer for head in heads}) > 1
     has_labels = any(head.labels for head in heads)
