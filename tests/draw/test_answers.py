@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -359,6 +359,9 @@ def derived(document: Any) -> Iterator[float]:
 
     yield from explained(document)
     match document["schema"]:
+        case "attn.run/1" if document.get("average"):
+            # of the query's weight, what rests on special tokens
+            yield sum(document["average"][at] or 0.0 for at in special_positions(document))
         case "attn.generate/1":
             yield np.mean(
                 [head for step in document["steps"] for head in np.ravel(step["context"])]
@@ -396,6 +399,9 @@ def derived(document: Any) -> Iterator[float]:
                     for side in SIDES
                     if (value := part[side]) is not None
                 )
+            for side in SIDES:
+                yield from speaking(part[side] for part in document["parts"])
+            yield from speaking(row["contribution"] for row in document.get("dimensions") or ())
         case "attn.heads/1" if "rollout" in document:
             for weights in (*document["rollout"].values(), document["flow"]["weights"]):
                 yield from np.mean(weights, axis=0)
@@ -424,6 +430,22 @@ def derived(document: Any) -> Iterator[float]:
             yield 10  # the commonest links that are looked at
         case _:
             return
+
+
+def speaking(values: Iterable[float | None]) -> Iterator[float]:
+    """Of what the parts of a score add: the sum of those that speak for the link, the share of the
+    largest in it, and how many make half of it.
+    """
+    gains = sorted((value for value in values if value is not None and value > 0), reverse=True)
+    if gains:
+        total = sum(gains)
+        reached = np.cumsum(gains) >= total / 2
+        yield from (total, gains[0] / total, int(reached.argmax()) + 1)
+
+
+def special_positions(document: Any) -> list[int]:
+    """Which tokens are special, where heads rest."""
+    return [at for at, token in enumerate(document["tokens"]) if token.get("special")]
 
 
 def explained(document: Any) -> Iterator[float]:
@@ -536,6 +558,8 @@ def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, fold
     said = ask(*asked, "--brief", "--lang", lang, width=400)
     assert said.code == 0, said.err
     numbers = [*numbers_of(document), *derived(document)]
+    if document["schema"] == "attn.heads/1":
+        numbers += [fact.number for fact in neighbours(document)]
     sentences = said.out.replace(str(folder), "")
     assert NUMBER.findall(sentences), "an answer without numbers claims nothing"
     assert unfounded(sentences, numbers) == [], said.out
@@ -554,12 +578,34 @@ PLACE = re.compile(
 WORD = re.compile(r'"([^"]+)"|“([^”]+)”')
 
 
+BESIDES = ("Besides its neighbour", "除相邻的")
+
+
 class Fact(NamedTuple):
     """A number of one head, and the words that it is about."""
 
     place: tuple[int, int]
     words: frozenset[str]
     number: float
+
+
+def neighbours(document: Any) -> Iterator[Fact]:
+    """How much of its weight each head gives the previous word, the next and the word itself: the
+    mean over the rows whose key there is no special token.
+    """
+    special = set(special_positions(document))
+    for head in document["heads"]:
+        weights = head.get("weights") or ()
+        for offset in (-1, 1, 0):
+            held = [
+                row[at + offset] or 0.0
+                for at, row in enumerate(weights)
+                if 0 <= at + offset < len(row)
+                and at + offset not in special
+                and sum(weight is not None and weight > 0 for weight in row) > 1
+            ]
+            if held:
+                yield Fact((head["layer"], head["head"]), frozenset(), float(np.mean(held)))
 
 
 def facts(document: Any) -> Iterator[Fact]:
@@ -581,6 +627,8 @@ def facts(document: Any) -> Iterator[Fact]:
                     yield Fact(
                         (layer["layer"], head["head"]), frozenset((query, key)), weight or 0.0
                     )
+    if document["schema"] == "attn.heads/1":
+        yield from neighbours(document)
     if document["schema"] == "attn.compare/1":
         aligned = [keys[pair[0]] for pair in document["aligned"]]
         for head in document["heads"]:
@@ -688,6 +736,8 @@ def clauses(line: str) -> Iterator[Clause]:
     """
     found = list(PLACE.finditer(line))
     words = [a or b for a, b in WORD.findall(line)]
+    if line.startswith(BESIDES):  # the neighbour is named before the word that the line is about
+        words = words[1:]
     first = NUMBER.search(line)
     if not found:
         yield Clause(None, frozenset(words), NUMBER.findall(line))
@@ -733,11 +783,14 @@ def misplaced(sentences: str, document: Any) -> list[str]:
     return wrong
 
 
+PARTNER = re.compile(r" ?[(（](?:in B|B 中|在 B 中)[^)）]*[)）]")
+
+
 def exchanged(line: str, clause: Clause, document: Any) -> bool:
     """Whether a line of a comparison tells two weights of a link that are not A's and B's, in this
-    order.
+    order. What a word of A is in B stands in brackets behind it.
     """
-    words = [a or b for a, b in WORD.findall(line)]
+    words = [a or b for a, b in WORD.findall(PARTNER.sub("", line))]
     if (
         document["schema"] != "attn.compare/1"
         or clause.place is None
@@ -772,7 +825,7 @@ def test_a_number_of_another_head_or_word_is_noticed() -> None:
 
 SECOND = {
     "run model": ("0.30, layer 1 head 2", "0.43, layer 1 head 2"),
-    "compare texts": ("to 0.81 in B", "to 0.63 in B"),
+    "compare texts": ("to 0.06 in B", "to 0.63 in B"),
     "ablate": ("there 0.89", "there 0.43"),
     "logits": ("+0.30 of 1.94", "+0.30 of 0.07"),
 }

@@ -92,7 +92,7 @@ def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> Non
             f" return [...(await attn.weights(0, attn.state.head)).row({query})]; }}"
         )
         members = {"beginning": range(41), "middle": range(60, 91)}
-        members["rest"] = [
+        members["elsewhere"] = [
             place for place in range(WORDS) if not any(place in part for part in members.values())
         ]  # type: ignore[assignment]
         sums = {
