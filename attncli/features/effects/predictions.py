@@ -18,7 +18,7 @@ from attncli.features.effects.measures import (
     portions,
 )
 from attncli.features.effects.sweep import SweepPlan, SweepText, sweep
-from attncli.features.effects.targets import target_token
+from attncli.features.effects.targets import predicted_token
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 
@@ -46,7 +46,7 @@ def predictions(
     # the run with every change is read before those of single heads
     together, *single = changed
     return Predictions(
-        target=target_token(model, reader.target),
+        target=predicted_token(model, reader.target),
         own=own,
         without=(single[0] if single else own) if plan.places else None,
         together=together,
@@ -61,7 +61,7 @@ def _prediction(
     top: list[NextToken] = []
     for number in np.argsort(-probabilities, kind="stable")[: 4 * count].tolist():
         with suppress(InputError):
-            token = target_token(model, number)
+            token = predicted_token(model, number)
             top.append(NextToken(token=token, probability=float(probabilities[number])))
     return Prediction(probability=float(probabilities[target]), top=top[:count])
 

@@ -332,7 +332,7 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
     if not numbers:
         return []
     tokenizer = model.tokenizer
-    tokens = [_entry(tokenizer, number) for number in numbers]
+    tokens = tokenizer.ids_to_tokens(numbers)
     has_blanks = _tells_blanks(tokenizer)
     entries = []
     for number, token in zip(numbers, tokens, strict=True):
@@ -345,13 +345,13 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
     return entries
 
 
-def _entry(tokenizer: Tokenizer, number: int) -> Token:
-    """The token of a vocabulary id; one called by its number where the output has more rows than
-    the tokenizer has entries, as padded vocabularies do."""
+def predicted_token(model: Model, number: int) -> TargetToken:
+    """The vocabulary entry that a model predicts, as documents hold it; called by its number where
+    the output has more rows than the tokenizer has entries, as padded vocabularies do."""
     try:
-        return tokenizer.ids_to_tokens([number])[0]
+        return target_token(model, number)
     except InputError:
-        return Token(index=0, text=f"<{number}>", id=number, start=0, end=0, special=True)
+        return TargetToken(id=number, text=f"<{number}>")
 
 
 def answer_text(model: Model, ids: Sequence[int]) -> str:
