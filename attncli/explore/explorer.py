@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -411,6 +410,7 @@ class Explorer(App[None]):
         self.view = view
         self.walk = Walk(source, view, self, start=start, about=about, models=models, load=load)
         self.signal_number: int | None = None
+        self.keys_taken = 0
         self.failure: BaseException | None = None
         if view.color:
             self._plain = []
@@ -479,6 +479,11 @@ class Explorer(App[None]):
         size = self.canvas.size
         if self.is_running and size.width and size.height:
             self.canvas.show(picture(self.walk, size.width, size.height))
+
+    async def on_event(self, event: events.Event) -> None:
+        """Count the keys that the application has taken from the terminal, and handle the event."""
+        self.keys_taken += isinstance(event, events.Key)
+        await super().on_event(event)
 
     def on_key(self, event: events.Key) -> None:
         """Do what the table of keys says of a key; in the line to type in, Esc leaves it."""
@@ -598,10 +603,8 @@ class Explorer(App[None]):
 # The terminal: where Textual draws, and hears keys.
 
 
-TYPED = 0.02
-"""Seconds between two keys, at least, where somebody types or holds a key down."""
-MOST_KEYS = 500
-"""Keys that may come faster one after the other."""
+MOST_KEYS = 100
+"""Keys that may wait for the application."""
 
 
 class Terminal(LinuxDriver):
@@ -618,18 +621,19 @@ class Terminal(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         if sys.__stdout__ is not None:
             self._file = sys.__stdout__
-        self._last_key = 0.0
-        self._keys_in_row = 0
+        self._keys = 0
+        self._explorer = app
 
     def process_message(self, message: Message) -> None:
-        """Hand on what the terminal sends, without most of the keys that come faster than anybody
-        types: a paste, where the terminal does not mark it as one. Ctrl-C is always handed on."""
-        if isinstance(message, events.Key) and message.key != "ctrl+c":
-            now = time.monotonic()
-            self._keys_in_row = self._keys_in_row + 1 if now - self._last_key < TYPED else 0
-            self._last_key = now
-            if self._keys_in_row > MOST_KEYS:
+        """Hand on what the terminal sends, but no key beyond those that wait already: they come
+        faster than anybody types, as a paste that the terminal does not mark as one does. Ctrl-C is
+        always handed on."""
+        if isinstance(message, events.Key):
+            explorer = self._explorer
+            waiting = self._keys - explorer.keys_taken + explorer.line.message_queue_size
+            if waiting >= MOST_KEYS and message.key != "ctrl+c":
                 return
+            self._keys += 1
         super().process_message(message)
 
     def stop_application_mode(self) -> None:

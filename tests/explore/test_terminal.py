@@ -10,10 +10,15 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from asking import ask
 from processes import attn, finish
+from textual import events
+from textual.drivers.linux_driver import LinuxDriver
+
+from attncli.explore.explorer import Terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 PATIENCE = 180.0
@@ -166,3 +171,26 @@ def test_without_a_terminal_it_says_what_to_do_instead() -> None:
     assert ask("explore", "a b", terminal=True, TERM="dumb").code == 2
     said = ask("explore", "a b", "--lang", "zh", terminal=True, TERM="dumb").err
     assert said.startswith("错误：attn explore 占满终端的屏幕")
+
+
+@pytest.mark.parametrize("length", [1, 99, 100, 101, 5000])
+def test_no_more_keys_wait_than_a_hundred(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast they come, in the application or in the line to type in; but Ctrl-C always."""
+    handed_on: list[str] = []
+    monkeypatch.setattr(
+        LinuxDriver, "process_message", lambda self, message: handed_on.append(message.key)
+    )
+    terminal = Terminal.__new__(Terminal)
+    waiting = SimpleNamespace(keys_taken=0, line=SimpleNamespace(message_queue_size=0))
+    terminal._keys, terminal._explorer = 0, waiting
+    for _ in range(length):
+        terminal.process_message(events.Key("x", "x"))
+    terminal.process_message(events.Key("ctrl+c", None))
+    assert handed_on == ["x"] * min(length, 100) + ["ctrl+c"]
+    waiting.keys_taken = len(handed_on)
+    waiting.line.message_queue_size = 100
+    terminal.process_message(events.Key("y", "y"))
+    assert handed_on[-1] == "ctrl+c"
+    waiting.line.message_queue_size = 0
+    terminal.process_message(events.Key("y", "y"))
+    assert handed_on[-1] == "y"
