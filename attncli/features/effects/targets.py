@@ -369,9 +369,19 @@ def answer_text(model: Model, ids: Sequence[int]) -> str:
 def _tells_blanks(tokenizer: Tokenizer) -> bool:
     """Whether a vocabulary has entries that begin with a blank beside those that do not; where it
     cuts texts at blanks first, as WordPiece does, no entry says whether one stood before it."""
+    apart = _last_id(tokenizer, " a")
+    # "(a" may be one entry, as "\na" hardly ever is
+    joined = [_last_id(tokenizer, text) for text in ("(a", "\na", "1a")]
+    return apart is not None and any(number not in (None, apart) for number in joined)
+
+
+def _last_id(tokenizer: Tokenizer, text: str) -> int | None:
+    """The id of the last entry of a text that ends in "a"; None where that is not the letter
+    alone, and where the vocabulary does not have it."""
     try:
-        apart, joined = (tokenizer.encode(text) for text in (" a", "(a"))
+        tokens = [token for token in tokenizer.encode(text) if not token.special]
     except AttnError:
-        return False
-    ends = [[token.id for token in tokens if not token.special][-1:] for tokens in (apart, joined)]
-    return ends[0] != ends[1]
+        return None
+    if not tokens or tokens[-1].unknown or tokens[-1].text.strip("▁Ġ ") != "a":
+        return None
+    return tokens[-1].id

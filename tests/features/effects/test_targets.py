@@ -139,3 +139,25 @@ def test_what_the_model_hardly_expects_is_warned_of(folder: Path, model: Model) 
 def test_a_word_without_entries_is_refused(model: Model) -> None:
     with pytest.raises(InputError, match="zzz"):
         choose_target(model, model.encode("a"), "zzz")
+
+
+def test_a_vocabulary_of_whole_words_shows_no_blanks(tmp_path: Path) -> None:
+    """WordLevel cuts at blanks first: no entry says whether a blank stood before it."""
+    made = small_gpt2(tmp_path / "words")
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {"[UNK]": 0, "a": 1, "f": 2},
+            "unk_token": "[UNK]",
+        },
+    }
+    (made / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert target_token(attncli.load(str(made)), 2).text == "f"
