@@ -307,10 +307,10 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     all_heads = document.heads
     heads, choice_note = _heads_to_list(document, view)
     # a metric that no head has a value of, such as the next token's of a causal model, is no column
-    named = dict.fromkeys(name for head in all_heads for name in head.metrics)
+    names_of_metrics = dict.fromkeys(name for head in all_heads for name in head.metrics)
     names = [
         name
-        for name in named
+        for name in names_of_metrics
         if any(metric_value(head.metrics.get(name)) is not None for head in all_heads)
     ]
     texts = [token.text for token in document.tokens]
