@@ -22,6 +22,7 @@ from attncli.models.aliases import local_folder
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 READ_WORDS = {"FILE", "PATH", "DIR", "CORPUS", "OUT"}
 BESIDE: dict[str, tuple[str, ...]] = {
+    "pairs check": ("{t}/other.jsonl",),
     "explain": ("a b",),
     "find": ("--from", "a", "--to", "b"),
     "explain metric": ("entropy",),

@@ -113,7 +113,9 @@ def words_of(name: str, line: tuple[str, ...], folder: Path) -> list[str]:
         if name in ("models", "weights")
         else ()
     )
-    return [*line, str(folder), *TOKENS, *data, *(task_names() if name == "tasks" else ())]
+    pairs = [Path(part).read_text() for part in line if part.endswith(".jsonl")]
+    tasks = task_names() if name == "tasks" else ()
+    return [*line, str(folder), *TOKENS, *data, *pairs, *tasks]
 
 
 def test_the_third_language_shows_what_is_left_of_english() -> None:
