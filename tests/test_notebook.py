@@ -21,6 +21,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.thorough
 def test_text_is_always_there() -> None:
     q = np.zeros((1, 3, 4))
     found = attncli.attention(q, q, q)._repr_mimebundle_()

@@ -116,6 +116,7 @@ def test_help_shows_no_variable_of_the_process(monkeypatch):
     assert "a-secret-of-mine" not in pydoc.plain(pydoc.render_doc(attncli.load))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("call", ["tokens('the cat')", "mask('causal')", "cost(9)"])
 def test_a_public_name_works_as_the_first_call_of_a_process(call):
     program = f"import attncli; d = attncli.{call}; print(len(d.rows()), *d._repr_mimebundle_())"

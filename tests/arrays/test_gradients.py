@@ -199,6 +199,7 @@ def test_a_layer_with_each_position(position: str, mask):
     check(one_layer(spec, [role.name for role in roles], 1), drawn(2, 4, 4), *weights)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("norms", [PRE, POST], ids=["before", "after"])
 @pytest.mark.parametrize("softcap", [None, 1.5])
 def test_a_layer_with_a_feed_forward_part(norms, softcap):

@@ -200,6 +200,7 @@ def test_an_option_without_its_value_is_misuse(command: str, folder: Path) -> No
             assert found.code == 2, f"attn {command} {parameter.opts[0]}="
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "columns",
     ["", "0", "-1", "1", "79", "1000000000", "9" * 5000, "nan", "x", "²", "٣", " ", "1e9"],

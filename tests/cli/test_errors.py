@@ -211,6 +211,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Pa
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("reads", TEXTS)
 def test_texts_from_a_pipe_are_read_with_a_word_about_it(reads: str, tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")

@@ -80,6 +80,7 @@ def test_a_document_is_viewed_from_a_pipe() -> None:
         assert "where: standard input" in refused.err
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_a_document_is_viewed_from_a_command_in_its_place(shell: str) -> None:
     if shutil.which(shell) is None or sys.platform == "win32":

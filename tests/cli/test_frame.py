@@ -198,6 +198,7 @@ def test_python_forcing_utf8_under_the_c_locale_does_not_hide_the_locale() -> No
     assert not ask("run", "a b", LANG="", LC_CTYPE="C.UTF-8").out.isascii()
 
 
+@pytest.mark.many
 @pytest.mark.skipif(os.name == "nt", reason="closes streams with a POSIX shell")
 @pytest.mark.parametrize(
     ("closing", "arguments", "code"),

@@ -189,6 +189,7 @@ def check(line: list[str], monkeypatch: pytest.MonkeyPatch, **variables: str) ->
     assert (answer.code == 0) == ("error" not in answer.err), (line, answer.err)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "option", "kind"), some((*place, kind) for place in OPTIONS for kind in KINDS)
 )
@@ -236,6 +237,7 @@ MODELS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "file", "kind"),
     some((name, file, kind) for name in MODELS for file in (*FILES, "refs/main") for kind in KINDS),

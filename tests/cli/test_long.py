@@ -56,6 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_chat_stands_wherever_a_text_does(command: str, folder: Path) -> None:
     line = [part.replace("{tmp}", str(folder)) for part in COMMANDS[command]]
@@ -80,6 +81,7 @@ OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
 TWO = ("--chat", "{tmp}/chat.json", "--chat", "{tmp}/other.json")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("line", "members"),
     [
@@ -314,6 +316,7 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
             assert says.replace(" ", "") in "".join(shown.split())
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("query", [None, "sat"])
 def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) -> None:
     texts = ("the cat sat on the mat", "a dog sat under the mat and slept")
@@ -368,6 +371,7 @@ def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) ->
     assert (nowhere.code, nowhere.out) == (3, "")
 
 
+@pytest.mark.thorough
 def test_each_new_token_tells_which_region_it_looks_at(folder: Path, tmp_path: Path) -> None:
     line = (
         "run",
@@ -643,6 +647,7 @@ def test_what_was_measured_before_an_interruption_is_kept(
     (cache / "attn" / "regions" / "x.json").write_text("{")
 
 
+@pytest.mark.thorough
 def test_ctrl_c_on_22_layers_and_the_same_command(tmp_path: Path) -> None:
     small_gpt2(tmp_path / "gpt2", layers=22, longest=240)
     (tmp_path / "text").write_text("the cat sat on the mat " * 12)

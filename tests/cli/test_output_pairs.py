@@ -285,6 +285,7 @@ def dropped(
                 yield f"{second} beside {first}"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "command", [*BASES, *(pytest.param(name, marks=pytest.mark.thorough) for name in LONG)], ids=str
 )
@@ -292,6 +293,7 @@ def test_no_option_about_the_answer_drops_another(command: str, folder: Path) ->
     assert list(dropped(folder, command, {**BASES, **LONG}[command], pairs(command))) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

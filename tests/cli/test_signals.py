@@ -91,6 +91,7 @@ def test_ctrl_c_while_the_program_starts(seed: int) -> None:
         assert process.returncode == 130 or out, "it ended before it was interrupted"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("command", ["run", "heads"])
 def test_long_work_says_at_once_what_it_costs_and_ends_by_ctrl_c(
     command: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -143,6 +143,7 @@ def test_no_command_is_forgotten() -> None:
         assert ask("explore", "a b", stdin=given).code == 2
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("part", "way"), EVERY)
 def test_a_closed_pipe_ends_quietly(part: str, way: int, endings: Callable) -> None:
     ended = endings(part, way)["closed"]
@@ -150,6 +151,7 @@ def test_a_closed_pipe_ends_quietly(part: str, way: int, endings: Callable) -> N
     assert list(ended) == list(PARTS[part])
 
 
+@pytest.mark.many
 @BUFFERINGS
 def test_a_pipe_that_closes_after_the_first_line_ends_quietly(buffering: dict[str, str]) -> None:
     asked = ("run --plain", "run --json", "run --lines --ndjson", "tokens", "heads")
@@ -179,6 +181,7 @@ def test_standard_error_that_is_full_changes_no_answer(buffering: dict[str, str]
         assert finish(attn("run", "a b", "--query", "c"), buffering, stderr=full).returncode == 3
 
 
+@pytest.mark.many
 @BUFFERINGS
 def test_a_write_that_fails_half_way_is_a_failure(buffering: dict[str, str]) -> None:
     asked = ("run", "run --plain", "run --lines --ndjson", "guide")

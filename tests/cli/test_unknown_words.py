@@ -234,6 +234,7 @@ def test_naming_one_takes_a_word_for_it(line: tuple[str, ...]) -> None:
     assert ask(*line, *MODEL, "--unknown").code == 0
 
 
+@pytest.mark.thorough
 def test_python_refuses_them_too() -> None:
     model = attncli.load("minilm")
     for call in (
@@ -384,6 +385,7 @@ def test_texts_with_different_counts_are_named() -> None:
     assert f"“{TEXT}”：9 个词中有 7 个" in ask(*line, "--lang", "zh", width=200).out
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("line", "names"),
     [

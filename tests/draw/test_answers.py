@@ -550,6 +550,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("lang", ["en", pytest.param("zh", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", ASKED)
 def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, folder: Path) -> None:
@@ -834,6 +835,7 @@ elsewhere in it.
 """
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SECOND)
 def test_every_number_of_a_line_is_bound_to_its_head_and_words(name: str, folder: Path) -> None:
     asked = [part.replace("{tmp}", str(folder)) for part in ASKED[name]]

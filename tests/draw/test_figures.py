@@ -230,6 +230,7 @@ BOXES = """() => [...document.querySelectorAll('text:not([transform])')].map((te
 """
 
 
+@pytest.mark.thorough
 def test_texts_are_apart_in_a_browser(chromium: Any, tmp_path: Path) -> None:
     """With the typefaces that are really there, not only by the widths that were reckoned with."""
     window, file = chromium.new_page(), tmp_path / "figure.svg"

@@ -19,6 +19,7 @@ from golden_screens import (
 RENEW = "look at what changed, then: python tests/golden_screens.py"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("path", seeded_lines())
 def test_screens_are_those_that_are_stored(path: str) -> None:
     stored = file_of(path).read_text("utf-8").splitlines()

@@ -308,6 +308,7 @@ def lasso(box: dict[str, float]) -> list[tuple[float, float]]:
     return [(left, top), (right, top), (right, bottom), (left, bottom), (left, (top + bottom) / 2)]
 
 
+@pytest.mark.thorough
 def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(
     folder: Path, page: Path, chromium: Any
 ) -> None:

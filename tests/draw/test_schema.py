@@ -47,6 +47,7 @@ def errors(name: str, document) -> list[str]:
     return [error.message for error in checker(name).iter_errors(json.loads(json_bytes(document)))]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", KINDS)
 def test_every_schema_is_a_schema(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])

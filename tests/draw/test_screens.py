@@ -102,6 +102,7 @@ def test_screens_of_effects_are_as_they_were(name: str) -> None:
 WORDS = st.sampled_from([*MIXED, "The", "didn't", "x" * 50, " ", "", "\ud800", "a\nb"])
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(WORDS, min_size=1, max_size=13),

@@ -118,6 +118,7 @@ def words_of(name: str, line: tuple[str, ...], folder: Path) -> list[str]:
     return [*line, str(folder), *TOKENS, *data, *pairs, *tasks]
 
 
+@pytest.mark.thorough
 def test_the_third_language_shows_what_is_left_of_english() -> None:
     assert english(foreign("the {head} looks") + " at cat", "cat") == {"at"}
     assert english("W_Q = softmax(QKᵀ) --top 3 sample_inputs/a.npz") == set()

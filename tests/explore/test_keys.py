@@ -27,6 +27,7 @@ def passed(*keys: str) -> list[State]:
     return found
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("keys", "head"),
     [
@@ -229,6 +230,7 @@ def test_pieces_become_words() -> None:
     assert not getattr(app.walk.source, "words", True)
 
 
+@pytest.mark.thorough
 def test_saving_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     clear = ["ctrl+u"]

@@ -186,6 +186,7 @@ def test_a_window_that_is_too_small_says_how_large_it_must_be(width: int, lang: 
     assert "40 × 12" in "".join(pressed(SENTENCE, size=(width, 1), view=View(lang=lang))[1])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_words_that_the_model_does_not_know_are_marked_and_told(size: tuple[int, int]) -> None:
     source = LiveSource.of(load("minilm"), "她吃苹果，他吃香蕉")

@@ -106,6 +106,7 @@ def pane(tmp_path: Path) -> Iterator[Pane]:
     made.tell("kill-server")
 
 
+@pytest.mark.thorough
 def test_keys_a_new_size_and_the_way_out(pane: Pane) -> None:
     pane.start(attn("explore", "humpty dumpty sat on"))
     found = pane.explored()
@@ -124,6 +125,7 @@ def test_keys_a_new_size_and_the_way_out(pane: Pane) -> None:
     assert "links" not in pane.ended(0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -141,6 +143,7 @@ def test_signals_put_the_screen_away(pane: Pane, name: str, code: int) -> None:
     pane.ended(code)
 
 
+@pytest.mark.thorough
 def test_an_error_is_told_once_on_the_first_screen(pane: Pane) -> None:
     from sys import executable
 
@@ -153,6 +156,7 @@ def test_an_error_is_told_once_on_the_first_screen(pane: Pane) -> None:
     assert "Traceback" not in found
 
 
+@pytest.mark.thorough
 def test_a_piped_text_leaves_the_keys_to_the_terminal(pane: Pane) -> None:
     command = " ".join(f"'{part}'" for part in attn("explore"))
     pane.keys(

@@ -117,6 +117,7 @@ def test_a_template_writes_what_transformers_writes(
     assert [token.id for token in encode_chat(ours, written)] == expected
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_message_is_found_in_the_text(name: str) -> None:
     talk = parse_chat(json.dumps(messages_for(name)).encode(), "chat.json")
@@ -193,6 +194,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("source", HOSTILE)
 def test_a_hostile_template_is_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_process, "SECONDS", 0.5)
@@ -345,6 +347,7 @@ EXTRAS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_messages_of_any_content_are_written_or_refused_by_number(role: str) -> None:
     """What is refused names the message, or the content that the template wanted."""

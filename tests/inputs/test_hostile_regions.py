@@ -128,6 +128,7 @@ LONG = {
 }  # fmt: skip
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_text_takes_seconds_at_most(name: str) -> None:
     text, spec = LONG[name]

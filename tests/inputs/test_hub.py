@@ -103,6 +103,7 @@ def test_weights_that_nobody_wants_are_not_fetched(hub: Hub, find: Resolver) -> 
     assert hub.asked[-1] == "model.safetensors"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("name", ["owner/single", "owner/sharded", "owner/wordy"])
 def test_headers_say_what_the_weights_are(

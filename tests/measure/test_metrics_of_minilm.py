@@ -44,6 +44,7 @@ def document(text: str, **wanted: object) -> list[dict]:
     return found["heads"]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("text", TEXTS)
 def test_seventy_two_heads(text: str) -> None:
     tokens = minilm().encode(text)

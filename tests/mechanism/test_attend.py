@@ -63,6 +63,7 @@ def calls(draw):
     return (q, k, v), options
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("library", LIBRARIES)
 @settings(deadline=None, max_examples=250)
 @given(calls())

@@ -100,6 +100,7 @@ def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=F
                 assert np.allclose(plain(block.lse), np.log(np.exp(masked).sum(-1)), rtol=1e-12)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_blocks_are_dense_under_every_mask(library):
     for mask, _ in pairs(N):

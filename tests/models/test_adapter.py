@@ -106,6 +106,7 @@ def worst(base: Path, expected: dict[str, np.ndarray], *specifications: str) -> 
     return float(max(differences))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_merge_is_pefts(name: str, bases: Callable[[str], Path], tmp_path: Path):
     case, settings = SETTINGS[name]
@@ -245,6 +246,7 @@ def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp
     assert ask("compare", "a", "b", "--model", str(base), "--with-adapter", str(adapter)).code == 2
 
 
+@pytest.mark.thorough
 def test_scans_tell_what_an_adapter_changes_over_a_corpus(
     bases: Callable[[str], Path], tmp_path: Path
 ):

@@ -49,6 +49,7 @@ def test_every_key_of_the_family_s_own_class_is_known(name: str) -> None:
     spec_of(case.model_type, **{key: value for key, value in whole.items() if key != "model_type"})
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
 def test_silence_means_what_the_family_s_own_class_means(name: str) -> None:
     """Each key left out in turn: the Spec of what is left is that of what the class makes of it, or

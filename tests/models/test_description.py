@@ -138,6 +138,7 @@ def test_a_model_too_large_for_the_limit_is_refused_by_its_headers(tmp_path: Pat
     assert peak < 300 * 1024
 
 
+@pytest.mark.thorough
 def test_cost_and_show_read_no_weight_of_a_model_that_transformers_runs(tmp_path: Path) -> None:
     folder = large_folder(tmp_path / "large")
     code, peak, told = measured("cost", "--model", str(folder), "-n", "4096", "--json")

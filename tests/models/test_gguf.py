@@ -217,6 +217,7 @@ def weights(path: Path, **how: object) -> np.ndarray:
     return np.stack([trace.stages["weights"] for trace in model.trace(ids_of(model))])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_shows_what_its_folder_shows(name: str, pair: Callable[[str], tuple[Path, Path]]):
     folder, file = pair(name)
@@ -758,6 +759,7 @@ def test_falcons_texts_are_cut_as_its_own_file_says():
         assert pre_tokenizer_of(FALCON).pre_tokenize_str(sample) == own.pre_tokenize_str(sample)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("make_vocabulary", "more"),
     [
@@ -835,6 +837,7 @@ HARD = (
 )
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "make_vocabulary",
     [lambda: merges("qwen2"), lambda: merges("gpt-2"), lambda: sentence_pieces("bpe")],
@@ -956,6 +959,7 @@ def test_a_vocabulary_that_contradicts_itself(change: dict[str, object], message
         gguf_tokenizer(Metadata(stored, "file"), "file")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "name",
     [

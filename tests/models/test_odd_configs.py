@@ -182,6 +182,7 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("name", NAMED)
 def test_what_was_drawn_and_differed(name: str, library: str, tmp_path: Path) -> None:

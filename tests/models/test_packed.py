@@ -388,6 +388,7 @@ def save(stored: Arrays, folder: Path) -> None:
     save_torch(tensors, folder / "model.safetensors")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_scheme_is_what_loops_make_of_it(name: str, plain: Path, tmp_path: Path):
     folder, expected = pack(plain, tmp_path / "packed", name)
@@ -429,6 +430,7 @@ def test_fp8_is_what_transformers_makes_of_it(plain: Path, tmp_path: Path):
             assert np.array_equal(checkpoint.read(tensor), own.numpy()), (name, tensor)
 
 
+@pytest.mark.thorough
 def test_a_scale_that_is_no_number_is_told_whatever_the_scheme(plain: Path, tmp_path: Path):
     from safetensors.torch import load_file as load_torch
     from safetensors.torch import save_file as save_torch
@@ -493,6 +495,7 @@ def test_experts_of_mxfp4(tmp_path: Path):
     )
 
 
+@pytest.mark.thorough
 def test_parts_that_contradict_one_another_are_refused(plain: Path, tmp_path: Path):
     first = "model.layers.0.self_attn.q_proj."
     for number, (scheme, change, message) in enumerate(

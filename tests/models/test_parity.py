@@ -176,6 +176,7 @@ def rms(differences: list[np.ndarray]) -> float:
     )
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "knob", "turn"), TURNED, ids=[f"{name}: {knob}" for name, knob, _ in TURNED]
 )

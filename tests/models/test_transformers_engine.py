@@ -157,6 +157,7 @@ def apart(ours: Any, theirs: Any) -> float:
     return float((ours - theirs).abs().max() / theirs.abs().max())
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NATIVE)
 def test_the_same_numbers_as_the_native_run(name: str, folder_of: Callable) -> None:
     """Every stage, `out` after the output projection, what enters and leaves each layer, the last
@@ -180,6 +181,7 @@ def test_the_same_numbers_as_the_native_run(name: str, folder_of: Callable) -> N
         assert told[0].replace("halves", "sinusoidal") == told[1]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_layers_that_do_not_attend_keep_their_number_and_are_named(
     name: str, folder_of: Callable
@@ -415,6 +417,7 @@ def shapes(spec: Spec) -> list[object]:
     ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [*FOREIGN, *HYBRIDS, "gemma2", "bert", "t5", "bart"])
 def test_a_config_says_of_layers_what_a_run_of_the_weights_shows(
     name: str,

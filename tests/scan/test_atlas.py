@@ -65,6 +65,7 @@ def test_head_hashes_are_those_of_whole_numbers() -> None:
     assert head_hashes(hashes, 3).tolist() == expected
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
 def test_samples_and_deciles_are_those_of_loops(
     which: str,
@@ -119,6 +120,7 @@ def test_samples_and_deciles_are_those_of_loops(
         assert max(deciles.values()) <= 3
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
 def test_frequent_links_are_those_of_loops(
     which: str, request: pytest.FixtureRequest, corpus: Path, lines: list[str], tmp_path: Path
@@ -225,6 +227,7 @@ def test_pruned_pairs_are_bounded_within_a_shard(
     assert uncertain
 
 
+@pytest.mark.thorough
 def test_one_digest_over_shards_parts_and_orders(
     encoder: Path, corpus: Path, lines: list[str], tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def scanned(folder: Path) -> Path:
     return folder / "out"
 
 
+@pytest.mark.thorough
 def test_the_same_command_again_goes_on_and_says_the_same(folder, scanned):
     before = (scanned / "scan.json").read_bytes()
     asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(scanned))

@@ -152,6 +152,7 @@ def test_scans_of_the_same_texts_are_paired_and_a_sample_is_not(encoder, lines, 
     assert not compare_document(tmp_path / "a", tmp_path / "c").paired
 
 
+@pytest.mark.thorough
 def test_a_head_is_shown_beside_the_same_in_another_scan(encoder, lines, tmp_path):
     for name, part in (("a", lines[:30]), ("b", lines[30:])):
         (tmp_path / f"{name}.txt").write_text("\n".join(part))

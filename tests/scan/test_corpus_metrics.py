@@ -100,6 +100,7 @@ WORDY = (
 )
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("blocks", [False, True])
 def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkeypatch: Any) -> None:
     """By piece, over words that MiniLM cuts; whole matrices, and by blocks of rows."""

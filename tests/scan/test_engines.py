@@ -164,6 +164,7 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
     assert workers_of(folder) == []
 
 
+@pytest.mark.thorough
 def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus, tmp_path):
     for folder in (tmp_path / str(attempt) for attempt in range(5)):
         process = start(
@@ -257,6 +258,7 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(
     assert failure_reasons(tmp_path / "out") == {}
 
 
+@pytest.mark.thorough
 def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
     made = planned_whole(encoder, corpus, tmp_path / "out")
     run(made, tmp_path / "out", str(encoder), Inside())
@@ -287,6 +289,7 @@ def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tm
         planned_whole(encoder, corpus, tmp_path / "out")
 
 
+@pytest.mark.thorough
 def test_totals_of_two_kinds_of_machine_have_no_digest(encoder, corpus, tmp_path):
     made = planned_whole(encoder, corpus, tmp_path / "out")
     totals = run(made, tmp_path / "out", str(encoder), Inside()).totals

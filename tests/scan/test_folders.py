@@ -183,6 +183,7 @@ def test_no_more_workers_than_processors_are_started(encoder, corpus, tmp_path):
     assert few.err == ""
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
 def test_every_type_that_the_help_names_scans(dtype, encoder, corpus, scanned, tmp_path):
     with (

@@ -44,6 +44,7 @@ def written(folder: Path, kind: str, lines: list[str]) -> tuple[Path, Format | N
     return path, None
 
 
+@pytest.mark.thorough
 def test_every_kind_of_corpus_gives_the_same_scan(encoder, lines, tmp_path):
     digests = set()
     for kind in ("txt", "txt.gz", "txt.zst", "jsonl", "parquet", "remote"):

@@ -178,6 +178,7 @@ def test_without_ray_the_extra_is_named(encoder, corpus, tmp_path, monkeypatch):
     assert caught.value.hint == install_command("ray")
 
 
+@pytest.mark.thorough
 def test_an_address_where_nobody_listens_is_told_at_once(encoder, corpus, tmp_path):
     pytest.importorskip("ray")
     made = planned(encoder, corpus, tmp_path / "out")

@@ -36,6 +36,7 @@ def angles(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.mean(cosines**2))
 
 
+@pytest.mark.thorough
 def test_they_are_those_of_loops(decoder: Path, corpus: Path, tmp_path: Path) -> None:
     made, _, document = scanned(decoder, corpus, tmp_path / "out")
     exact = attncli.load(str(decoder), backend="numpy", dtype="float64")
@@ -90,6 +91,7 @@ def test_they_are_those_of_loops(decoder: Path, corpus: Path, tmp_path: Path) ->
     assert [row.value for row in found.by_weights] == pytest.approx(best, abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_screen_tells_them(encoder: Path, corpus: Path, tmp_path: Path) -> None:
     _, _, document = scanned(encoder, corpus, tmp_path / "out")
     report.write(document, tmp_path / "out")

@@ -74,6 +74,7 @@ def test_shares_are_the_sums_of_what_why_says(
     assert document.plan.why == ["L1H0", "L0H1"]
 
 
+@pytest.mark.thorough
 def test_they_add_up_in_any_order_to_one_digest(encoder: Any, lines: Any, tmp_path: Any) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:40]))

@@ -42,6 +42,7 @@ def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[pla
     return made, worker
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
 @pytest.mark.parametrize("how", ["batches", "words", "rows"])
 def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
@@ -136,6 +137,7 @@ def test_strongest_examples_are_the_largest_values(decoder, corpus, lines, tmp_p
     assert (totals.examples["query"][1, 5, 0], totals.examples["key"][1, 5, 0]) == strongest
 
 
+@pytest.mark.thorough
 def test_shards_add_up_to_the_same_in_any_cut_and_order(encoder, corpus, tmp_path):
     one, _ = scanned(encoder, corpus, tmp_path / "one", metrics=("entropy", "previous"))
     many, _ = scanned(encoder, corpus, tmp_path / "many", metrics=("entropy", "previous"), shard=7)

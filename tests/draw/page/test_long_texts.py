@@ -51,6 +51,7 @@ def window(chromium: Any, file: Path) -> Iterator[Opened]:
     found.page.context.close()
 
 
+@pytest.mark.thorough
 def test_axes_without_room_for_words_have_positions_and_regions(window: Opened) -> None:
     window.value("() => { written.length = 0; attn.choose({head: 1 - attn.state.head}); }")
     written = set(window.until("() => written.includes('140') && written"))

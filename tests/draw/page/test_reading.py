@@ -61,6 +61,7 @@ ARABIC = "لم يعبر الحيوان الشارع لأنه كان متعبا �
 HEBREW = "החיה לא חצתה את הרחוב כי היא הייתה עייפה"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("text", [ARABIC, HEBREW])
 def test_what_is_written_from_the_right_is_read_from_the_right(
     chromium: Any, tmp_path: Path, text: str
@@ -153,6 +154,7 @@ def test_a_link_of_two_arabic_words_keeps_its_direction(chromium: Any, tmp_path:
     window.page.context.close()
 
 
+@pytest.mark.thorough
 def test_a_page_without_blanks_begins_at_a_link_of_two_words(chromium: Any, tmp_path: Path) -> None:
     model = attncli.load("minilm")
     for at, text in enumerate(("中国人的大学", "她吃苹果，他吃香蕉", "吃吃吃")):
@@ -192,6 +194,7 @@ def answered_pages() -> dict[str, Document]:
     }
 
 
+@pytest.mark.thorough
 def test_the_answer_stands_below_the_sentence_and_leads_to_what_it_names(
     chromium: Any, tmp_path: Path
 ) -> None:

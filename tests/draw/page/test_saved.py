@@ -119,6 +119,7 @@ def test_heads_without_weights_are_shown_by_what_is_known_of_them(
     window.clean()
 
 
+@pytest.mark.thorough
 def test_why_is_told_of_the_link_that_the_document_is_about(window: Opened, tmp_path: Path) -> None:
     asked = ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL)
     document, direct = ask(*asked, "--json").json, tmp_path / "direct.html"
@@ -307,6 +308,7 @@ def test_a_page_lists_the_links_that_the_terminal_lists(
         window.clean()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "lang", "lead"),
     [

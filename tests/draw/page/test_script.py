@@ -122,6 +122,7 @@ window.told = JSON.stringify([told("v"), first, typeof pattern]);
 """
 
 
+@pytest.mark.thorough
 def test_modules_are_joined_and_nothing_else(chromium: Any) -> None:
     """The joined script does what the modules do, and leaves no name behind."""
     window = chromium.new_page()
@@ -251,6 +252,7 @@ class Late(BaseHTTPRequestHandler):
         del format, arguments
 
 
+@pytest.mark.thorough
 def test_firefox_draws_it(tmp_path: Path) -> None:
     firefox = which("firefox-esr") or which("firefox")
     if firefox is None:

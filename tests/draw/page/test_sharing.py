@@ -49,6 +49,7 @@ def taken(window: Opened, way: str, folder: Path) -> Path:
     return target
 
 
+@pytest.mark.thorough
 def test_a_drawing_of_the_view_is_its_words_and_maps(window: Opened, tmp_path: Path) -> None:
     for view, maps in (("matrix", 2), ("links", 1), ("derivation", 0), ("search", 0)):
         window.value("(view) => attn.choose({view})", view)
@@ -323,6 +324,7 @@ MEASURED = """() => {
 """From now on, the contrast of what is written on canvases is measured against what is there."""
 
 
+@pytest.mark.thorough
 def test_what_is_written_on_canvases_and_tinted_words_can_be_read(
     chromium: Any, tmp_path: Path
 ) -> None:

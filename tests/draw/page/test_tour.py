@@ -35,6 +35,7 @@ def window(chromium: Any, file: Path) -> Iterator[Opened]:
     found.page.context.close()
 
 
+@pytest.mark.thorough
 def test_every_step_has_its_view_its_words_and_its_address(window: Opened) -> None:
     window.page.click("#tour-open")
     word = window.value("attn.meta.runs[0].q[attn.state.query][0]")

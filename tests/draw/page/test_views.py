@@ -190,6 +190,7 @@ def test_the_derivation_adds_up(window: Opened) -> None:
     assert total == pytest.approx([1, *np.asarray(trace.stages["mixed"])[11, 10, :6]], abs=2e-3)
 
 
+@pytest.mark.thorough
 def test_search_ranks_heads(window: Opened) -> None:
     window.page.keyboard.press("/")
     window.until("() => document.activeElement.id === 'from'")
@@ -219,6 +220,7 @@ def test_the_difference_is_signed(window: Opened) -> None:
     assert not any("[CLS]" in link or "[SEP]" in link for link in links), links
 
 
+@pytest.mark.thorough
 def test_the_difference_has_numbers_and_keys(window: Opened) -> None:
     window.page.keyboard.press("d")
     said = "() => document.querySelector('#view .pair')?.textContent"
@@ -248,6 +250,7 @@ def test_the_difference_has_numbers_and_keys(window: Opened) -> None:
     assert window.value(marks) == [True] * 3
 
 
+@pytest.mark.thorough
 def test_both_texts_stand_above_each_other(window: Opened) -> None:
     window.page.keyboard.press("d")
     pairs = window.value(
@@ -284,6 +287,7 @@ def test_both_texts_stand_above_each_other(window: Opened) -> None:
     )  # none written again
 
 
+@pytest.mark.thorough
 def test_heads_are_pinned_beside_each_other(window: Opened) -> None:
     window.value("() => attn.choose({view: 'links', pins: ''})")
     window.until("() => document.querySelector('#view canvas.links')?.width > 300")
@@ -333,6 +337,7 @@ def test_effects_are_ranked(window: Opened) -> None:
     assert window.value("() => document.querySelector('#h71 .over').textContent") == "0.61"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("start", "head"),
     [
@@ -359,6 +364,7 @@ def test_a_page_begins_at_the_answer(
     window.page.context.close()
 
 
+@pytest.mark.thorough
 def test_the_keyboard_reaches_everything(window: Opened) -> None:
     window.page.focus("#h71")
     for key, head in (
@@ -403,6 +409,7 @@ def test_addresses(chromium: Any, file: Path) -> None:
     window.page.context.close()
 
 
+@pytest.mark.thorough
 def test_languages_dark_narrow_and_print(chromium: Any, file: Path) -> None:
     window = opened(chromium, file, color_scheme="dark")
     dark = window.value("() => getComputedStyle(document.body).backgroundColor")
@@ -550,6 +557,7 @@ def test_what_does_not_fit_the_budget_is_told(chromium: Any, tmp_path: Path) -> 
     window.page.context.close()
 
 
+@pytest.mark.thorough
 def test_a_long_text_is_drawn_in_tiles(chromium: Any, tmp_path: Path) -> None:
     model = seeded_model(
         Settings(d_model=16, heads=2, mask=Causal()),

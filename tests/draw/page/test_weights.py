@@ -106,6 +106,7 @@ MASKS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(window: Opened, tmp_path: Path, name: str) -> None:
     model = seeded(MASKS[name])
@@ -114,6 +115,7 @@ def test_masks(window: Opened, tmp_path: Path, name: str) -> None:
     assert kept == {"products"}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "given",
     [
@@ -151,6 +153,7 @@ def test_scores_that_16_bits_do_not_hold_take_more(window: Opened, tmp_path: Pat
     )
 
 
+@pytest.mark.thorough
 def test_hash_attention(window: Opened, tmp_path: Path) -> None:
     from attncli.cli.declarations import AttentionOptions
     from attncli.cli.model_option import with_hash_attention
@@ -194,6 +197,7 @@ def test_cross_attention(window: Opened, tmp_path: Path) -> None:
     assert compared(window, tmp_path, cross_record(model, texts), expected) == {"products"}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("extra", "kept"),
     [
@@ -249,6 +253,7 @@ def drawn() -> tuple[int, list[str]]:
     return seed, [draw.choice(names) for names in STRUCTURES.values()] + draw.sample(others, 2)
 
 
+@pytest.mark.thorough
 def test_families_at_random(window: Opened, tmp_path: Path) -> None:
     assert {name for names in STRUCTURES.values() for name in names} <= set(CASES)
     seed, names = drawn()

@@ -259,6 +259,7 @@ def test_what_was_measured_before_an_interruption_is_kept(
     assert not list((folder / "two" / "attn" / "caches").iterdir())
 
 
+@pytest.mark.thorough
 def test_screens_and_tables(folder: Path, tmp_path: Path) -> None:
     line = (
         "cache",

@@ -204,6 +204,7 @@ TIRED, WIDE = (
 )
 
 
+@pytest.mark.thorough
 def test_tired_and_wide_move_what_it_looks_at() -> None:
     """The pair of sentences that every text on attention shows: `it` leaves `animal` where the
     street is wide.
@@ -231,6 +232,7 @@ def test_tired_and_wide_move_what_it_looks_at() -> None:
     assert all(head["link"] == head["max_difference"] for head in every["heads"])
 
 
+@pytest.mark.thorough
 def test_a_comparison_begins_with_the_words_that_differ_and_shows_ten_heads() -> None:
     for width in (60, 80, 120):
         screen = ask("compare", TIRED, WIDE, "--model", "minilm", width=width).out

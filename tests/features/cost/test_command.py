@@ -12,6 +12,7 @@ from attncli.draw.safe import cells
 from attncli.features.cost import compute
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "question",
     [

@@ -94,6 +94,7 @@ def test_heads_named_with_their_layers() -> None:
     assert [(row["layer"], row["head"]) for row in patched] == [(5, 11)]
 
 
+@pytest.mark.thorough
 def test_a_mean_of_other_texts(tmp_path: Path) -> None:
     """`--reference` is one text, `--reference-file` one a line: what heads mix, the mean over all
     tokens of all.
@@ -395,6 +396,7 @@ def test_a_head_that_looks_most_at_a_learned_key_looks_at_no_token(tmp_path: Pat
         assert ask("ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more).code == 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("command", [("run",), ("ablate",), ("patch", "the dog sat")])
 def test_a_token_counted_from_the_end_is_named(command: tuple[str, ...]) -> None:
     answer = ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1")

@@ -44,6 +44,7 @@ def cosines(found: RemovalResult) -> dict[tuple[int, int], float]:
     }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("library", "dtype"), [("numpy", "float64"), ("torch", "float64"), ("numpy", "float32")]
 )
@@ -76,6 +77,7 @@ def test_where_heads_look_comes_along() -> None:
         assert weights[place].looks == (ANIMAL, weights[place].weight)
 
 
+@pytest.mark.thorough
 def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers
     stay.

@@ -40,6 +40,7 @@ def turn(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_a_receiver_is_told_what_a_recomputed_one_is_told(
     name: str, folder_of: Callable[[str], Path]

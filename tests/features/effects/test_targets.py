@@ -69,6 +69,7 @@ def model(folder: Path) -> Model:
 TEXTS = ("a cat", "to", "at a cat", "cats", "aced", "do", "d", "test", "east", "coast")
 
 
+@pytest.mark.thorough
 def test_the_likelier_spelling_is_taken(model: Model) -> None:
     """Against the logits of the model itself, and in some of the texts either of the two."""
     chosen = set()

@@ -72,6 +72,7 @@ def in_transformers(folder: Path, text: str) -> tuple[Any, np.ndarray, list[np.n
 CYCLE = "k f b m e c k f b m e c"
 
 
+@pytest.mark.thorough
 def test_why_explains_the_induction_head_by_the_head_before_it(kept) -> None:
     """The later f looks at what stood after the earlier one: because a head had brought that f
     there.
@@ -283,6 +284,7 @@ def test_a_sentence_is_an_encoder_without_its_head(tmp_path: Path) -> None:
     assert np.abs(np.asarray(document["maps"][-1]["weights"])[0] - weights[0]).max() < 1e-6
 
 
+@pytest.mark.thorough
 def test_seeds_may_solve_it_while_looking_elsewhere() -> None:
     words = ("sentence", "今天 我 的 计划 是 买菜", "--query", "计划", "--target", "买菜")
     document = ask("learn", *words, "--seeds", "5", "--json").json
@@ -688,6 +690,7 @@ def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode("utf-8", "replace")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="a terminal of one's own is POSIX's")
 def test_at_a_terminal_it_is_watched_and_q_keeps_what_there_is(tmp_path: Path) -> None:
     folder = tmp_path / "m"
@@ -711,6 +714,7 @@ def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.thorough
 def test_from_a_cold_start_it_is_over_in_six_seconds_and_imports_nothing_heavy() -> None:
     """No torch, no transformers, no tokenizers. On an idle processor it takes as long as it
     computes.

@@ -56,6 +56,7 @@ def test_what_a_name_says() -> None:
     assert checkpoint_names(["a@step1,step2", "b"]) == ("a@step1", "a@step2", "b")
 
 
+@pytest.mark.thorough
 def test_numbers_are_those_of_heads_and_of_random_repeats(snapshots, cache) -> None:
     document = asked(snapshots, **cache)
     Draft202012Validator(SCHEMAS["attn.series/1"]).validate(document)

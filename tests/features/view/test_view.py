@@ -236,6 +236,7 @@ def test_a_saved_query_is_a_row_among_rows_that_look_at_nothing() -> None:
         assert not np.nan_to_num(head.small[[0, 1, 3]]).clip(0).any()
 
 
+@pytest.mark.thorough
 def test_more_heads_than_anybody_waits_for_are_no_page_and_no_figure(tmp_path: Path) -> None:
     """A run that was forged to have 10,000 layers."""
     fields = ask("run", "a", "--num-heads", "2", "--json").json
