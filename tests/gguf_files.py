@@ -21,6 +21,10 @@ Kind = gguf.GGMLQuantizationType
 Floats = np.ndarray[Any, Any]
 
 PERMUTED = ("llama", "granite", "granitehybrid", "granitemoe", "mistral3", "olmo", "smollm3")
+LEFT_OUT = (
+    *("pooler", "bert.pooler", "cls.", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    "embeddings.position_ids",
+)
 DELTA_RULES = ("qwen3next", "qwen35", "qwen35moe")
 ONE_MORE = ("gemma", "gemma2", "gemma3", "gemma-embedding", "nemotron", *DELTA_RULES)
 KEYS = {
@@ -228,9 +232,7 @@ def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[
     experts: dict[str, dict[int, Floats]] = {}
     heads = next(config[key] for key in KEYS["attention.head_count"] if config.get(key))
     for original, stored in load_file(folder / "model.safetensors").items():
-        if original.startswith(
-            ("pooler", "bert.pooler", "cls.", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
-        ):
+        if original.startswith(LEFT_OUT):
             continue
         for own, array in converted(original, stored.astype(np.float32), architecture, config):
             name = own if own.startswith("blk.") else None

@@ -20,12 +20,15 @@ from pathlib import Path
 
 import pytest
 from asking import ask
+from quantised_minilm import write_quantised_minilm
 from scanning import inside
 
 from attncli.language.guide import FOLDER
 from attncli.language.guide import PAGES as NAMES
 
 LANGUAGES = ("en", "zh")
+QUANTISED = "minilm-Q4_0.gguf"
+"""A file that a page takes for one of the reader's."""
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL = re.compile(r"[|<>&;$*`]")
@@ -84,6 +87,8 @@ def printed(command: str, folder: Path) -> str:
     """
     if not (folder / "sample_inputs").exists():
         (folder / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+    if QUANTISED in command and not (folder / QUANTISED).exists():
+        write_quantised_minilm(folder / QUANTISED)
     variables = {"LANG": "C.UTF-8", "HOME": str(folder), "COLUMNS": "80", "HF_HUB_OFFLINE": "1"}
     if command.startswith("attn ") and not SHELL.search(
         re.sub(r'"[^"$]*"|\'[^\']*\'', "", command)
