@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gguf
 import gguf_files
@@ -38,7 +38,7 @@ from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs import gguf_tokenizer as gguf_tokenizers
 from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
-from attncli.inputs.ggml_blocks import BLOCKS
+from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
 from attncli.inputs.gguf_file import GgufHeader, Metadata, read_gguf
 from attncli.inputs.gguf_tokenizer import (
     AFTER_BYTES,
@@ -49,6 +49,7 @@ from attncli.inputs.gguf_tokenizer import (
 )
 from attncli.inputs.string_table import StringTable
 from attncli.inputs.vocabulary_tokenizer import PartTokenizer, PieceTokenizer
+from attncli.models import verify as models_verify
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
@@ -981,3 +982,24 @@ def test_a_file_is_verified_against_transformers(
 ):
     result = verify(pair(name)[1], IDS)
     assert result.is_within_limits, (result.worst, result.ratio)
+    assert result.blocks == "gguf"
+
+
+def test_blocks_read_wrongly_are_noticed_by_the_reference(
+    pair: Callable[[str], tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference's numbers come from the gguf package, not from the code that it judges; where
+    that package is missing they do, and the result says so."""
+
+    def wrong(kind: BlockKind, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The numbers of some blocks, a hundredth too large."""
+        return right(kind, raw) * np.float32(1.01)
+
+    right = BlockKind.numbers
+    file = pair("gpt2")[1]
+    monkeypatch.setattr(GgufCheckpoint, "unpack", staticmethod(wrong))
+    assert verify(file, IDS).worst > 1e-4
+    monkeypatch.setattr(models_verify, "gguf_library", lambda: None)
+    alone = verify(file, IDS)
+    assert alone.is_within_limits
+    assert alone.blocks == "attn"
