@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from attncli.arrays import backend as arrays
 from attncli.errors import InputError, UnsupportedError, refused_value
-from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo, guarded_path
+from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
-from attncli.inputs.files import is_folder, is_there, read_object
+from attncli.inputs.files import guarded_path, is_folder, is_there, read_object
 from attncli.inputs.tensors import tensor_file
 from attncli.language import Message, listing, message
 

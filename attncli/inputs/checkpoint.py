@@ -33,6 +33,7 @@ from attncli.extras import install_command
 from attncli.inputs.files import (
     LARGEST_FILE,
     PositionedFile,
+    guarded_path,
     is_folder,
     is_there,
     open_regular,
@@ -107,31 +108,6 @@ class TensorInfo(Struct, frozen=True):
     def stored_dtype(self) -> np.dtype[Any]:
         """The type of its numbers in the file, which are little-endian."""
         return dtype_of_name(self.dtype).newbyteorder("<")
-
-
-def guarded_path(folder: Path, name: str) -> Path:
-    """The path of the file `name` in a folder with its symbolic links resolved; it need not exist.
-
-    folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
-    (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
-    """
-    try:
-        target = (folder / name).resolve()
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise InputError("this link leads nowhere", where=str(folder / name)) from error
-    roots = [folder]
-    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(
-        ("models--", "datasets--")
-    ):
-        repository = folder.parent.parent
-        # the repository's own blobs, and the store that repositories of one cache share
-        roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
-    if not any(target.is_relative_to(root) for root in roots):
-        what = message("{name} is a link that leaves its folder", name=repr(name))
-        raise InputError(
-            what, where=str(folder), expected="a file", hint="give the folder that holds the files"
-        )
-    return target
 
 
 def local_header(path: Path) -> SafetensorsHeader | None:
@@ -568,9 +544,14 @@ class Checkpoint:
 
     @property
     def tokenizer_path(self) -> Path | None:
-        """`tokenizer.json`, None if the folder has none."""
+        """`tokenizer.json`, else the file of a vocabulary whose rule is known; None without one."""
         path = guarded_path(self.folder, "tokenizer.json")
-        return path if is_there(path) else None
+        if is_there(path):
+            return path
+        from attncli.inputs.vocabulary_files import VocabularyFolder
+
+        name = VocabularyFolder.read(self.folder).fitting()
+        return None if name is None else guarded_path(self.folder, name)
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce that these tensors will be read next, whole and in this order.

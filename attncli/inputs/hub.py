@@ -227,6 +227,17 @@ GENERATION = "generation_config.json"
 """The file that says how a model continues texts; most have none."""
 CHATS = ("tokenizer_config.json", "chat_template.jinja")
 """The files that say how a model writes chats; many have none."""
+VOCABULARIES = (
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "tekken.json",
+)
+"""The files that hold a vocabulary where there is no tokenizer.json."""
+BESIDE_A_VOCABULARY = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+"""The files that say how such a vocabulary is used."""
 DESCRIPTION = ("config.json", TOKENIZER)
 """The files that say what a model is and how it cuts texts."""
 
@@ -793,7 +804,9 @@ def download(
         commit = (
             folder.name
         )  # everything else comes from the same version, even if the branch moves on
-        hub.file(TOKENIZER, commit)
+        if hub.file(TOKENIZER, commit) is None:
+            for name in (*BESIDE_A_VOCABULARY, *VOCABULARIES):
+                hub.file(name, commit)
         if fetch.parts is not Parts.HEADERS:
             for name in CHATS:
                 hub.file(name, commit)

@@ -24,9 +24,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.checkpoint import Array, TensorInfo, guarded_path
+from attncli.inputs.checkpoint import Array, TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe, kinds_by_size
-from attncli.inputs.files import is_there
+from attncli.inputs.files import guarded_path, is_there
 from attncli.inputs.ggml_blocks import BlockKind
 from attncli.inputs.gguf_file import GgufHeader, GgufTensor, Metadata, read_gguf
 from attncli.inputs.token import Tokenizer

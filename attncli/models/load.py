@@ -19,18 +19,13 @@ from msgspec.structs import replace
 from attncli.arrays.backend import ITEM, Array, Backend, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.checkpoint import (
-    Checkpoint,
-    TensorInfo,
-    guarded_path,
-    is_packed,
-    without_packing,
-)
-from attncli.inputs.files import is_there, read_object
+from attncli.inputs.checkpoint import Checkpoint, TensorInfo, is_packed, without_packing
+from attncli.inputs.files import guarded_path, is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
+from attncli.inputs.vocabulary_files import NAMES as OTHER_VOCABULARIES
 from attncli.language import listing, message
 from attncli.mechanism.context import ReadWeights, TableWeights, Weights
 from attncli.mechanism.feed_forward import linear, normalise
@@ -844,9 +839,14 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
 
         assert isinstance(checkpoint, GgufCheckpoint)
         return checkpoint.tokenizer()
-    if checkpoint.tokenizer_path is None:
+    path = checkpoint.tokenizer_path
+    if path is None:
         return IdsOnly(str(checkpoint.folder))
-    return tokenizer_named(str(checkpoint.tokenizer_path))
+    if path.name not in OTHER_VOCABULARIES:
+        return tokenizer_named(str(path))
+    from attncli.inputs.separate_vocabulary import read_vocabulary
+
+    return read_vocabulary(checkpoint.folder) or IdsOnly(str(checkpoint.folder))
 
 
 def _seeded_model(

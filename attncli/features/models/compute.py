@@ -601,7 +601,10 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     folder: str
     revision: str | None
     family: str
-    tokenizer: Annotated[bool, describe("Whether there is a tokenizer.json.")]
+    tokenizer: Annotated[bool, describe("Whether there is a vocabulary that is read.")]
+    vocabulary_file: Annotated[
+        str | None, describe("The name of the file that holds the vocabulary.")
+    ] = None
     fetched: Annotated[bool, describe("Whether the weights are on this machine.")]
     stated: Annotated[
         dict[str, str | int | float | bool],
@@ -727,6 +730,7 @@ def model_document(
     was asked about. The weights are not read.
     """
     tensors = checkpoint.names().values()
+    vocabulary = checkpoint.tokenizer_path
     bytes_by_dtype = Counter[str]()
     for info in tensors:
         bytes_by_dtype[info.scheme or info.dtype] += info.bytes
@@ -737,7 +741,8 @@ def model_document(
         folder=str(location.folder),
         revision=location.revision,
         family=spec.family,
-        tokenizer=checkpoint.tokenizer_path is not None,
+        tokenizer=vocabulary is not None,
+        vocabulary_file=None if vocabulary is None else vocabulary.name,
         fetched=location.tensors is None,
         stated=_stated(checkpoint),
         tensors=len(tensors),

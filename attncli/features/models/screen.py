@@ -400,7 +400,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
     if document.tokenizer and is_file:
         tokenizer = message("in the file")
     elif document.tokenizer:
-        tokenizer = TOKENIZER
+        tokenizer = safe(document.vocabulary_file or TOKENIZER, ascii=view.ascii)
     else:
         tokenizer = message("none: give token ids with --ids")
     top = stack(
