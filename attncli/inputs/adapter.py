@@ -288,6 +288,11 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         self._tokenizer = tokenizer
 
     @property
+    def vocabulary_name(self) -> str | None:
+        """tokenizer.json where the adapter brings it, else what the base has."""
+        return self.base.vocabulary_name if self._tokenizer is None else "tokenizer.json"
+
+    @property
     def tokenizer_path(self) -> Path | None:
         """The tokenizer.json of the adapter's larger vocabulary, else what the base brings."""
         return self._tokenizer or self.base.tokenizer_path

@@ -16,9 +16,10 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import prod
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -250,6 +251,41 @@ def _tensors_of_header(
     }
 
 
+MOST_ENTRIES = 1000
+"""Entries of a folder that are looked at for a hint."""
+
+
+def _no_config(folder: Path) -> InputError:
+    """The error, returned and not raised, that a folder has no config.json, with what it is
+    instead: an adapter, the folder above or below a model's."""
+    what = message("this folder holds no config.json")
+    expected = message("a folder with config.json and model.safetensors")
+    adapter = folder / "adapter_config.json"
+    if is_there(adapter):
+        base = read_object(adapter, what=message("an adapter's config"))
+        name = base.get("base_model_name_or_path")
+        stated = name if isinstance(name, str) and name else "BASE"
+        return InputError(
+            message("this folder holds an adapter, not a model"),
+            where=str(folder),
+            expected=expected,
+            hint=f"--model {quote(stated)} --adapter {quote(str(folder))}",
+        )
+    near = next(_models_near(folder), None)
+    hint = "" if near is None else f"--model {quote(str(near))}"
+    return InputError(what, where=str(folder), expected=expected, hint=hint)
+
+
+def _models_near(folder: Path) -> Iterator[Path]:
+    """The folders one level below, of a hub's cache below its snapshots, and the one above, that
+    hold a config.json."""
+    for pattern in ("*/config.json", "snapshots/*/config.json"):
+        yield from (path.parent for path in sorted(islice(folder.glob(pattern), MOST_ENTRIES)))
+    above = folder.resolve().parent
+    if is_there(above / "config.json"):
+        yield above
+
+
 def _no_weights(folder: Path) -> InputError | UnsupportedError:
     """The error, returned and not raised, that a folder has no safetensors; it says what lies there
     instead.
@@ -446,6 +482,8 @@ class Checkpoint:
                 expected="a folder with config.json and model.safetensors",
             )
         real = folder.resolve()
+        if not is_there(guarded_path(real, "config.json")):
+            raise _no_config(folder)
         config = read_object(
             guarded_path(real, "config.json"), what="a model's config.json", with_tags=True
         )
@@ -543,14 +581,18 @@ class Checkpoint:
         return None
 
     @property
-    def tokenizer_path(self) -> Path | None:
+    def vocabulary_name(self) -> str | None:
         """`tokenizer.json`, else the file of a vocabulary whose rule is known; None without one."""
-        path = guarded_path(self.folder, "tokenizer.json")
-        if is_there(path):
-            return path
+        if is_there(guarded_path(self.folder, "tokenizer.json")):
+            return "tokenizer.json"
         from attncli.inputs.vocabulary_files import VocabularyFolder
 
-        name = VocabularyFolder.read(self.folder).fitting()
+        return VocabularyFolder.read(self.folder).fitting()
+
+    @property
+    def tokenizer_path(self) -> Path | None:
+        """Where the file `vocabulary_name` lies, its links resolved; None without one."""
+        name = self.vocabulary_name
         return None if name is None else guarded_path(self.folder, name)
 
     def ahead(self, names: Sequence[str]) -> None:

@@ -134,6 +134,11 @@ class GgufCheckpoint(DerivedCheckpoint):
         self.config = {"model_type": kind, **self._config(kind)}
 
     @property
+    def vocabulary_name(self) -> str | None:
+        """The name of the file itself, as it holds the vocabulary."""
+        return None if self.tokenizer_path is None else self.file.name
+
+    @property
     def tokenizer_path(self) -> Path | None:
         """The path of the file itself, as it holds the vocabulary."""
         return self.file if self.metadata.get("tokenizer.ggml.tokens") else None

@@ -25,7 +25,6 @@ from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
-from attncli.inputs.vocabulary_files import NAMES as OTHER_VOCABULARIES
 from attncli.language import listing, message
 from attncli.mechanism.context import ReadWeights, TableWeights, Weights
 from attncli.mechanism.feed_forward import linear, normalise
@@ -839,11 +838,11 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
 
         assert isinstance(checkpoint, GgufCheckpoint)
         return checkpoint.tokenizer()
-    path = checkpoint.tokenizer_path
-    if path is None:
+    name = checkpoint.vocabulary_name
+    if name is None:
         return IdsOnly(str(checkpoint.folder))
-    if path.name not in OTHER_VOCABULARIES:
-        return tokenizer_named(str(path))
+    if name == "tokenizer.json":
+        return tokenizer_named(str(checkpoint.tokenizer_path))
     from attncli.inputs.separate_vocabulary import read_vocabulary
 
     return read_vocabulary(checkpoint.folder) or IdsOnly(str(checkpoint.folder))

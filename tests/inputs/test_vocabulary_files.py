@@ -20,11 +20,13 @@ import sentencepiece
 import tokenizers
 
 from attncli.errors import InputError
+from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.sentencepiece_file import read_pieces
 from attncli.inputs.separate_vocabulary import read_vocabulary
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.inputs.vocabulary_files import missing_tokenizer
 from attncli.inputs.vocabulary_tokenizer import PieceTokenizer
+from attncli.models.load import tokenizer_of
 
 SAMPLES = (
     "The animal didn't cross the street, because it was 12345 metres wide!",
@@ -223,7 +225,7 @@ def test_a_folder_that_nothing_can_be_made_of_is_told_ids(files: Files, tmp_path
     ("files", "said"),
     [
         ({"tokenizer.model": b"no such file"}, "no SentencePiece file"),
-        ({"tokenizer.model": sentence_pieces("bpe")[:-300]}, "no SentencePiece file"),
+        ({"tokenizer.model": sentence_pieces("bpe")[:-1]}, "no SentencePiece file"),
         ({"tekken.json": "{}"}, "no tekken.json"),
         ({"vocab.txt": b"\xff\n"}, "not UTF-8"),
         ({"vocab.json": "{}", "merges.txt": "one\n"}, "not of two tokens"),
@@ -247,3 +249,18 @@ def test_any_end_of_a_sentencepiece_file_is_an_error_or_fewer_pieces() -> None:
         except InputError:
             continue
         assert pieces == whole[: len(pieces)]
+
+
+def test_a_vocabulary_in_the_hubs_cache_is_read_through_its_links(tmp_path: Path) -> None:
+    repository = tmp_path / "models--owner--name"
+    folder = repository / "snapshots" / ("0" * 40)
+    (repository / "blobs").mkdir(parents=True)
+    folder.mkdir(parents=True)
+    files = {"config.json": '{"model_type": "bert"}', "vocab.txt": words(lower=True)}
+    for number, (name, content) in enumerate(files.items()):
+        (repository / "blobs" / str(number)).write_text(content)
+        (folder / name).symlink_to(Path("../../blobs") / str(number))
+    checkpoint = Checkpoint.describe(folder)
+    assert checkpoint.vocabulary_name == "vocab.txt"
+    first, *_ = tokenizer_of(checkpoint).encode("the street")
+    assert first.text == "[CLS]"

@@ -730,7 +730,7 @@ def model_document(
     was asked about. The weights are not read.
     """
     tensors = checkpoint.names().values()
-    vocabulary = checkpoint.tokenizer_path
+    vocabulary = checkpoint.vocabulary_name
     bytes_by_dtype = Counter[str]()
     for info in tensors:
         bytes_by_dtype[info.scheme or info.dtype] += info.bytes
@@ -742,7 +742,7 @@ def model_document(
         revision=location.revision,
         family=spec.family,
         tokenizer=vocabulary is not None,
-        vocabulary_file=None if vocabulary is None else vocabulary.name,
+        vocabulary_file=vocabulary,
         fetched=location.tensors is None,
         stated=_stated(checkpoint),
         tensors=len(tensors),
