@@ -24,8 +24,29 @@ if getsignal(SIGINT) is default_int_handler:  # who started us may have it ignor
     signal(SIGINT, _leave)
 
 
+ROOM = 2**24
+"""Bytes that a disk takes on where Python keeps modules compiled: several times the largest."""
+
+
+def _disk_has_room() -> bool:
+    """Whether files of `ROOM` bytes can be written where this package is; true where the system
+    does not tell."""
+    try:
+        import resource
+
+        place = os.statvfs(__file__)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    except (ImportError, OSError):
+        return True
+    is_limited = limit != resource.RLIM_INFINITY and limit < ROOM
+    return not is_limited and place.f_bavail * place.f_frsize >= ROOM
+
+
 def main() -> int:
     """Run the command line of this process and return its exit code."""
+    # Python before 3.12.8 and 3.13.1 keeps a compiled module that the disk cut short, and every
+    # later start breaks on it
+    sys.dont_write_bytecode = sys.dont_write_bytecode or not _disk_has_room()
     from attncli.cli import main as run_cli
     from attncli.errors import ExitCode
 

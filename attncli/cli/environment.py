@@ -79,6 +79,7 @@ class Environment:
         default_factory=ExitStack
     )  # what ends with the command, whatever happens
     layers: Callable[[float], None] | None = None  # told how far a run is through its layers
+    unfinished: int = 0  # bytes on standard output since the last write that ended a line
 
     @classmethod
     def of_process(cls) -> Environment:
@@ -228,10 +229,11 @@ class Environment:
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output at once. Raises AttnError where it is closed or its disk
-        is full.
+        is full; of a file, what was begun and not ended with a line is then taken back.
         """
         try:
-            write_all(self.stdout, data)
+            write_all(self.stdout, data, self.unfinished)
+            self.unfinished = 0 if data.endswith(b"\n") else self.unfinished + len(data)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -389,20 +391,37 @@ def standard_output() -> BinaryIO:
     return unbuffered_stream(sys.stdout)
 
 
-def write_all(stream: BinaryIO, data: bytes) -> None:
+def write_all(stream: BinaryIO, data: bytes, unfinished: int = 0) -> None:
     """Write all of the bytes, however many pieces it takes: a raw stream writes what it can. Raises
-    OSError.
+    OSError; a file is then cut to where it was, without the last `unfinished` bytes before, too.
     """
     remaining = memoryview(data)
-    while remaining:
-        count = stream.write(remaining)
-        if count is None:  # it does not block, and its reader is slow
-            from select import select
+    try:
+        while remaining:
+            count = stream.write(remaining)
+            if count is None:  # it does not block, and its reader is slow
+                from select import select
 
-            select([], [stream], [])
-        else:
-            remaining = remaining[count:]
-    stream.flush()
+                select([], [stream], [])
+            else:
+                remaining = remaining[count:]
+        stream.flush()
+    except OSError:
+        _take_back(stream, unfinished + len(data) - len(remaining))
+        raise
+
+
+def _take_back(stream: BinaryIO, count: int) -> None:
+    """Cut the last `count` bytes that a stream wrote off its file; nothing for a pipe or a device,
+    and where others have written behind them."""
+    with suppress(OSError, ValueError):  # a test's stream has no number
+        handle = stream.fileno()
+        status = os.fstat(handle)
+        # the place after a write is its end also in a file that is appended to
+        end = os.lseek(handle, 0, os.SEEK_CUR) if stat.S_ISREG(status.st_mode) else -1
+        if count and end == status.st_size >= count:
+            os.ftruncate(handle, end - count)
+            os.lseek(handle, end - count, os.SEEK_SET)
 
 
 def read_key() -> str:

@@ -144,10 +144,12 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
 def _separator_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
     """The warning that a separator which the text spells begins no second segment, of a model that
     tells segments apart; none where the text has no such separator."""
+    if model.spec.embedding.types <= 1:
+        return []
     ends = {token.id for token in tokens if token.added}
-    for place, token in enumerate(tokens[:-1]):
-        goes_on = any(not later.special for later in tokens[place + 1 :])
-        if model.spec.embedding.types > 1 and token.typed and token.id in ends and goes_on:
+    last = max((place for place, token in enumerate(tokens) if not token.special), default=0)
+    for token in tokens[:last]:
+        if token.typed and token.id in ends:
             return [
                 message(
                     "what follows {token} in the text is still of the first segment, and this model"

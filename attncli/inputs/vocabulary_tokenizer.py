@@ -20,7 +20,7 @@ import tokenizers
 from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.files import is_folder, read_regular
+from attncli.inputs.files import is_folder, is_there, read_regular
 from attncli.inputs.piece_spans import PieceSpan, place_pieces
 from attncli.inputs.text_vocabulary import TextVocabulary
 from attncli.inputs.token import Token
@@ -81,11 +81,18 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     above 256 MiB.
     """
     if is_folder(path):
+        if not is_there(path / "tokenizer.json"):
+            raise InputError(
+                "this folder holds no tokenizer.json",
+                where=str(path),
+                expected="a tokenizer.json of the tokenizers library",
+                hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) writes one",
+            )
         path = path / "tokenizer.json"
     raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
     check_charsmap(raw, str(path))
     with _silent_panics():
-        hf = guarded(
+        hf = _run_guarded(
             lambda: tokenizers.Tokenizer.from_buffer(raw),
             message("this is no usable tokenizer file"),
             str(path),
@@ -279,7 +286,7 @@ class PieceTokenizer:
         that is not whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
         hf = self._decoding(ids)
-        text: str = guarded(
+        text: str = _run_guarded(
             lambda: hf.decode(list(ids)),
             message("the tokenizer failed on these ids"),
             self.name,
@@ -494,7 +501,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
     with _silent_panics():  # for this thread to undo: one that is left behind never would
         try:
             return _WorkThread.free().do(
-                lambda: guarded(work, message("the tokenizer failed on this text"), where)
+                lambda: _run_guarded(work, message("the tokenizer failed on this text"), where)
             )
         except Empty:
             what = message(
@@ -505,7 +512,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
             ) from None
 
 
-def guarded(work: Callable[[], Result], what: str, where: str) -> Result:
+def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`; whatever the tokenizers library raises in it becomes an InputError.
     what: its sentence.
     """

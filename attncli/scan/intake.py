@@ -36,7 +36,7 @@ from attncli.inputs.files import (
     LARGEST_FILE,
     is_file,
     is_folder,
-    open_new,
+    new_file,
     open_regular,
     system_errors,
 )
@@ -419,8 +419,7 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
             _open_named_source(name, stdin) as source,
             system_errors("cannot write this file: {strerror}", str(folder), kind=AttnError),
         ):
-            folder.mkdir(parents=True, exist_ok=True)
-            with open_new(beside) as copy:
+            with new_file(beside) as copy:
                 for piece in _unpacked_pieces(name, _DigestStream(source, digest)):
                     copy.write(piece)
             plain = ending if ending.isascii() and len(ending) < 12 else ""

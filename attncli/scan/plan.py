@@ -25,7 +25,7 @@ from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import (
     is_there,
     nesting_error,
-    open_new,
+    new_file,
     read_regular,
     system_errors,
 )
@@ -253,7 +253,6 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
     beside = folder / f".plan.json.{temporary_name(PLANNING)}.tmp"
     try:
         with system_errors("cannot write the plan: {strerror}", str(folder), kind=AttnError):
-            folder.mkdir(parents=True, exist_ok=True)
             if not is_there(folder / NAME):
                 _write_to_disk(plan, beside)
                 with suppress(FileExistsError):  # who comes second compares
@@ -284,7 +283,7 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
             what,
             expected=message("at most {largest:,} bytes: fewer, larger files", largest=LARGEST),
         )
-    with open_new(path) as stream:
+    with new_file(path) as stream:
         stream.write(raw)
         stream.flush()
         os.fsync(stream.fileno())

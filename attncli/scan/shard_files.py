@@ -26,7 +26,7 @@ from attncli.extras import install_command
 from attncli.inputs.files import (
     LARGEST_FILE,
     is_file,
-    open_new,
+    new_file,
     open_regular,
     sync_folder,
     system_errors,
@@ -236,8 +236,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
     beside = path.parent / f".{name}.{kind}.{temporary_name(part)}.tmp"
     try:
         with system_errors("cannot write this file: {strerror}", str(path), kind=AttnError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open_new(beside) as stream:
+            with new_file(beside) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -51,13 +50,7 @@ def check(
     from attncli.features.pairs.compute import pairs as compute_pairs
 
     with progress(environment, "running pairs") as on_progress:
-        document = compute_pairs(
-            loaded_model,
-            file,
-            count=count,
-            progress=on_progress,
-            on_cost=partial(request.refuse_cost, environment, setup.compute, "shorter texts"),
-        )
+        document = compute_pairs(loaded_model, file, count=count, progress=on_progress)
     write_documents([document], output, environment, view)
     if document.faults:
         whole = len(document.pairs) + len(document.faults)

@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from attncli.measure.kept_results import KeptResults, description_digest
 from attncli.measure.labels import repeat_scores
 from attncli.measure.metric import metric_of
 from attncli.models.aliases import locate
+from attncli.models.estimate import duration_words
 from attncli.models.load import load, open_checkpoint
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -226,7 +228,8 @@ def series_document(
             measured = None
         maps: Floats | None = None
         if measured is None:
-            measured, maps = _measure(request, name, variables, note)
+            report = _share_reporter(request, place, len(names), note, progress)
+            measured, maps = _measure(request, name, variables, note, report)
             kept.keep(measured)
         else:
             remembered += 1
@@ -357,9 +360,11 @@ def _measure(
     name: str,
     variables: Mapping[str, str],
     note: Callable[[str], None] | None,
+    progress: Callable[[float], None],
 ) -> tuple[MeasuredCheckpoint, Floats | None]:
     """Measure one checkpoint, loaded here alone; and the weights of its heads in the first text,
-    [head, query, key], None where no maps are wanted."""
+    [head, query, key], None where no maps are wanted. progress: told the share of the texts that
+    is done."""
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
     if not model.own_layers:
         raise UsageError(
@@ -401,6 +406,7 @@ def _measure(
         tokens = tokens or token_rows(text_tokens)
         loss = _next_token_loss(model, text)
         losses += [] if loss is None else [loss]
+        progress((place + 1) / len(request.texts))
     heads = []
     for (layer, head_number), values in sums.items():
         means: dict[str, float | None] = dict.fromkeys(request.metrics)
@@ -425,6 +431,50 @@ def _measure(
         MeasuredCheckpoint(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)),
         maps,
     )
+
+
+FORETOLD_AFTER = 1.0
+"""Seconds of a checkpoint's texts that tell how long all of it takes."""
+LONG_WORK = 10.0
+"""Expected seconds from which on they are told."""
+
+
+def _share_reporter(
+    request: SeriesRequest,
+    place: int,
+    count: int,
+    note: Callable[[str], None] | None,
+    progress: Callable[[float], None],
+) -> Callable[[float], None]:
+    """The function to call with the share of one checkpoint's texts that is done: passes on the
+    share of the series and, at the first checkpoint, notes once how long all takes where that is
+    long.
+
+    place: which checkpoint it is, from 0. count: how many there are.
+    """
+    start_time = perf_counter()
+    waits = place == 0 and note is not None
+
+    def report(share: float) -> None:
+        """Tell what is done, and what is to come."""
+        nonlocal waits
+        progress((place + share) / count)
+        elapsed = perf_counter() - start_time
+        if waits and elapsed >= FORETOLD_AFTER:
+            waits = False
+            seconds = elapsed / share * count
+            if seconds >= LONG_WORK and note is not None:
+                note(
+                    message(
+                        "{texts:,} texts in {count} checkpoints: about {duration}; fewer lines or"
+                        " checkpoints take less, Ctrl-C ends it",
+                        texts=len(request.texts),
+                        count=count,
+                        duration=duration_words(seconds),
+                    )
+                )
+
+    return report
 
 
 def _refuse_large_page(checkpoints: int, model: Model, count: int) -> None:

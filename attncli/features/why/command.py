@@ -21,10 +21,11 @@ from attncli.cli.output import (
     write_with_figure,
 )
 from attncli.errors import UsageError
-from attncli.language import choice
+from attncli.language import choice, message
 
 if TYPE_CHECKING:
     from attncli.features.why.document import Split, WhyDocument
+    from attncli.models.estimate import CostEstimate
 
 SPLITS: tuple[Split, ...] = ("part", "token", "frequency", "dimension")
 
@@ -71,7 +72,7 @@ def why(
 
     attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than tired --head L5H11
     """
-    from attncli.cli.progress import progress
+    from attncli.cli.progress import foretell_work, progress
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "why", files={"--html": page.html})
@@ -81,6 +82,10 @@ def why(
     from attncli.features.why import compute as explanation
 
     single = output.json or output.svg is not None or page.html is not None
+
+    def on_cost(expected: CostEstimate, count: int) -> None:
+        """Say before a long run starts how long it will take."""
+        foretell_work(environment, count, expected.seconds, message("a shorter text"))
 
     def documents() -> Iterator[WhyDocument]:
         """Yield one `attn.why/1` document per text."""
@@ -103,6 +108,7 @@ def why(
                         memory=request.memory_limit(setup.compute).bytes,
                         tokens=request.tokens_of(loaded_model, source_text),
                         note=environment.note,
+                        on_cost=on_cost,
                         progress=on_progress,
                     )
                 if page.html is not None:

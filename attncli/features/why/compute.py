@@ -53,7 +53,7 @@ from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Kind
 from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import HeadSelection, Rope, Spec
-from attncli.models.estimate import estimate
+from attncli.models.estimate import CostEstimate, estimate
 from attncli.models.model import Model
 from attncli.models.residual_stream import most_parts
 from attncli.models.run import rows_for
@@ -97,6 +97,7 @@ def why(
     memory: int | None = None,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = lambda text: None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
     """Explain why a head attends from one token to another: the link's score as a sum over parts of
@@ -124,6 +125,7 @@ def why(
             part. None for any.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the run will take, and of how many tokens, before it starts.
         progress: Told the share done.
 
     Returns:
@@ -170,6 +172,9 @@ def why(
     request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
     if set(others) & set(keys):
         raise InputError("the key is compared with itself", expected="another key after --than")
+    dtype = model.compute_backend(len(tokens)).dtype
+    expected = estimate(spec, len(tokens), rows=rows_for(spec, len(tokens)), dtype=dtype)
+    on_cost(expected, len(tokens))
     return why_document(
         model,
         text,
