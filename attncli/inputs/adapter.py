@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays import backend as arrays
 from attncli.errors import InputError, UnsupportedError, refused_value
-from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo, guarded_path
+from attncli.inputs.bounded_process import run_bounded
+from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
-from attncli.inputs.files import is_folder, is_there, read_object
+from attncli.inputs.files import guarded_path, is_folder, is_there, read_object
+from attncli.inputs.task_failure import TaskError
 from attncli.inputs.tensors import tensor_file
 from attncli.language import Message, listing, message
 
@@ -83,10 +86,13 @@ PARTS = {
     ".lora_magnitude_vector": "magnitude",
     ".lora_magnitude_vector.weight": "magnitude",
     ".lora_B.bias": "shift",
+    ".token_adapter.trainable_tokens_delta": "rows",
 }
 """The ends of tensors' names, and what they are."""
 NAME = re.compile(r"\^?[\w.-]{1,200}\$?")
 """A module's name, or its end, as patterns of a config have it."""
+OUTPUT_TABLE = "lm_head.weight"
+"""How the name of the output's table ends, which a tied model does not store."""
 SPECIFICATION = re.compile(r"(.+):(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.DOTALL)
 LARGEST_WEIGHT = 1e6
 
@@ -133,12 +139,19 @@ class _Change(Struct, frozen=True, eq=False):
 class MergedRows:
     """A recipe (it computes a tensor's rows when they are read): a matrix of the base plus the
     low-rank changes of its adapters, one after the other. in_out: whether the matrix is stored [in,
-    out], not [out, in]."""
+    out], not [out, in]. whole: a matrix that an adapter stores in place of the base's."""
 
     def __init__(
-        self, base: Checkpoint, name: str, changes: Sequence[_Change], *, in_out: bool
+        self,
+        base: Checkpoint,
+        name: str,
+        changes: Sequence[_Change],
+        *,
+        in_out: bool,
+        whole: ReplacedTensor | None = None,
     ) -> None:
         self._base = base
+        self._whole = whole
         self._name = name
         self._changes = changes
         self._in_out = in_out
@@ -154,10 +167,14 @@ class MergedRows:
             else 0
         )
         self._count = base.info(name).shape[0]
+        if whole is not None:
+            self._count = len(whole.rows(0, 0))
 
     def rows(self, start: int, stop: int) -> Array:
         """The rows start..stop-1 of the matrix with all changes merged, float64 [row, column]."""
-        if start == 0 and stop == self._count:
+        if self._whole is not None:
+            matrix = self._whole.rows(0, self._count)[start:stop]
+        elif start == 0 and stop == self._count:
             matrix = self._base.read(self._name, "float64")
         else:
             matrix = self._base.read_rows(self._name, range(start, stop), "float64")
@@ -216,19 +233,69 @@ class ReplacedTensor:
         return self._array
 
 
+class ReplacedRows:
+    """A recipe (it gives a tensor's rows when they are read): a table of the base, some of whose
+    rows an adapter stores. weight: the share of the change."""
+
+    unit = 1
+
+    def __init__(
+        self, base: Checkpoint, name: str, numbers: Sequence[int], rows: Array, weight: float
+    ) -> None:
+        self._base = base
+        self._name = name
+        self._places = dict(zip(numbers, rows, strict=True))
+        self._weight = weight
+
+    def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the table, those of the adapter among them, float64."""
+        table = self._base.read_rows(self._name, range(start, stop), "float64")
+        for number, row in self._places.items():
+            if start <= number < stop:
+                own = table[number - start]
+                table[number - start] = (
+                    row if self._weight == 1 else own + self._weight * (row - own)
+                )
+        return table
+
+
 class AdaptedCheckpoint(DerivedCheckpoint):
     """A `Checkpoint` with adapters merged into it as its tensors are read. base: the checkpoint
     that they change; tensors without a change are read from it.
 
-    adapters: each as it is told.
+    adapters: each as it is told. shapes: of tables that an adapter brings with other rows than the
+    base's. tokenizer: a tokenizer.json that belongs to such tables, in place of the base's.
     """
 
     def __init__(
-        self, base: Checkpoint, recipes: Mapping[str, Recipe], adapters: Sequence[str]
+        self,
+        base: Checkpoint,
+        recipes: Mapping[str, Recipe],
+        adapters: Sequence[str],
+        shapes: Mapping[str, tuple[int, ...]],
+        tokenizer: Path | None,
     ) -> None:
-        super().__init__(base.folder, base.config, dict(base.names()), recipes)
+        names = dict(base.names())
+        for name, shape in shapes.items():
+            names[name] = replace(names[name], shape=shape)
+        config = base.config
+        if shapes:
+            config = _with_vocabulary(config, next(iter(shapes.values()))[0])
+        super().__init__(base.folder, config, names, recipes)
         self.base, self.adapters, self.notes = base, tuple(adapters), base.notes
         self.format = base.format
+        self._shapes = shapes
+        self._tokenizer = tokenizer
+
+    @property
+    def vocabulary_name(self) -> str | None:
+        """tokenizer.json where the adapter brings it, else what the base has."""
+        return self.base.vocabulary_name if self._tokenizer is None else "tokenizer.json"
+
+    @property
+    def tokenizer_path(self) -> Path | None:
+        """The tokenizer.json of the adapter's larger vocabulary, else what the base brings."""
+        return self._tokenizer or self.base.tokenizer_path
 
     @property
     def quantization(self) -> str | None:
@@ -275,7 +342,9 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         """A checkpoint of some of these tensors under new names and another config. names: the old
         name of each new one; adapters stay merged."""
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
-        return AdaptedCheckpoint(self.base.part(names, config), recipes, self.adapters)
+        shapes = {new: self._shapes[old] for new, old in names.items() if old in self._shapes}
+        base = self.base.part(names, config)
+        return AdaptedCheckpoint(base, recipes, self.adapters, shapes, self._tokenizer)
 
     def close(self) -> None:
         """Close the files of the base, too."""
@@ -295,37 +364,158 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
         raise UnsupportedError(
             what, where=str(next(iter(base.names().values())).file), expected=expected
         )
-    changes: dict[str, list[_Change]] = {}
-    shifts: dict[str, list[Array]] = {}
-    recipes: dict[str, Recipe] = {}
+    merge = _Merge(base)
     for request in requests:
-        _read_adapter(base, request, changes, shifts, recipes)
-    for name, matrix_changes in changes.items():
-        shape = base.info(name).shape
+        _read_adapter(merge, request)
+    recipes = merge.recipes
+    for name, matrix_changes in merge.changes.items():
+        whole = recipes.get(name)
+        shape = merge.shapes.get(name, base.info(name).shape)
         in_out = _change_fits(shape[::-1], matrix_changes[0].parts) and (
             matrix_changes[0].in_out or not _change_fits(shape, matrix_changes[0].parts)
         )
         for change in matrix_changes:
             if not _change_fits(shape[::-1] if in_out else shape, change.parts):
                 raise _misfit_error(base, name, change.parts)
-        recipes[name] = MergedRows(base, name, matrix_changes, in_out=in_out)
-    for name, bias_shifts in shifts.items():
+        if not isinstance(whole, ReplacedTensor | None):
+            raise UnsupportedError(
+                "adapters replace rows of {name} and change it by matrices as well",
+                where=listing(str(request.folder) for request in requests),
+                expected=message("one of the two"),
+                name=repr(name),
+            )
+        recipes[name] = MergedRows(base, name, matrix_changes, in_out=in_out, whole=whole)
+    for name, bias_shifts in merge.shifts.items():
         if any(shift.shape != base.info(name).shape for shift in bias_shifts):
             raise _misfit_error(base, name, {"shift": bias_shifts[0]})
         recipes[name] = ShiftedBias(base, name, bias_shifts)
-    return AdaptedCheckpoint(base, recipes, [request.label for request in requests])
+    _check_tables(merge, requests)
+    labels = [request.label for request in requests]
+    return AdaptedCheckpoint(base, recipes, labels, merge.shapes, merge.tokenizer)
 
 
-def _read_adapter(
-    base: Checkpoint,
-    request: AdapterRequest,
-    changes: dict[str, list[_Change]],
-    shifts: dict[str, list[Array]],
-    recipes: dict[str, Recipe],
+class _Merge:
+    """What adapters change in a base, gathered while they are read; everything goes by the names of
+    the base's tensors.
+
+    changes: of low rank. shifts: of biases. recipes: of tensors that are replaced, whole or by row.
+    shapes: of tables with other rows than the base's. heads: tables of the output that the base
+    does not have, being tied. tokenizer: the file that belongs to a larger vocabulary.
+    """
+
+    def __init__(self, base: Checkpoint) -> None:
+        self.base = base
+        self.changes: dict[str, list[_Change]] = {}
+        self.shifts: dict[str, list[Array]] = {}
+        self.recipes: dict[str, Recipe] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.heads: dict[str, Array] = {}
+        self.tokenizer: Path | None = None
+
+
+def _with_vocabulary(config: dict[str, Any], size: int) -> dict[str, Any]:
+    """The config of a model whose vocabulary has another size."""
+    inner = config.get("text_config")
+    if isinstance(inner, dict) and "vocab_size" in inner:
+        return {**config, "text_config": {**inner, "vocab_size": size}}
+    return {**config, "vocab_size": size}
+
+
+def _vocabulary_size(config: Mapping[str, Any]) -> object:
+    """How many tokens a config says that its model has."""
+    inner = config.get("text_config")
+    if isinstance(inner, dict) and "vocab_size" in inner:
+        return inner["vocab_size"]
+    return config.get("vocab_size")
+
+
+def _replace_whole(merge: _Merge, module: str, array: Array, folder: Path) -> None:
+    """Take a tensor that an adapter stores whole, in place of the base's.
+
+    Raises InputError for one that has another shape, unless it is a table of tokens with other rows.
+    """
+    base = merge.base
+    tied = not any(name.endswith(OUTPUT_TABLE) for name in base.names())
+    if module.endswith(OUTPUT_TABLE) and tied:
+        merge.heads[module] = array
+        return
+    target = _base_tensor(base, module, str(folder))
+    shape = base.info(target).shape
+    if shape != array.shape:
+        is_table = len(shape) == 2 and shape[0] == _vocabulary_size(base.config)
+        if not is_table or array.shape[1:] != shape[1:]:
+            raise _misfit_error(base, target, {"whole": array})
+        merge.shapes[target] = array.shape
+        own = guarded_path(folder.resolve(), "tokenizer.json")
+        merge.tokenizer = own if is_there(own) else merge.tokenizer
+    merge.recipes[target] = ReplacedTensor(array.astype(np.float64))
+
+
+def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
+    """Raise UnsupportedError where the tables of tokens that adapters bring do not fit together:
+    other rows in one than in another, or an output table apart from the one that it is tied to."""
+    base = merge.base
+    where = listing(str(request.folder) for request in requests)
+    for name, shape in merge.shapes.items():
+        old = base.info(name).shape
+        for other, info in base.names().items():
+            if info.shape == old and merge.shapes.get(other, old) != shape:
+                raise UnsupportedError(
+                    "the adapter has a larger or smaller vocabulary: {name} has {count:,} rows, and"
+                    " {other} {old:,}",
+                    where=where,
+                    expected=message("both tables from the adapter, of as many tokens"),
+                    name=repr(name),
+                    count=shape[0],
+                    other=repr(other),
+                    old=merge.shapes.get(other, old)[0],
+                )
+    for name, array in merge.heads.items():
+        tables = [one for one in merge.recipes.values() if isinstance(one, ReplacedTensor)]
+        if not any(np.array_equal(table.rows(0, 0), array) for table in tables):
+            raise UnsupportedError(
+                "the adapter has an output table of its own, {name}, where the base's is its table"
+                " of tokens",
+                where=where,
+                expected=message("a base whose two tables are apart"),
+                name=repr(name),
+            )
+
+
+def _replace_rows(
+    merge: _Merge, module: str, rows: Array, config: Mapping[str, Any], request: AdapterRequest
 ) -> None:
-    """Read one adapter and add what it changes to the three dictionaries, which go by the names of
-    the base's tensors: low-rank `changes`, `shifts` of biases, and `recipes` of tensors that it
-    replaces whole."""
+    """Take rows of a table that an adapter trained one by one. Raises InputError where its config
+    does not say which they are."""
+    base = merge.base
+    target = _base_tensor(base, f"{module}.weight", str(request.folder))
+    shape = base.info(target).shape
+    stated = config.get("trainable_token_indices")
+    if isinstance(stated, dict):
+        stated = next(
+            (value for key, value in stated.items() if f".{module}".endswith(f".{key}")), None
+        )
+    numbers = stated if isinstance(stated, list) else []
+    fits = (
+        all(type(number) is int and 0 <= number < shape[0] for number in numbers)
+        and len(set(numbers)) == len(numbers)
+        and rows.shape == (len(numbers), *shape[1:])
+    )
+    if not fits:
+        raise InputError(
+            "the adapter stores {rows} rows of {name}, and its config names {numbers}",
+            where=str(request.folder / CONFIG),
+            expected=message("an id from 0 to {last} for each row", last=shape[0] - 1),
+            rows=list(rows.shape),
+            name=repr(target),
+            numbers=repr(numbers)[:80],
+        )
+    merge.recipes[target] = ReplacedRows(base, target, numbers, rows, request.weight)
+
+
+def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
+    """Read one adapter and add what it changes."""
+    base = merge.base
     folder = request.folder
     if not is_folder(folder) or not is_there(guarded_path(folder.resolve(), CONFIG)):
         what = message("this folder holds no adapter")
@@ -344,13 +534,15 @@ def _read_adapter(
     modules: dict[str, dict[str, Array]] = {}
     for name, array in tensor_file(guarded_path(real, WEIGHTS)).tensors().items():
         module, part = _module_and_part(name)
+        if ".original_module." in name:
+            continue  # the base's own, beside what replaces it
         if part == "whole":
-            target = _base_tensor(base, module, str(folder))
-            if base.info(target).shape != array.shape:
-                raise _misfit_error(base, target, {"whole": array})
-            recipes[target] = ReplacedTensor(array.astype(np.float64))
+            _replace_whole(merge, module, array, folder)
+        elif part == "rows":
+            _replace_rows(merge, module, array.astype(np.float64), config, request)
         else:
             modules.setdefault(module, {})[part] = array.astype(np.float64)
+    alphas = _alphas(config, list(modules), where)
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
@@ -362,11 +554,11 @@ def _read_adapter(
                 module=repr(module),
                 part=repr(first if first not in parts else second),
             )
-        scale = _change_scale(config, module, parts[first].shape[0], where) * request.weight
+        scale = _change_scale(config, alphas[module], parts[first].shape[0], where) * request.weight
         shift = parts.pop("shift", None)
         if "magnitude" in parts:
             parts["magnitude"] = parts["magnitude"].reshape(-1)
-        changes.setdefault(target, []).append(
+        merge.changes.setdefault(target, []).append(
             _Change(scale, bool(config.get("fan_in_fan_out")), parts)
         )
         if shift is not None and not _has_bias(base, module):
@@ -376,7 +568,7 @@ def _read_adapter(
                 expected=message("a base whose {module} has a bias", module=repr(module)),
             )
         if shift is not None:
-            shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(
+            merge.shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(
                 shift * scale
             )
 
@@ -395,13 +587,6 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
                 where=where,
                 expected="an adapter of B·A, its scale and its magnitudes",
             )
-    if config.get("trainable_token_indices"):
-        key = "trainable_token_indices"
-        raise UnsupportedError(
-            _config_setting(key, config[key]),
-            where=where,
-            expected="an adapter that changes matrices, not single rows of the token table",
-        )
     if config.get("use_dora") and request.weight != 1:
         what = message(
             "an adapter with magnitudes has no share of {weight:g}", weight=request.weight
@@ -416,21 +601,53 @@ def _config_setting(key: str, value: object) -> Message:
     return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
 
 
-def _change_scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
-    """The factor on B·A of a module without the request's own weight: α/r, or α/√r where the config
-    is rank-stabilised."""
-    alpha = config.get("lora_alpha")
-    patterns = config.get("alpha_pattern") or {}
-    for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
-        if not NAME.fullmatch(
-            pattern
-        ):  # PEFT takes any expression, and one can be written that never ends
-            raise UnsupportedError(
-                _config_setting("alpha_pattern", pattern), where=where, expected="names of modules"
-            )
-        if f".{module}".endswith("." + pattern.removeprefix("^").removesuffix("$")):
-            alpha = value
-            break
+def _alphas(config: Mapping[str, Any], modules: Sequence[str], where: str) -> dict[str, Any]:
+    """The α of each module: that of the first entry of alpha_pattern that matches its name, else
+    lora_alpha. As PEFT has it, an entry is an expression for the end of a name, from a word on.
+
+    Raises UnsupportedError for an entry that is no expression or takes too long.
+    """
+    alphas = dict.fromkeys(modules, config.get("lora_alpha"))
+    stated = config.get("alpha_pattern")
+    patterns = stated if isinstance(stated, dict) else {}
+    expressions = {
+        pattern: value for pattern, value in patterns.items() if not NAME.fullmatch(pattern)
+    }
+    matches = dict(
+        zip(expressions, _matching(list(expressions), modules, where), strict=True)
+    )  # of names alone, the common case, no process is started
+    settled: set[str] = set()
+    for pattern, value in patterns.items():
+        end = "." + pattern.removeprefix("^").removesuffix("$")
+        for module in modules:
+            hit = module in matches[pattern] if pattern in matches else f".{module}".endswith(end)
+            if hit and module not in settled:
+                settled.add(module)
+                alphas[module] = value
+    return alphas
+
+
+def _matching(patterns: Sequence[str], modules: Sequence[str], where: str) -> list[frozenset[str]]:
+    """For each expression, the modules whose names end with it; done in a bounded process, for an
+    expression can be written that never ends. Raises UnsupportedError."""
+    if not patterns:
+        return []
+    whole = [rf"(.*\.)?({pattern})$" for pattern in patterns]
+    try:
+        places = run_bounded("pattern", {"patterns": whole, "names": list(modules)})
+    except TaskError as error:
+        pattern = patterns[error.place or 0]
+        raise UnsupportedError(
+            _config_setting("alpha_pattern", pattern),
+            where=where,
+            expected=message("an expression for names of modules that is told in seconds"),
+        ) from error
+    return [frozenset(modules[start] for start, _ in spans) for spans in places]
+
+
+def _change_scale(config: Mapping[str, Any], alpha: object, rank: int, where: str) -> float:
+    """The factor on B·A without the request's own weight: α/r, or α/√r where the config is
+    rank-stabilised."""
     if (
         isinstance(alpha, bool)
         or not isinstance(alpha, int | float)

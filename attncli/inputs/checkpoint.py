@@ -16,9 +16,10 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import prod
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +34,7 @@ from attncli.extras import install_command
 from attncli.inputs.files import (
     LARGEST_FILE,
     PositionedFile,
+    guarded_path,
     is_folder,
     is_there,
     open_regular,
@@ -107,31 +109,6 @@ class TensorInfo(Struct, frozen=True):
     def stored_dtype(self) -> np.dtype[Any]:
         """The type of its numbers in the file, which are little-endian."""
         return dtype_of_name(self.dtype).newbyteorder("<")
-
-
-def guarded_path(folder: Path, name: str) -> Path:
-    """The path of the file `name` in a folder with its symbolic links resolved; it need not exist.
-
-    folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
-    (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
-    """
-    try:
-        target = (folder / name).resolve()
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise InputError("this link leads nowhere", where=str(folder / name)) from error
-    roots = [folder]
-    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(
-        ("models--", "datasets--")
-    ):
-        repository = folder.parent.parent
-        # the repository's own blobs, and the store that repositories of one cache share
-        roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
-    if not any(target.is_relative_to(root) for root in roots):
-        what = message("{name} is a link that leaves its folder", name=repr(name))
-        raise InputError(
-            what, where=str(folder), expected="a file", hint="give the folder that holds the files"
-        )
-    return target
 
 
 def local_header(path: Path) -> SafetensorsHeader | None:
@@ -272,6 +249,41 @@ def _tensors_of_header(
         )
         for name, entry in header.entries.items()
     }
+
+
+MOST_ENTRIES = 1000
+"""Entries of a folder that are looked at for a hint."""
+
+
+def _no_config(folder: Path) -> InputError:
+    """The error, returned and not raised, that a folder has no config.json, with what it is
+    instead: an adapter, the folder above or below a model's."""
+    what = message("this folder holds no config.json")
+    expected = message("a folder with config.json and model.safetensors")
+    adapter = folder / "adapter_config.json"
+    if is_there(adapter):
+        base = read_object(adapter, what=message("an adapter's config"))
+        name = base.get("base_model_name_or_path")
+        stated = name if isinstance(name, str) and name else "BASE"
+        return InputError(
+            message("this folder holds an adapter, not a model"),
+            where=str(folder),
+            expected=expected,
+            hint=f"--model {quote(stated)} --adapter {quote(str(folder))}",
+        )
+    near = next(_models_near(folder), None)
+    hint = "" if near is None else f"--model {quote(str(near))}"
+    return InputError(what, where=str(folder), expected=expected, hint=hint)
+
+
+def _models_near(folder: Path) -> Iterator[Path]:
+    """The folders one level below, of a hub's cache below its snapshots, and the one above, that
+    hold a config.json."""
+    for pattern in ("*/config.json", "snapshots/*/config.json"):
+        yield from (path.parent for path in sorted(islice(folder.glob(pattern), MOST_ENTRIES)))
+    above = folder.resolve().parent
+    if is_there(above / "config.json"):
+        yield above
 
 
 def _no_weights(folder: Path) -> InputError | UnsupportedError:
@@ -470,6 +482,8 @@ class Checkpoint:
                 expected="a folder with config.json and model.safetensors",
             )
         real = folder.resolve()
+        if not is_there(guarded_path(real, "config.json")):
+            raise _no_config(folder)
         config = read_object(
             guarded_path(real, "config.json"), what="a model's config.json", with_tags=True
         )
@@ -567,10 +581,19 @@ class Checkpoint:
         return None
 
     @property
+    def vocabulary_name(self) -> str | None:
+        """`tokenizer.json`, else the file of a vocabulary whose rule is known; None without one."""
+        if is_there(guarded_path(self.folder, "tokenizer.json")):
+            return "tokenizer.json"
+        from attncli.inputs.vocabulary_files import VocabularyFolder
+
+        return VocabularyFolder.read(self.folder).fitting()
+
+    @property
     def tokenizer_path(self) -> Path | None:
-        """`tokenizer.json`, None if the folder has none."""
-        path = guarded_path(self.folder, "tokenizer.json")
-        return path if is_there(path) else None
+        """Where the file `vocabulary_name` lies, its links resolved; None without one."""
+        name = self.vocabulary_name
+        return None if name is None else guarded_path(self.folder, name)
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce that these tensors will be read next, whole and in this order.

@@ -319,6 +319,31 @@ def system_errors(
         raise kind(what, where=where, expected=expected, strerror=system_reason(error)) from error
 
 
+def guarded_path(folder: Path, name: str) -> Path:
+    """The path of the file `name` in a folder with its symbolic links resolved; it need not exist.
+
+    folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
+    (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
+    """
+    try:
+        target = (folder / name).resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise InputError("this link leads nowhere", where=str(folder / name)) from error
+    roots = [folder]
+    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(
+        ("models--", "datasets--")
+    ):
+        repository = folder.parent.parent
+        # the repository's own blobs, and the store that repositories of one cache share
+        roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
+    if not any(target.is_relative_to(root) for root in roots):
+        what = message("{name} is a link that leaves its folder", name=repr(name))
+        raise InputError(
+            what, where=str(folder), expected="a file", hint="give the folder that holds the files"
+        )
+    return target
+
+
 def is_there(path: Path) -> bool:
     """Whether there is such a file or folder. Raises InputError where that cannot be found out: its
     folder may not be searched, or its name is too long."""

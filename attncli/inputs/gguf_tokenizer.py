@@ -1,5 +1,5 @@
 """Tokenizers built from the vocabulary that a GGUF file brings: byte-pair merges, SentencePiece's
-two kinds of scores, word pieces.
+two kinds of scores, word pieces, Gemma 4's merges of characters.
 
 How a text is cut before the merges stands in no file, only a name of it; the patterns are those
 that the tokenizers of these names have.
@@ -44,7 +44,7 @@ from attncli.inputs.vocabulary_tokenizer import (
 )
 from attncli.language import message
 
-KINDS = ("gpt2", "llama", "bert", "t5")
+KINDS = ("gpt2", "llama", "bert", "t5", "gemma4")
 """Kinds of vocabularies, `tokenizer.ggml.model`."""
 JOINED = (NORMAL, USER_DEFINED, UNUSED)
 """Types of tokens that are made of others."""
@@ -181,10 +181,16 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
     types = _token_types(metadata, len(tokens), name)
     match kind:
         case "gpt2":
-            return _of_pairs(_BytePairs(metadata, tokens, name), metadata, tokens, types, name)
+            return pairs_tokenizer(
+                _BytePairs(metadata, tokens, name), metadata, tokens, types, name
+            )
         case "llama":
-            return _of_pairs(
+            return pairs_tokenizer(
                 _ScoredPairs(metadata, tokens, types, name), metadata, tokens, types, name
+            )
+        case "gemma4":
+            return pairs_tokenizer(
+                _MergedPieces(metadata, tokens, types, name), metadata, tokens, types, name
             )
         case "bert":
             hf = _word_pieces(metadata, tokens)
@@ -212,7 +218,7 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
     return from_tokenizers(hf, name)
 
 
-def _of_pairs(
+def pairs_tokenizer(
     scheme: PairScheme, metadata: Metadata, tokens: StringTable, types: Array, name: str
 ) -> PieceTokenizer:
     """The tokenizer of a vocabulary of pairs, built in parts where it is large."""
@@ -283,17 +289,22 @@ class _BytePairs(PairScheme):
 
     def every_merge(self, ids: Mapping[str, int]) -> list[Merge]:
         """All merges of the file. Raises InputError for one of what the vocabulary does not hold."""
-        merges = []
-        for merge in self._merges:
-            left, _, right = merge.partition(" ")
-            if left not in ids or right not in ids or left + right not in ids:
-                what = message(
-                    "the merge {merge} joins what the vocabulary does not hold",
-                    merge=repr(merge[:80]),
-                )
-                raise InputError(what, where=self._name, expected="two tokens that make a third")
-            merges.append((left, right))
-        return merges
+        return _listed_merges(self._merges, ids, self._name)
+
+
+def _listed_merges(lines: Sequence[str], ids: Mapping[str, int], name: str) -> list[Merge]:
+    """The merges that a file lists, each "left right". Raises InputError for one of what the
+    vocabulary does not hold."""
+    merges = []
+    for line in lines:
+        left, _, right = line.partition(" ")
+        if left not in ids or right not in ids or left + right not in ids:
+            what = message(
+                "the merge {merge} joins what the vocabulary does not hold", merge=repr(line[:80])
+            )
+            raise InputError(what, where=name, expected="two tokens that make a third")
+        merges.append((left, right))
+    return merges
 
 
 def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
@@ -368,6 +379,61 @@ class _ScoredPairs(PairScheme):
         return sorted(splits(pieces), key=rank)
 
     every_merge = merges
+
+
+class _MergedPieces(PairScheme):
+    """Gemma 4's byte-pair scheme: characters, with a sign for blanks, joined in the order of the
+    file's merges; lines and the breaks between them are cut apart before, and a character without a
+    piece is spelled by its bytes.
+
+    Source: Gemma 4's tokenizer.json; llama.cpp's vocabulary of this name, which takes a run of line
+    breaks that the vocabulary holds as one token whether or not a merge makes it.
+    """
+
+    kind = "gemma4"
+
+    def __init__(self, metadata: Metadata, tokens: StringTable, types: Array, name: str) -> None:
+        self._merges, self._name = metadata.texts("tokenizer.ggml.merges"), name
+        unknown = np.flatnonzero(types == UNKNOWN)
+        self._unknown = tokens[int(unknown[0])] if unknown.size else None
+
+    def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
+        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        model = models.BPE(
+            vocab=dict(ids),
+            merges=list(merges),
+            unk_token=self._unknown if self._unknown in ids else None,
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+        hf = tokenizers.Tokenizer(model)
+        hf.normalizer = normalizers.Replace(" ", SPACE)
+        hf.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), "isolated")
+        hf.decoder = _piece_decoder(begins=False)
+        return hf
+
+    def characters(self, text: str) -> Iterable[str]:
+        """The text's own characters and the one for a blank."""
+        return {*text, SPACE}
+
+    def merges(self, ids: Mapping[str, int]) -> list[Merge]:
+        """The merges among these pieces, by their place in the file's list."""
+        pairs = {f"{left} {right}".encode(): (left, right) for left, right in splits(ids.keys())}
+        merges = [pairs[merge] for merge, _ in self._merges.find(pairs)]
+        return merges + self._line_breaks(ids, merges)
+
+    def every_merge(self, ids: Mapping[str, int]) -> list[Merge]:
+        """All merges of the file. Raises InputError for one of what the vocabulary does not hold."""
+        merges = _listed_merges(self._merges, ids, self._name)
+        return merges + self._line_breaks(ids, merges)
+
+    @staticmethod
+    def _line_breaks(ids: Mapping[str, int], merges: Sequence[Merge]) -> list[Merge]:
+        """What joins line breaks to every run of them that is a piece, less these merges."""
+        breaks = {piece for piece in ids if piece and not piece.strip("\n")}
+        pairs = dict.fromkeys(sorted(splits(breaks), key=lambda pair: len("".join(pair))))
+        listed = set(merges) if pairs else set()
+        return [pair for pair in pairs if pair not in listed]
 
 
 def _piece_decoder(begins: bool) -> decoders.Sequence:
@@ -461,6 +527,8 @@ class _SpecialEnds:
         self.specials: dict[str, int] = {}
         begin = metadata.flag("tokenizer.ggml.add_bos_token")
         end = metadata.flag("tokenizer.ggml.add_eos_token")
+        if kind == "gemma4":
+            begin = True  # whatever the file says, as llama.cpp has it
         if begin is None:
             begin = (
                 kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE

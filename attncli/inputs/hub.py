@@ -14,10 +14,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import SequenceMatcher
 from enum import Enum, auto
 from inspect import signature
 from io import BytesIO, StringIO
+from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, TypeVar, assert_never
 
 from msgspec import Struct
@@ -227,6 +230,17 @@ GENERATION = "generation_config.json"
 """The file that says how a model continues texts; most have none."""
 CHATS = ("tokenizer_config.json", "chat_template.jinja")
 """The files that say how a model writes chats; many have none."""
+VOCABULARIES = (
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "tekken.json",
+)
+"""The files that hold a vocabulary where there is no tokenizer.json."""
+BESIDE_A_VOCABULARY = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+"""The files that say how such a vocabulary is used."""
 DESCRIPTION = ("config.json", TOKENIZER)
 """The files that say what a model is and how it cuts texts."""
 
@@ -477,6 +491,44 @@ class ModelLocation(Struct, frozen=True):
     tensors: Mapping[str, TensorInfo] | None = None
 
 
+ALIKE = 0.85
+"""How alike two names are, from 0 to 1, of which one may be a misspelling of the other."""
+DIGITS = re.compile(r"\d+")
+MOST_BESIDE = 1000
+"""Entries of a folder that a misspelt name is compared with."""
+
+
+def _near_place(place: Path) -> Path | None:
+    """A model's folder or GGUF file beside a place that does not exist, of almost its name; None
+    without one. Names with other numbers, as of another size or version, are not alike."""
+    wanted = place.name.lower()
+    best: tuple[float, Path] | None = None
+    try:
+        entries = [entry.name for entry in islice(os.scandir(place.parent), MOST_BESIDE)]
+    except (OSError, ValueError):
+        return None
+    for entry in sorted(entries):
+        path = place.parent / entry
+        alike = SequenceMatcher(None, wanted, entry.lower()).ratio()
+        if alike < ALIKE or DIGITS.findall(wanted) != DIGITS.findall(entry):
+            continue
+        is_model = path.suffix.lower() == SUFFIX or is_there(path / "config.json")
+        if is_model and (best is None or alike > best[0]):
+            best = alike, path
+    return None if best is None else best[1]
+
+
+def _misspelt(name: str, near: Path) -> InputError:
+    """The error, returned and not raised, that nothing has this name, and that a model beside it has
+    almost the same."""
+    return InputError(
+        "there is no such folder or file",
+        where=name,
+        expected=message("a model that is there; beside it lies {near}", near=near.name),
+        hint=f"--model {quote(str(near))}",
+    )
+
+
 def resolve(
     name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE
 ) -> ModelLocation:
@@ -500,6 +552,11 @@ def resolve(
     if cached_file is not None:
         return cached_file
     hub_id = HubId.parse(name)
+    near = None if exists else _near_place(folder)
+    snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
+    # a folder's name may be meant for the hub; that of a GGUF file may not
+    if near is not None and snapshot is None and (hub_id is None or near.suffix == SUFFIX):
+        raise _misspelt(name, near)
     if hub_id is None or exists:
         what = message("this is a file, not a folder" if exists else "there is no such folder")
         raise InputError(
@@ -511,7 +568,6 @@ def resolve(
             ),
         )
     cache = cache_folder(variables)
-    snapshot = find_snapshot(cache, hub_id)
     missing = []
     usable = None
     if snapshot is not None:
@@ -528,6 +584,8 @@ def resolve(
     if is_offline(variables):
         if usable is not None:
             return usable
+        if near is not None:
+            raise _misspelt(name, near)
         raise InputError(
             (
                 "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
@@ -544,9 +602,11 @@ def resolve(
         )
     try:
         folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
-    except AttnError:
+    except AttnError as error:
         if usable is not None:
             return usable
+        if near is not None and isinstance(error, InputError):
+            raise _misspelt(name, near) from error
         raise
     return ModelLocation(folder_in_cache, name, folder_in_cache.name, "hub", tensors)
 
@@ -793,7 +853,9 @@ def download(
         commit = (
             folder.name
         )  # everything else comes from the same version, even if the branch moves on
-        hub.file(TOKENIZER, commit)
+        if hub.file(TOKENIZER, commit) is None:
+            for name in (*BESIDE_A_VOCABULARY, *VOCABULARIES):
+                hub.file(name, commit)
         if fetch.parts is not Parts.HEADERS:
             for name in CHATS:
                 hub.file(name, commit)

@@ -36,8 +36,8 @@ MOST_WORDS = 5000
 """Words, or paths, that what is not there is compared with."""
 DEEPEST = 64
 """Steps of a path."""
-MOST_READ = 2**25
-"""Characters that are read behind brackets that open no JSON after all, in a second or two."""
+MOST_READ = 2**23
+"""Characters that are read behind brackets that open no JSON after all, in two seconds at most."""
 UNTOLD = 10_000
 """Characters counted for a bracket where the parser does not say how far it read."""
 LONGEST_WORD = 64

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UsageError
-from attncli.inputs.files import is_there
+from attncli.inputs.files import is_folder, is_there
 from attncli.inputs.graphemes import ZWJ, ZWNJ, clusters, extends
 from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
@@ -320,9 +321,7 @@ def tokenizer(spec: str) -> Tokenizer:
         return BUILTIN[spec]()
     path = Path(spec)
     if _names_a_file(spec, path):
-        from attncli.inputs.vocabulary_tokenizer import read_tokenizer
-
-        return read_tokenizer(path)
+        return _tokenizer_at(path)
     from difflib import get_close_matches
 
     close = get_close_matches(spec.lower(), BUILTIN, n=1)
@@ -336,12 +335,42 @@ def tokenizer(spec: str) -> Tokenizer:
     )
 
 
+def _tokenizer_at(path: Path) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, of another file of a vocabulary, or of the folder that
+    holds one."""
+    from attncli.inputs.vocabulary_files import VOCABULARY_SUFFIXES
+    from attncli.inputs.vocabulary_tokenizer import read_tokenizer
+
+    folder = path if is_folder(path) else path.parent
+    if is_folder(path) and not is_there(path / "tokenizer.json"):
+        name = None
+    elif path.name.endswith(VOCABULARY_SUFFIXES):
+        name = path.name
+    else:
+        return read_tokenizer(path)
+    from attncli.inputs.separate_vocabulary import read_vocabulary
+
+    return read_vocabulary(folder.resolve(), name) or _without_tokenizer(str(folder))
+
+
+def _without_tokenizer(folder: str) -> NoReturn:
+    """Raise InputError that a folder's texts cannot be cut, with the command that helps."""
+    from attncli.inputs.vocabulary_files import missing_tokenizer
+
+    what = message("this folder holds no tokenizer.json")
+    expected, hint = missing_tokenizer(Path(folder))
+    raise InputError(what, where=folder, expected=expected, hint=hint)
+
+
 def _names_a_file(spec: str, path: Path) -> bool:
     """Whether a value of `--tokenizer` is a path rather than a name. Raises InputError for a name
     that no file can have."""
     try:
         return bool(spec) and (
-            is_there(path) or "/" in spec or "\\" in spec or spec.endswith(".json")
+            is_there(path)
+            or "/" in spec
+            or "\\" in spec
+            or spec.endswith((".json", ".txt", ".model", ".spm"))
         )
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
         raise InputError(
@@ -401,10 +430,10 @@ class IdsOnly(Struct, frozen=True):
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
         """Raises InputError: text cannot be cut without a tokenizer."""
-        what = message("this checkpoint has no tokenizer.json")
-        raise InputError(
-            what, where=self.folder, expected="a tokenizer.json in the folder", hint='--ids "5 3 8"'
-        )
+        if is_folder(Path(self.folder)):
+            _without_tokenizer(self.folder)
+        what = message("this model brings no vocabulary to cut texts with")
+        raise InputError(what, where=self.folder, expected="token ids", hint='--ids "5 3 8"')
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """A token `#ID` for each id, of which nothing more is known."""

@@ -20,7 +20,7 @@ import tokenizers
 from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.files import is_folder, is_there, read_regular
+from attncli.inputs.files import is_folder, read_regular
 from attncli.inputs.piece_spans import PieceSpan, place_pieces
 from attncli.inputs.text_vocabulary import TextVocabulary
 from attncli.inputs.token import Token
@@ -81,18 +81,11 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     above 256 MiB.
     """
     if is_folder(path):
-        if not is_there(path / "tokenizer.json"):
-            raise InputError(
-                "this folder holds no tokenizer.json",
-                where=str(path),
-                expected="a tokenizer.json of the tokenizers library",
-                hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) writes one",
-            )
         path = path / "tokenizer.json"
     raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
     check_charsmap(raw, str(path))
     with _silent_panics():
-        hf = _run_guarded(
+        hf = guarded(
             lambda: tokenizers.Tokenizer.from_buffer(raw),
             message("this is no usable tokenizer file"),
             str(path),
@@ -286,7 +279,7 @@ class PieceTokenizer:
         that is not whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
         hf = self._decoding(ids)
-        text: str = _run_guarded(
+        text: str = guarded(
             lambda: hf.decode(list(ids)),
             message("the tokenizer failed on these ids"),
             self.name,
@@ -501,7 +494,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
     with _silent_panics():  # for this thread to undo: one that is left behind never would
         try:
             return _WorkThread.free().do(
-                lambda: _run_guarded(work, message("the tokenizer failed on this text"), where)
+                lambda: guarded(work, message("the tokenizer failed on this text"), where)
             )
         except Empty:
             what = message(
@@ -512,7 +505,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
             ) from None
 
 
-def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
+def guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`; whatever the tokenizers library raises in it becomes an InputError.
     what: its sentence.
     """

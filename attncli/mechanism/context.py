@@ -5,7 +5,7 @@ watch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, assert_never
 
 import numpy as np
@@ -227,6 +227,26 @@ class ReadWeights(ABC):
         """x·Wᵀ + b, [row, out], multiplied while W (role `name`.weight) is read; None where W
         cannot be streamed so and must be read whole. x: [..., in], its leading axes one row axis in
         the result."""
+
+
+class TableWeights(ABC):
+    """`Weights` outside the layers, whose large tables need not be in memory as a whole."""
+
+    @abstractmethod
+    def __call__(self, role: str, /) -> Array | None: ...
+
+    @abstractmethod
+    def has(self, role: str) -> bool:
+        """Whether there is such a weight."""
+
+    @abstractmethod
+    def tiles(self, role: str) -> Iterator[Array] | None:
+        """The rows of a table in order, some at a time, [row, width], each read when it is asked
+        for; None for a table that is small or in memory, and one that is not there."""
+
+    @abstractmethod
+    def rows(self, role: str, numbers: Sequence[int]) -> Array:
+        """These rows of a table that is there, [row, width]."""
 
 
 Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]

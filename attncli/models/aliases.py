@@ -246,7 +246,7 @@ def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -
     try:
         return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:
-        if not hint:
+        if not hint or str(error.hint).startswith("--model "):  # a file beside comes first
             raise
         raise InputError(
             error.what, where=error.where, expected=error.expected, hint=hint

@@ -24,9 +24,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.checkpoint import Array, TensorInfo, guarded_path
+from attncli.inputs.checkpoint import Array, TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe, kinds_by_size
-from attncli.inputs.files import is_there
+from attncli.inputs.files import guarded_path, is_there
+from attncli.inputs.ggml_blocks import BlockKind
 from attncli.inputs.gguf_file import GgufHeader, GgufTensor, Metadata, read_gguf
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import IdsOnly
@@ -42,6 +43,7 @@ from attncli.models.gguf_tensors import (
     BlockRecipe,
     JoinedHeads,
     Undone,
+    Unpack,
     conversion_of,
     names_for,
     shape_of_role,
@@ -78,9 +80,11 @@ HARMLESS = frozenset(
 
 
 class GgufCheckpoint(DerivedCheckpoint):
-    """A `Checkpoint` in a GGUF file, or in several. metadata: of the first."""
+    """A `Checkpoint` in a GGUF file, or in several. metadata: of the first. unpack: makes numbers of
+    stored blocks; may be set before the tensors are read."""
 
     format = "gguf"
+    unpack: Unpack = staticmethod(BlockKind.numbers)
 
     def __init__(self, files: Sequence[tuple[Path, GgufHeader]]) -> None:
         where = str(files[0][0])
@@ -130,6 +134,11 @@ class GgufCheckpoint(DerivedCheckpoint):
         self.config = {"model_type": kind, **self._config(kind)}
 
     @property
+    def vocabulary_name(self) -> str | None:
+        """The name of the file itself, as it holds the vocabulary."""
+        return None if self.tokenizer_path is None else self.file.name
+
+    @property
     def tokenizer_path(self) -> Path | None:
         """The path of the file itself, as it holds the vocabulary."""
         return self.file if self.metadata.get("tokenizer.ggml.tokens") else None
@@ -164,7 +173,11 @@ class GgufCheckpoint(DerivedCheckpoint):
         self._own_spec, self._read_keys = own_spec, frozenset(config.read_keys)
         recipes: dict[str, Recipe] = {
             name: BlockRecipe(
-                self.fill, tensor, self._tensors[name], conversion_of(name, spec, model_family)
+                self.fill,
+                tensor,
+                self._tensors[name],
+                conversion_of(name, spec, model_family),
+                self.unpack,
             )
             for name, tensor in self.stored.items()
         }

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from attncli.inputs.checkpoint import Array, TensorInfo
 from attncli.inputs.derived_checkpoint import Recipe
+from attncli.inputs.ggml_blocks import BlockKind
 from attncli.inputs.gguf_file import GgufTensor
 from attncli.mechanism.spec import DeltaRule, Mlp, Spec
 from attncli.models.family import (
@@ -179,6 +180,8 @@ class Undone(Struct, frozen=True):
     decay: bool = False
 
 
+Unpack = Callable[[BlockKind, Array], Array]
+"""Makes the numbers of some stored blocks, float32 [number], from their bytes, [byte]."""
 Fill = Callable[[TensorInfo, Array, int, str], None]
 """Fills an array from a byte on of the file that a tensor is in."""
 
@@ -186,8 +189,16 @@ Fill = Callable[[TensorInfo, Array, int, str], None]
 class BlockRecipe:
     """Reads rows of a GGUF tensor out of its stored blocks, and reverses the converter's changes."""
 
-    def __init__(self, fill: Fill, tensor: GgufTensor, info: TensorInfo, undone: Undone) -> None:
+    def __init__(
+        self,
+        fill: Fill,
+        tensor: GgufTensor,
+        info: TensorInfo,
+        undone: Undone,
+        unpack: Unpack = BlockKind.numbers,
+    ) -> None:
         self._fill = fill
+        self._unpack = unpack
         self._tensor = tensor
         self._info = info
         self._undone = undone
@@ -228,7 +239,7 @@ class BlockRecipe:
         )
         begin = tensor.start + (start * row_bytes if self.unit else 0)
         self._fill(self._info, raw, begin, tensor.name)
-        return tensor.block.numbers(raw).reshape((stop - start, *tensor.shape[1:]))
+        return self._unpack(tensor.block, raw).reshape((stop - start, *tensor.shape[1:]))
 
 
 class JoinedHeads:

@@ -5,7 +5,7 @@ reached.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from math import prod
@@ -19,20 +19,14 @@ from msgspec.structs import replace
 from attncli.arrays.backend import ITEM, Array, Backend, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.checkpoint import (
-    Checkpoint,
-    TensorInfo,
-    guarded_path,
-    is_packed,
-    without_packing,
-)
-from attncli.inputs.files import is_there, read_object
+from attncli.inputs.checkpoint import Checkpoint, TensorInfo, is_packed, without_packing
+from attncli.inputs.files import guarded_path, is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.language import listing, message
-from attncli.mechanism.context import ReadWeights, Weights
+from attncli.mechanism.context import ReadWeights, TableWeights, Weights
 from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
@@ -193,14 +187,7 @@ class CheckpointStore:
 
     def outer(self, backend: Backend) -> Weights:
         """The weights outside the layers by role, read when they are asked for."""
-
-        def role(name: str) -> Array | None:
-            """The weight that plays a role, None where the checkpoint has none."""
-            if name in self.binding.outer:
-                return self._read_once(backend, name, self.binding.outer[name])
-            return None
-
-        return role
+        return _OuterWeights(self, backend)
 
     def bytes_read(self) -> int:
         """How many bytes of the checkpoint have been read so far."""
@@ -242,6 +229,62 @@ class CheckpointStore:
                 partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count
             )
         return backend.array(self._tables[key].rows(rows))
+
+
+TILED_FROM = 64 << 20
+"""Bytes of a table, in the type that is computed in, from which on it is read some rows at a time
+where it is needed once. Gemma's, 262,144 × 640, takes 1.34 GB in float64."""
+TILE = 16 << 20
+"""Bytes of the rows that are read at a time."""
+
+
+class _OuterWeights(TableWeights):
+    """The weights of a checkpoint outside its layers, read when they are asked for."""
+
+    def __init__(self, store: CheckpointStore, backend: Backend) -> None:
+        self._store = store
+        self._backend = backend
+
+    def __call__(self, role: str, /) -> Array | None:
+        bound = self._store.binding.outer.get(role)
+        if bound is None:
+            return None
+        return self._store._read_once(self._backend, role, bound)
+
+    def has(self, role: str) -> bool:
+        """Whether the checkpoint has such a weight."""
+        return role in self._store.binding.outer
+
+    def tiles(self, role: str) -> Iterator[Array] | None:
+        """The rows of a large table, `TILE` bytes at a time; None where it is kept or small."""
+        bound = self._store.binding.outer.get(role)
+        if bound is None or not self._is_apart(role, bound):
+            return None
+        name = bound.tensors[0]
+        shape = self._store.checkpoint.info(name).shape
+        row_bytes = prod(shape[1:]) * ITEM[self._backend.dtype]
+        if shape[0] * row_bytes < TILED_FROM:
+            return None
+        step = max(TILE // row_bytes, 1)
+        return (
+            self._store._table_rows(self._backend, role, range(start, min(start + step, shape[0])))
+            for start in range(0, shape[0], step)
+        )
+
+    def rows(self, role: str, numbers: Sequence[int]) -> Array:
+        """These rows of a table, [row, width], alone where the table is not kept."""
+        bound = self._store.binding.outer[role]
+        if self._is_apart(role, bound):
+            return self._store._table_rows(self._backend, role, numbers)
+        matrix = self._store._read_once(self._backend, role, bound)
+        return matrix[list(numbers)]
+
+    def _is_apart(self, role: str, bound: TensorBinding) -> bool:
+        """Whether a table is a tensor of its own as the file has it, not kept in memory already,
+        nor to be kept for many runs."""
+        store = self._store
+        is_kept = store._tables is not None or (role, self._backend.dtype) in store._outer_arrays
+        return not is_kept and bound.form == "whole" and not bound.transposed
 
 
 class _LayerWeights(ReadWeights):
@@ -795,9 +838,14 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
 
         assert isinstance(checkpoint, GgufCheckpoint)
         return checkpoint.tokenizer()
-    if checkpoint.tokenizer_path is None:
+    name = checkpoint.vocabulary_name
+    if name is None:
         return IdsOnly(str(checkpoint.folder))
-    return tokenizer_named(str(checkpoint.tokenizer_path))
+    if name == "tokenizer.json":
+        return tokenizer_named(str(checkpoint.tokenizer_path))
+    from attncli.inputs.separate_vocabulary import read_vocabulary
+
+    return read_vocabulary(checkpoint.folder) or IdsOnly(str(checkpoint.folder))
 
 
 def _seeded_model(

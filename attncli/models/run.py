@@ -30,6 +30,7 @@ from attncli.mechanism.context import (
     Past,
     ReadWeights,
     Replace,
+    TableWeights,
     Weights,
     hold_weights,
 )
@@ -167,6 +168,23 @@ def unembedding(head: Head, weights: Weights) -> Array | None:
     return matrix
 
 
+def unembedding_rows(head: Head, weights: Weights, entries: Sequence[int]) -> list[Array]:
+    """The rows of the head's matrix that make the logits of these vocabulary entries, each
+    [width]; no others are read where the table is large."""
+    if isinstance(weights, TableWeights):
+        role = "tokens.weight" if _is_shared(head, weights) else "head.weight"
+        rows = weights.rows(role, entries)
+        return [rows[place] for place in range(len(entries))]
+    matrix = unembedding(head, weights)
+    assert matrix is not None, "a model that predicts tokens has the matrix"
+    return [matrix[entry] for entry in entries]
+
+
+def _is_shared(head: Head, weights: TableWeights) -> bool:
+    """Whether the token table is the head's matrix, too."""
+    return head.tied and not weights.has("head.weight")
+
+
 def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
     """Return, not raise, the UnsupportedError for next-token predictions of a model without an
     output head. hint: what needs none."""
@@ -190,13 +208,17 @@ def logits(
     head = spec.head
     if head is None:
         raise no_output_head(spec)
-    matrix = unembedding(head, weights)
     outputs: Array | None = finish(spec, weights, backend, hidden)
     if head.projection and outputs is not None:
         outputs = linear_if_any(backend, weights, "head.project", outputs)
-    if matrix is None or outputs is None or matrix.shape[-1] != outputs.shape[-1]:
+    parts = []
+    for matrix in _unembedding_tiles(head, weights, entries):
+        if outputs is None or matrix.shape[-1] != outputs.shape[-1]:
+            raise no_output_head(spec)
+        parts.append(backend.matmul(outputs, backend.transpose(matrix)))
+    if not parts:
         raise no_output_head(spec)
-    scores = backend.matmul(outputs, backend.transpose(matrix[entries])) * head.scale
+    scores = (parts[0] if len(parts) == 1 else backend.concat(parts, -1)) * head.scale
     for role in ("head.bias", "head.offsets"):
         bias = weights(role)
         if bias is None:
@@ -206,6 +228,20 @@ def logits(
     if head.softcap is None:
         return scores
     return backend.tanh(scores / head.softcap) * head.softcap
+
+
+def _unembedding_tiles(head: Head, weights: Weights, entries: slice) -> Iterator[Array]:
+    """The head's matrix for these entries of the vocabulary, [entry, width]: some rows at a time
+    where it is large and all are asked for, so that it is never in memory as a whole."""
+    if entries == slice(None) and isinstance(weights, TableWeights):
+        role = "tokens.weight" if _is_shared(head, weights) else "head.weight"
+        tiles = weights.tiles(role)
+        if tiles is not None:
+            yield from tiles
+            return
+    matrix = unembedding(head, weights)
+    if matrix is not None:
+        yield matrix[entries]
 
 
 # Long texts: how long they are, and by how many query rows at a time attention then runs.

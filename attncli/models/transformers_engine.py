@@ -219,6 +219,9 @@ def probe_model(
             family=repr(family),
             odd=odd[0],
         )
+    ran.check_vectors(
+        layer for layer, (passage, _) in enumerate(by_layer) if passage.module in modules
+    )
     side = replace(side, layers=modules, attending=tuple(ran.attending))
     before_sinks = compare_attention(side, backend, where)
     entering = layer_calls[0][0].entering
@@ -284,6 +287,16 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
         apart = _relative_difference(backend, block.mixed, mixed)
         if weights is not None:
             own_weights = block.stages["weights"]
+            if own_weights.shape != weights.shape:
+                raise UnsupportedError(
+                    "the attention of layer {layer} of this {family} model gives weights of shape"
+                    " {shape}",
+                    where=where,
+                    expected=str(list(own_weights.shape)),
+                    layer=call.layer,
+                    family=family,
+                    shape=list(weights.shape),
+                )
             if (
                 call.sinks is not None
                 and _relative_difference(backend, own_weights, weights) > limit
@@ -506,7 +519,9 @@ class ForeignModel(Model, frozen=True, eq=False):
                 traces[call.layer, call.nth] = trace
             return trace.stages["mixed"]
 
-        passages = self._forward(tokens, answer)[0].passages
+        ran = self._forward(tokens, answer)[0]
+        ran.check_vectors(layer_numbers)
+        passages = ran.passages
         for layer in layer_numbers:
             passage = passages[layer]
             trace = self._complete_trace(passages[layer], traces[layer, 0], 0)
@@ -549,7 +564,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         stages["out"] = trace.stages["out"] if output is None else output
         hidden = passage.attention_inputs[nth]
         if (
-            hidden is not None and hidden.shape[-1] == stages["out"].shape[-1]
+            hidden is not None and hidden.shape == stages["out"].shape
         ):  # else it is not the vectors alone
             stages["hidden"] = hidden
         before = passage.entering

@@ -21,7 +21,7 @@ from inspect import signature
 from math import prod
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
 
@@ -31,7 +31,7 @@ from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import Token
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 from attncli.models.config import MOST_LAYERS
 from attncli.models.estimate import MemoryBudget, free_memory
 from attncli.models.families import MODEL_TYPES
@@ -66,21 +66,40 @@ def build(
     """
     torch = import_torch()
     kind, config = library_model(checkpoint, family)
-    with (
-        library_errors(family, str(checkpoint.folder)),
-        checkpoint,
-        _bounded_model(torch, checkpoint),
-    ):
+    settings = {
+        "config": config,
+        "attn_implementation": attention,
+        "experts_implementation": "eager",
+        "dtype": getattr(torch, dtype),
+    }
+    with library_errors(family, str(checkpoint.folder)), checkpoint:
+        tensors = _torch_tensors(checkpoint, dtype)
+        filled = partial(_filled_model, torch, kind, checkpoint, settings)
+        model, missing = filled(tensors)
+        prefix = f"{kind.base_model_prefix}."
+        if missing and any(name.startswith(prefix) for name in tensors):
+            # the library's renaming of "….norm." meant for layers also takes "model.norm."
+            del model
+            model, missing = filled(
+                {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+            )
+    return model.eval(), missing
+
+
+def _filled_model(
+    torch: Any,
+    kind: Any,
+    checkpoint: Checkpoint,
+    settings: Mapping[str, Any],
+    tensors: dict[str, Array],
+) -> tuple[Any, list[str]]:
+    """A model of a class of transformers' filled with these tensors, and the names of parameters
+    that none of them fills. settings: what else the class is given."""
+    with _bounded_model(torch, checkpoint):
         model, notes = kind.from_pretrained(
-            None,
-            config=config,
-            state_dict=_torch_tensors(checkpoint, dtype),
-            attn_implementation=attention,
-            experts_implementation="eager",
-            dtype=getattr(torch, dtype),
-            output_loading_info=True,
+            None, state_dict=tensors, output_loading_info=True, **settings
         )
-    return model.eval(), sorted(notes["missing_keys"])
+    return model, sorted(notes["missing_keys"])
 
 
 def held_bytes(checkpoint: Checkpoint, dtype: str) -> int:
@@ -310,10 +329,14 @@ class Passage:
 
 class Passages:
     """The records of all layers of one run by transformers, in order, and the modules that
-    attended. attention_input: vectors that entered the attention module that ran last, [token,
-    width]."""
+    attended. family: the model's, for errors. token_count: tokens of the text; memory_count: vectors
+    that a decoder reads of its encoder, 0 without. attention_input: vectors that entered the
+    attention module that ran last, [token, width]."""
 
-    def __init__(self) -> None:
+    def __init__(self, family: str, token_count: int, memory_count: int = 0) -> None:
+        self.family = family
+        self.token_count = token_count
+        self.memory_count = memory_count
         self.passages: list[Passage] = []
         self.attending: dict[Any, None] = {}
         self.attention_input: Array | None = None
@@ -335,6 +358,80 @@ class Passages:
         if self._depth == 0:
             self.passages[-1].leaving = leaving
 
+    def check_attention(
+        self, query: Array, key: Array, value: Array, mask: Array | None, sinks: Array | None
+    ) -> None:
+        """Raise UnsupportedError where what a layer hands to attention has another shape than one
+        query, key and value for each token and head.
+
+        Args:
+            query: Expected [1, head, token, dim].
+            key: Expected [1, kv, token, dim], of a decoder's look at its encoder [1, kv, memory,
+                dim]; the number of heads is a multiple of kv.
+            value: Expected [1, kv, as many as keys, v_dim].
+            mask: Floats that broadcast to [1, head, token, at least as many as keys]; None for none.
+            sinks: One for each head; None for none.
+        """
+        queries = message("queries")
+        keys = message("keys")
+        values = message("values")
+        for name, tensor in ((queries, query), (keys, key), (values, value)):
+            if tensor.ndim != 4 or tensor.shape[0] != 1 or 0 in tensor.shape:
+                self.refuse(name, tensor, "[1, heads, tokens, width]")
+        heads = query.shape[1]
+        kv_heads = key.shape[1]
+        if query.shape[2] != self.token_count:
+            self.refuse(queries, query, f"[1, heads, {self.token_count}, width]")
+        reads_memory = self.current is not None and len(self.current.out) > 0
+        counts = {self.memory_count} if reads_memory and self.memory_count else {self.token_count}
+        if key.shape[2] not in counts:
+            self.refuse(keys, key, f"[1, heads, {counts.pop()}, width]")
+        if heads % kv_heads or key.shape[3] != query.shape[3]:
+            self.refuse(keys, key, f"[1, a divisor of {heads}, tokens, {query.shape[3]}]")
+        if value.shape[1:3] != key.shape[1:3]:
+            self.refuse(values, value, f"[1, {kv_heads}, {key.shape[2]}, width]")
+        if sinks is not None and tuple(sinks.shape) != (heads,):
+            self.refuse(message("sinks"), sinks, f"[{heads}]")
+        if mask is not None and not _covers(mask, heads, query.shape[2], key.shape[2]):
+            self.refuse(
+                message("a mask"), mask, f"[1, 1 or {heads}, {query.shape[2]}, {key.shape[2]}]"
+            )
+
+    def refuse(self, name: Message, tensor: Array, expected: str) -> NoReturn:
+        """Raise UnsupportedError for a tensor of an unexpected shape. name: what it is."""
+        what = message(
+            "layer {layer} of this {family} model hands attention {name} of shape {shape}",
+            layer=len(self.passages) - 1,
+            family=repr(self.family),
+            name=name,
+            shape=list(tensor.shape),
+        )
+        if name == "keys" and tensor.ndim == 4 and tensor.shape[2] != self.token_count:
+            one_key = message(
+                "{expected}: one key for each of the {count} tokens, none that stands for several",
+                expected=expected,
+                count=self.token_count,
+            )
+            raise UnsupportedError(what, expected=one_key)
+        raise UnsupportedError(what, expected=expected)
+
+    def check_vectors(self, layers: Iterable[int]) -> None:
+        """Raise UnsupportedError where what enters or leaves one of these layers is not one vector
+        for each token."""
+        for layer in layers:
+            passage = self.passages[layer]
+            for vectors in (passage.entering, passage.leaving):
+                if vectors is not None and len(vectors) != self.token_count:
+                    raise UnsupportedError(
+                        "between layers this {family} model has {count} vectors where the text has"
+                        " {tokens} tokens (layer {layer})",
+                        expected="one vector for each token",
+                        family=repr(self.family),
+                        count=len(vectors),
+                        tokens=self.token_count,
+                        layer=layer,
+                    )
+
     @property
     def current(self) -> Passage | None:
         """The record of the layer that is running; None outside all layers."""
@@ -353,10 +450,32 @@ class Passages:
 
     def note_projection(self, input_count: int, output: Array) -> None:
         """Keep the output of a linear map as the attention's output projection if it took as many
-        numbers as the mixed values have."""
+        numbers as the mixed values have.
+
+        One with several vectors a token is the first step of a projection by groups: the map that
+        takes all its numbers is awaited in its place.
+        """
         passage = self.current
-        if passage is not None and passage.awaited_count == input_count:
-            passage.out[-1], passage.awaited_count = output.reshape((-1, output.shape[-1])), None
+        if passage is None or passage.awaited_count != input_count:
+            return
+        if prod(output.shape[:-1]) == self.token_count:
+            passage.out[-1] = output.reshape((-1, output.shape[-1]))
+            passage.awaited_count = None
+        else:
+            passage.awaited_count = prod(output.shape)
+
+
+def _covers(mask: Any, heads: int, queries: int, keys: int) -> bool:
+    """Whether a mask holds floats for each pair of query and key of a text, [1, 1 or head, query,
+    at least as many as keys]."""
+    return (
+        mask.is_floating_point()
+        and mask.ndim == 4
+        and mask.shape[0] == 1
+        and mask.shape[1] in (1, heads)
+        and mask.shape[2] in (1, queries)
+        and mask.shape[3] >= keys
+    )
 
 
 def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[Any, ...]:
@@ -398,11 +517,12 @@ def mixer_name(hf_model: Any, passage: Passage) -> str:
 
 
 @contextmanager
-def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passages]:
-    """Context manager: hooks that record what these layers take and give, and what enters the
-    modules in `attending`."""
+def note_passages(
+    layers: Sequence[Any], attending: Sequence[Any], passages: Passages
+) -> Iterator[Passages]:
+    """Context manager: hooks that record in `passages` what these layers take and give, and what
+    enters the modules in `attending`."""
     torch: Any = import_module("torch")
-    passages = Passages()
 
     def note_entering(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Note what a layer takes: the token vectors, its streams, and whether positions rotate."""
@@ -623,8 +743,10 @@ def _run_side(
         )
     id_tensor = torch.tensor([ids], device=side.device)
     _reset_dynamic_rotary(hf_model)
-    watched = note_passages(side.layers, side.attending)
-    with torch.no_grad(), library_errors(side.family, ""), watched as passages, attending(passages):
+    memory_count = 0 if side.memory is None else len(side.memory)
+    passages = Passages(side.family, len(tokens), memory_count)
+    watched = note_passages(side.layers, side.attending, passages)
+    with torch.no_grad(), library_errors(side.family, ""), watched, attending(passages):
         if side.memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
             # of some, what a router said is asked for
@@ -688,6 +810,9 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
             and return its result."""
             out = eager(module, *args, **extras)
             call = _call_of(passages, *args, **extras)
+            shape = [1, call.q.shape[1], call.q.shape[0], call.v.shape[-1]]
+            if list(out[0].shape) != shape:
+                passages.refuse(message("mixed values"), out[0], str(shape))
             mixed: Tensor = out[0][0].permute(1, 0, 2)
             weights = [
                 tensor[0] for tensor in out[1:2] if torch.is_tensor(tensor) and tensor.ndim == 4
@@ -745,6 +870,7 @@ def _call_of(
             "this model's attention makes use of {second}, which attn does not know",
             second=repr(others[0]),
         )
+    passages.check_attention(query, key, value, attention_mask, extras.get("s_aux"))
     if attention_mask is not None:
         whole = attention_mask[0, :, :, : key.shape[-2]]
         visibility = (

@@ -31,6 +31,7 @@ from attncli.mechanism.spec import (
 )
 from attncli.models.transformers_model import (
     Passage,
+    Passages,
     import_torch,
     import_transformers,
     library_errors,
@@ -108,6 +109,7 @@ class _ShapeRun:
     ) -> tuple[Any, None]:
         """Stand for attention: record the call and return vectors of the right shape."""
         torch: Any = import_module("torch")
+        self.passages.check_attention(query, key, value, None, extras.get("s_aux"))
         scaling = extras.get("scaling", rest[0] if rest else None)
         scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
         layer = len(self.passages.passages) - 1
@@ -247,7 +249,7 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     with (
         torch.no_grad(),
         library_errors(family, where),
-        note_passages(list_members(hf_model), ()) as passages,
+        note_passages(list_members(hf_model), (), Passages(family, TOKENS, TOKENS)) as passages,
     ):
         run = _ShapeRun(passages)
         _running.append(run)

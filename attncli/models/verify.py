@@ -14,7 +14,7 @@ positions, and cos and sin are taken in float64. That is what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from inspect import signature
@@ -30,11 +30,13 @@ from attncli.arrays.numpy_backend import normal
 from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
 from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors, is_packed
 from attncli.inputs.files import LARGEST_FILE, read_regular
+from attncli.inputs.ggml_blocks import BlockKind
 from attncli.inputs.hub import gguf_file
 from attncli.inputs.token import Token
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import transformers_model as library
+from attncli.models.gguf_tensors import Unpack
 from attncli.models.load import foreign_family, load, open_checkpoint, text_model
 from attncli.models.model import Model
 
@@ -227,7 +229,11 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
     else:
         from attncli.models.gguf import open_gguf
 
-        values, arrays = open_gguf(file).for_family()
+        stored = open_gguf(file)
+        unpack = gguf_library()
+        if unpack is not None:
+            stored.unpack = unpack
+        values, arrays = stored.for_family()
     # by silence some lie beyond the vocabulary; one that pads some classes must have
     ids: dict[str, int | None] = {
         "bos_token_id": None,
@@ -238,6 +244,32 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
     return config, {
         name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()
     }
+
+
+def gguf_library() -> Unpack | None:
+    """What makes numbers of a GGUF file's blocks in the `gguf` package, llama.cpp's own; None where
+    it is not installed, and the reference has to read them by the code that is compared with it."""
+    try:
+        library_of_blocks: Any = import_module("gguf")
+    except ImportError:
+        return None
+
+    def unpack(kind: BlockKind, raw: Floats) -> Floats:
+        """The numbers of some blocks, float32 [number], from their bytes, [byte]."""
+        number = library_of_blocks.GGMLQuantizationType[kind.name]
+        with np.errstate(over="ignore", invalid="ignore"):  # told by whoever reads the tensor
+            numbers = library_of_blocks.quants.dequantize(raw, number)
+        return np.asarray(numbers, np.float32).reshape(-1)
+
+    return unpack
+
+
+def blocks_by(folder: Path) -> Literal["gguf", "attn"] | None:
+    """Whose code makes the reference's numbers of quantised blocks: the `gguf` package's or, where
+    that is not installed, attn's own; None for a checkpoint that is no GGUF file."""
+    if gguf_file(folder) is None:
+        return None
+    return "attn" if gguf_library() is None else "gguf"
 
 
 def _read_tensors(folder: Path) -> dict[str, Any]:
@@ -541,13 +573,18 @@ class LayerDistance(Struct, frozen=True):
 
 class Verification(Struct, frozen=True):
     """What a comparison found. run_distance, reference_distance: root mean square distance of our
-    float32 weights and vectors, and of the library's, from the float64 reference."""
+    float32 weights and vectors, and of the library's, from the float64 reference. largest_weight,
+    reference_weight: the largest difference of a float32 weight from it, ours and the library's.
+    blocks: as of `blocks_by`."""
 
     tokens: int
     backend: str
     layers: tuple[LayerDistance, ...]
     run_distance: float
     reference_distance: float
+    largest_weight: float
+    reference_weight: float
+    blocks: Literal["gguf", "attn"] | None = None
 
     @property
     def worst(self) -> float:
@@ -617,6 +654,7 @@ def verify(
         names = ("encoder", "decoder")
     layers = []
     differences = []
+    weight_differences = []
     # what transformers runs of the model is float64 throughout, as the reference is
     if model.own_layers:
         hf_model = None
@@ -635,12 +673,19 @@ def verify(
         _sides(models["float32"], tokens, target_tokens), exact, strict=True
     ):
         for trace, hidden in side:
-            differences += [a - b for a, b in _with_reference(trace, hidden, reference_side)]
-    distances = (
-        _root_mean_square(differences),
-        _root_mean_square(list(_side_differences(single, exact))),
+            gaps = [a - b for a, b in _with_reference(trace, hidden, reference_side)]
+            differences += gaps
+            weight_differences += gaps[: 1 if trace.cross is None else 2]
+    return Verification(
+        tokens=len(tokens),
+        backend=model.backend.name,
+        layers=tuple(layers),
+        run_distance=_root_mean_square(differences),
+        reference_distance=_root_mean_square(list(_side_differences(single, exact))),
+        largest_weight=_largest(weight_differences),
+        reference_weight=_largest(_weight_differences(single, exact)),
+        blocks=blocks_by(folder),
     )
-    return Verification(len(tokens), model.backend.name, tuple(layers), *distances)
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
@@ -767,6 +812,22 @@ def _side_differences(
             yield from (
                 first - second for first, second in zip(first_arrays, second_arrays, strict=True)
             )
+
+
+def _weight_differences(
+    single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]
+) -> Iterator[Floats]:
+    """The differences between the weights of transformers' float32 and float64 results, by layer."""
+    for a, b in zip(single, exact, strict=True):
+        for first_arrays, second_arrays in ((a.weights, b.weights), (a.cross, b.cross)):
+            yield from (
+                first - second for first, second in zip(first_arrays, second_arrays, strict=True)
+            )
+
+
+def _largest(differences: Iterable[Floats]) -> float:
+    """The largest absolute value of these arrays; 0 without any."""
+    return max((float(np.abs(gap).max(initial=0)) for gap in differences), default=0.0)
 
 
 def _root_mean_square(differences: Sequence[Floats]) -> float:

@@ -134,6 +134,7 @@ def test_chats_stand_where_two_texts_do(
     ],
 )
 def test_what_are_no_two_texts_is_refused(line: tuple[str, ...], says: str, folder: Path) -> None:
+    (folder / "other.json").write_text(json.dumps(OTHER))
     for name in "ab":
         (folder / f"{name}.json").write_text(ask("run", "a b", "--json").out)
     answer = ask(*(part.replace("{tmp}", str(folder)) for part in line))

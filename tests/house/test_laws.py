@@ -299,7 +299,12 @@ HEAVY = {"torch", "transformers", "tokenizers", "huggingface_hub"}
 TORCH = {"attncli/arrays/torch_backend.py"}
 AT_THE_TOP = TORCH | {
     f"attncli/inputs/{name}.py"
-    for name in ("vocabulary_tokenizer", "gguf_tokenizer", "text_vocabulary")
+    for name in (
+        "vocabulary_tokenizer",
+        "gguf_tokenizer",
+        "text_vocabulary",
+        "separate_vocabulary",
+    )
 }
 """Modules that are themselves imported only when they are needed."""
 
@@ -714,12 +719,21 @@ def test_what_is_public_says_what_it_raises():
                 )
 
 
+VOCABULARIES = (
+    "aliases.py",
+    "gguf_tokenizer.py",
+    "separate_vocabulary.py",
+    "sentencepiece_file.py",
+    "vocabulary_files.py",
+)
+
+
 def test_family_names_stay_in_the_families():
     families = {*MODEL_TYPES} - {"t5"}  # t5 also names a score bias
     assert "bert" in families
     for path in SOURCES:
         # kinds of vocabularies and of cutting texts are named after models, too
-        if "families" in path.parts or path.name in ("aliases.py", "gguf_tokenizer.py"):
+        if "families" in path.parts or path.name in VOCABULARIES:
             continue
         for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

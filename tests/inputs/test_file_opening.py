@@ -8,7 +8,7 @@ import pytest
 from attncli.errors import InputError, LimitError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import open_regular, read_exactly, read_regular
-from attncli.inputs.vocabulary_tokenizer import read_tokenizer
+from attncli.inputs.tokenize import tokenizer
 
 
 def test_a_file(tmp_path):
@@ -68,4 +68,4 @@ def test_a_folder_that_may_not_be_searched(tmp_path, monkeypatch):
         assert Checkpoint(tmp_path, {}, {}).tokenizer_path is None
     assert caught.value.where == str(tmp_path / "tokenizer.json")
     with pytest.raises(InputError, match="cannot look"):
-        read_tokenizer(tmp_path)
+        tokenizer(str(tmp_path))

@@ -14,6 +14,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs import vocabulary_tokenizer as pieces
+from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.inputs.vocabulary_tokenizer import (
     PieceTokenizer,
     alphabet,
@@ -179,7 +180,7 @@ def test_reading_a_file_or_its_folder(tmp_path):
 
 def test_a_folder_without_one(tmp_path):
     with pytest.raises(InputError, match=r"no tokenizer\.json"):
-        read_tokenizer(tmp_path)
+        tokenizer_named(str(tmp_path))
 
 
 @pytest.mark.parametrize(

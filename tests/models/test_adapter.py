@@ -20,6 +20,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.inputs import bounded_process
 from attncli.inputs.adapter import merge_adapters, parse_adapter
 from attncli.models.load import open_checkpoint
 
@@ -47,7 +48,7 @@ def train(base: Path, folder: Path, seed: int = 1, **settings: Any) -> Path:
         for name, weight in model.named_parameters():
             if "magnitude" in name:
                 weight.mul_(1 + 0.3 * torch.rand(weight.shape))
-            elif "lora_" in name or "modules_to_save" in name:
+            elif "lora_" in name or "modules_to_save" in name or "trainable_tokens" in name:
                 weight.copy_(0.3 * torch.randn(weight.shape))
     model.save_pretrained(folder)
     return folder
@@ -73,6 +74,18 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         LLAMA,
         {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "k_proj"], "rank_pattern": {"k_proj": 2},
          "alpha_pattern": {"k_proj": 7, "layers.1.self_attn.q_proj": 2}},
+    ),
+    "expressions": (
+        LLAMA,
+        {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "k_proj"], "rank_pattern": {r"[jk]_proj": 2},
+         "alpha_pattern": {r".*\.layers\.[12]\..*(q_proj|k_proj)": 12, "k_proj": 2, r"^model\.layers\.0\..*q_\w+": 9}},
+    ),
+    "token rows": (
+        LLAMA, {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj"], "trainable_token_indices": [3, 7, 50]},
+    ),
+    "token rows by table": (
+        "qwen3",
+        {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj"], "trainable_token_indices": {"embed_tokens": [1, 2]}},
     ),
     "in-out": (
         "gpt2 with head",
@@ -158,7 +171,46 @@ def test_a_run_says_which_adapter(bases: Callable[[str], Path], tmp_path: Path):
     assert np.abs(before - after).max() > 0.01
 
 
-def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path: Path):
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_larger_vocabulary_is_merged_with_its_tables(
+    tied: bool, bases: Callable[[str], Path], tmp_path: Path
+):
+    import peft
+    import transformers
+
+    config = json.loads((bases(LLAMA) / "config.json").read_text())
+    torch_config = transformers.LlamaConfig(**{**config, "tie_word_embeddings": tied})
+    base = tmp_path / "base"
+    transformers.LlamaForCausalLM(torch_config).save_pretrained(base)
+    larger = transformers.AutoModelForCausalLM.from_pretrained(base)
+    larger.resize_token_embeddings(config["vocab_size"] + 5)
+    own = {} if tied else {"modules_to_save": ["embed_tokens", "lm_head"]}
+    model = peft.get_peft_model(larger, peft.LoraConfig(target_modules=["q_proj"], **own))
+    model.save_pretrained(tmp_path / "a")
+    shutil.copy(base / "config.json", tmp_path / "a" / "tokenizer.json")  # only its place is told
+    checkpoint = merge_adapters(open_checkpoint(base), [parse_adapter(str(tmp_path / "a"))])
+    expected = model.merge_and_unload().state_dict()
+    for name in checkpoint.names():
+        difference = np.abs(checkpoint.read(name, "float32") - expected[name].detach().numpy())
+        assert difference.max() < LIMIT, name
+    assert checkpoint.config["vocab_size"] == config["vocab_size"] + 5
+    assert checkpoint.tokenizer_path == (tmp_path / "a" / "tokenizer.json").resolve()
+    stored = load_file(tmp_path / "a" / "adapter_model.safetensors")
+    arrays = {name: array for name, array in stored.items() if ".original_module." not in name}
+    table = next(name for name in arrays if "embed_tokens" in name)
+    head = next((name for name in arrays if "lm_head" in name), None)
+    short = {name: array for name, array in arrays.items() if "embed_tokens" not in name}
+    if head is None:
+        head, short = table.replace("model.embed_tokens", "lm_head"), arrays
+    save_file({**short, head: arrays[table] + 1}, tmp_path / "a" / "adapter_model.safetensors")
+    with pytest.raises(UnsupportedError, match="output table" if tied else "smaller vocabulary"):
+        merge_adapters(open_checkpoint(base), [parse_adapter(str(tmp_path / "a"))])
+
+
+def test_what_does_not_belong_is_refused(
+    bases: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bounded_process, "SECONDS", 1.0)
     base = bases(LLAMA)
     adapter = train(base, tmp_path / "a", r=2, lora_alpha=3, target_modules=["q_proj"])
 
@@ -183,7 +235,8 @@ def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path:
         (str(tmp_path / "nothing"), "holds no adapter"),
         (changed("kind", {"peft_type": "IA3"}), "kind 'IA3'"),
         (changed("alpha", {"lora_alpha": "much"}), "lora_alpha to 'much'"),
-        (changed("pattern", {"alpha_pattern": {"(a+)+$": 3}}), "alpha_pattern"),
+        (changed("pattern", {"alpha_pattern": {"(q_proj": 3}}), "alpha_pattern to '(q_proj'"),
+        (changed("endless", {"alpha_pattern": {r"([\w.]|[\w.]{2})+!": 3}}), "alpha_pattern"),
         (changed("other", {"use_qalora": True}), "use_qalora"),
         (changed("share", {"use_dora": True}) + ":0.5", "share of 0.5"),
         (

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gguf
 import gguf_files
@@ -38,7 +38,7 @@ from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs import gguf_tokenizer as gguf_tokenizers
 from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
-from attncli.inputs.ggml_blocks import BLOCKS
+from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
 from attncli.inputs.gguf_file import GgufHeader, Metadata, read_gguf
 from attncli.inputs.gguf_tokenizer import (
     AFTER_BYTES,
@@ -49,6 +49,7 @@ from attncli.inputs.gguf_tokenizer import (
 )
 from attncli.inputs.string_table import StringTable
 from attncli.inputs.vocabulary_tokenizer import PartTokenizer, PieceTokenizer
+from attncli.models import verify as models_verify
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
@@ -717,6 +718,47 @@ def word_pieces() -> Vocabulary:
     return Vocabulary(len(tokens), write, lambda sample: own.encode(sample).ids)
 
 
+@cache
+def merged_characters() -> Vocabulary:
+    """Gemma 4's: characters with a sign for blanks, runs of line breaks, single bytes; cut by loops."""
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE())
+    trained.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="never")
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=500, show_progress=False)
+    trained.train_from_iterator(lines(), trainer)
+    model = json.loads(trained.to_str())["model"]
+    made = [tuple(merge) for merge in model["merges"]]
+    byte_pieces = [f"<0x{byte:02X}>" for byte in range(256)]
+    breaks = ["\n" * count for count in (1, 2, 3)]
+    pieces = [*("<pad>", "<eos>", "<bos>", "<unk>"), *byte_pieces, *breaks, *model["vocab"]]
+
+    def write(writer: gguf.GGUFWriter) -> None:
+        writer.add_tokenizer_model("gemma4")
+        writer.add_token_list(pieces)
+        others = [6] * len(byte_pieces) + [1] * (len(pieces) - 4 - len(byte_pieces))
+        writer.add_token_types([3, 3, 3, 2, *others])
+        writer.add_token_merges([" ".join(merge) for merge in made])
+        writer.add_bos_token_id(2)
+
+    def ids(sample: str) -> list[int]:
+        told = [2]
+        for part in re.findall("[^\n]+|\n+", sample.replace(" ", "▁")):
+            parts = [part] if part in breaks else list(part)
+            while len(parts) > 1:
+                ranks = [
+                    made.index(pair) if pair in made else len(made) for pair in pairwise(parts)
+                ]
+                if min(ranks) == len(made):
+                    break
+                place = ranks.index(min(ranks))
+                parts[place : place + 2] = ["".join(parts[place : place + 2])]
+            for piece in parts:
+                known = [piece] if piece in pieces else [byte_pieces[one] for one in piece.encode()]
+                told += [pieces.index(one) for one in known]
+        return told
+
+    return Vocabulary(len(pieces), write, ids)
+
+
 CUT = (
     *SAMPLES[:-1],
     "١٢٣٤٥ नमस्ते ʕ Աա ა 𝐀𝐁 ひらがなカタカナ 한국어",
@@ -768,8 +810,9 @@ def test_falcons_texts_are_cut_as_its_own_file_says():
         (lambda: sentence_pieces("bpe"), []),
         (lambda: sentence_pieces("unigram"), []),
         (word_pieces, []),
+        (merged_characters, ["one\n\n\ntwo\nthree"]),
     ],
-    ids=["merges as Qwen", "merges as GPT-2", "SentencePiece", "unigram", "word pieces"],
+    ids=["merges as Qwen", "merges as GPT-2", "SentencePiece", "unigram", "word pieces", "Gemma 4"],
 )
 @pytest.mark.parametrize("worth", [10_000, 0], ids=["whole", "in parts"])
 def test_a_vocabulary_cuts_as_its_own_library(
@@ -840,8 +883,13 @@ HARD = (
 @pytest.mark.many
 @pytest.mark.parametrize(
     "make_vocabulary",
-    [lambda: merges("qwen2"), lambda: merges("gpt-2"), lambda: sentence_pieces("bpe")],
-    ids=["merges as Qwen", "merges as GPT-2", "SentencePiece"],
+    [
+        lambda: merges("qwen2"),
+        lambda: merges("gpt-2"),
+        lambda: sentence_pieces("bpe"),
+        merged_characters,
+    ],
+    ids=["merges as Qwen", "merges as GPT-2", "SentencePiece", "Gemma 4"],
 )
 def test_a_vocabulary_built_in_parts_answers_as_the_whole(
     make_vocabulary: Callable[[], Vocabulary],
@@ -981,3 +1029,24 @@ def test_a_file_is_verified_against_transformers(
 ):
     result = verify(pair(name)[1], IDS)
     assert result.is_within_limits, (result.worst, result.ratio)
+    assert result.blocks == "gguf"
+
+
+def test_blocks_read_wrongly_are_noticed_by_the_reference(
+    pair: Callable[[str], tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference's numbers come from the gguf package, not from the code that it judges; where
+    that package is missing they do, and the result says so."""
+
+    def wrong(kind: BlockKind, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The numbers of some blocks, a hundredth too large."""
+        return right(kind, raw) * np.float32(1.01)
+
+    right = BlockKind.numbers
+    file = pair("gpt2")[1]
+    monkeypatch.setattr(GgufCheckpoint, "unpack", staticmethod(wrong))
+    assert verify(file, IDS).worst > 1e-4
+    monkeypatch.setattr(models_verify, "gguf_library", lambda: None)
+    alone = verify(file, IDS)
+    assert alone.is_within_limits
+    assert alone.blocks == "attn"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, Case, make
 
 import attncli
+from attncli.models import load
+from attncli.models.run import unembedding_rows
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TARGET = (2, 17, 33, 8, 40, 6, 19)
@@ -31,6 +34,38 @@ TWO_SIDED = {
     "bart": CASES["bart"],
     "marian": replace(CASES["marian"], saved_by="AutoModelForSeq2SeqLM"),
 }
+
+
+def test_a_large_table_gives_the_logits_by_some_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal logits from tiles of three rows, and the table never in memory as a whole."""
+    folder = make(CASES["llama"], tmp_path / "model")
+    tokens = attncli.load(folder).tokenizer.ids_to_tokens(IDS)
+    *_, last = attncli.load(folder, dtype="float64").trace(tokens)
+    whole = attncli.load(folder, dtype="float64").logits(last.after)
+    model = attncli.load(folder, dtype="float64")
+    row_bytes = 8 * model.spec.d_model
+    monkeypatch.setattr(load, "TILED_FROM", row_bytes)
+    monkeypatch.setattr(load, "TILE", 3 * row_bytes)
+    lengths: list[int] = []
+    read_rows = type(model.store.checkpoint).read_rows
+
+    def counted(self: Any, name: str, rows: Any, dtype: str | None = None) -> Any:
+        """Rows of a table, of which the number is kept."""
+        lengths.append(len(rows))
+        return read_rows(self, name, rows, dtype)
+
+    monkeypatch.setattr(type(model.store.checkpoint), "read_rows", counted)
+    assert np.abs(model.logits(last.after) - whole).max() < 1e-12
+    assert max(lengths) == 3
+    assert sum(lengths) == model.spec.vocabulary
+    outer = model.store.outer(model.backend)
+    (row,) = unembedding_rows(model.spec.head, outer, [5])
+    assert len(lengths) == -(-model.spec.vocabulary // 3) + 1
+    monkeypatch.undo()
+    matrix = attncli.load(folder, dtype="float64").store.outer(model.backend)("head.weight")
+    assert np.array_equal(row, matrix[5])
 
 
 def apart(folder: Path, *, two_sided: bool) -> float:

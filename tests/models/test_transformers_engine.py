@@ -312,7 +312,7 @@ def test_attention_with_something_of_its_own_is_refused() -> None:
         return call.q
 
     one = torch.ones((1, 2, 3, 4))
-    with _in_place_of_attention(answer, Passages()):
+    with _in_place_of_attention(answer, Passages("odd", 3)):
         assert _outside(None, one, one, one, None, position_ids=one, sliding_window=5)[0].shape == (
             1,
             3,
@@ -321,6 +321,118 @@ def test_attention_with_something_of_its_own_is_refused() -> None:
         )
         with pytest.raises(UnsupportedError, match="'depths'"):
             _outside(None, one, one, one, None, depths=one)
+
+
+ONE = torch.ones((1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ((ONE[0], ONE, ONE), "queries of shape [2, 3, 4]"),
+        ((ONE[:, :, :2], ONE, ONE), "queries of shape [1, 2, 2, 4]"),
+        ((ONE.repeat(2, 1, 1, 1), ONE, ONE), "queries of shape [2, 2, 3, 4]"),
+        ((ONE, ONE.repeat(1, 1, 2, 1), ONE), "keys of shape [1, 2, 6, 4]"),
+        ((ONE, ONE.repeat(1, 2, 1, 1), ONE), "keys of shape [1, 4, 3, 4]"),
+        ((ONE, ONE[..., :3], ONE), "keys of shape [1, 2, 3, 3]"),
+        ((ONE, ONE, ONE[:, :, :2]), "values of shape [1, 2, 2, 4]"),
+        ((ONE, ONE, ONE, ONE[0, 0]), "a mask of shape [3, 4]"),
+        ((ONE, ONE, ONE, ONE[:, :, :, :2]), "a mask of shape [1, 2, 3, 2]"),
+    ],
+)
+def test_attention_of_an_unexpected_shape_is_refused_by_it(
+    tensors: tuple[torch.Tensor, ...], said: str
+) -> None:
+    def answer(call: Call) -> torch.Tensor:
+        return call.q
+
+    with (
+        _in_place_of_attention(answer, Passages("odd", 3)),
+        pytest.raises(UnsupportedError) as error,
+    ):
+        _outside(None, *(*tensors, None)[:4])
+    assert f"of this 'odd' model hands attention {said}" in str(error.value)
+
+
+def test_a_family_whose_attention_has_other_shapes_is_refused(
+    folder_of: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.arcee import modeling_arcee as arcee
+
+    rotate = arcee.apply_rotary_pos_emb
+    attend = arcee.ArceeDecoderLayer.forward
+
+    def twice(q: torch.Tensor, k: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        queries, keys = rotate(q, k, *rest)
+        return queries, keys.repeat(1, 1, 2, 1)
+
+    def longer(self: Any, *args: Any, **extras: Any) -> torch.Tensor:
+        repeats = 2 if self.self_attn.layer_idx == PLAIN["num_hidden_layers"] - 1 else 1
+        return attend(self, *args, **extras).repeat(1, repeats, 1)
+
+    with monkeypatch.context() as changes:
+        changes.setattr(arcee, "apply_rotary_pos_emb", twice)
+        with pytest.raises(UnsupportedError, match=r"keys of shape \[1, \d+, 14, \d+\]"):
+            engine(folder_of("arcee"))
+    with monkeypatch.context() as changes:
+        changes.setattr(arcee.ArceeDecoderLayer, "forward", longer)
+        with pytest.raises(
+            UnsupportedError, match="between layers this 'arcee' model has 14 vectors"
+        ):
+            engine(folder_of("arcee"))
+
+
+DEEPSEEK_V4 = {
+    "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 1,
+    "head_dim": 16, "qk_rope_head_dim": 8, "q_lora_rank": 16, "o_lora_rank": 8, "o_groups": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 16, "index_n_heads": 4, "index_head_dim": 8, "sliding_window": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["model.", ""])
+def test_deepseek_v4_as_the_library_writes_it_and_as_it_is_published(
+    prefix: str, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    # one head of sinks, a projection in two steps by groups, and a norm named as those of layers
+    model = _deepseek_v4(tmp_path, ["heavily_compressed_attention", "sliding_attention"])
+    tensors = load_file(tmp_path / "model.safetensors")
+    renamed = {prefix + name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    save_file(renamed, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    outputs: list[torch.Tensor] = []
+    for layer in model.model.layers:
+        layer.self_attn.register_forward_hook(lambda *call: outputs.append(call[-1]))
+    with torch.no_grad():
+        model(torch.tensor([IDS]), use_cache=False)
+    own = engine(tmp_path)
+    for trace, (out, weights) in zip(
+        own.trace(own.tokenizer.ids_to_tokens(IDS)), outputs, strict=True
+    ):
+        assert np.allclose(trace.stages["out"], out[0], atol=1e-5)
+        assert float(out.abs().max()) > 1e-3
+        assert np.allclose(trace.stages["weights"], weights[0], atol=1e-5)
+
+
+def test_keys_that_stand_for_several_tokens_are_refused_by_name(tmp_path: Path) -> None:
+    _deepseek_v4(tmp_path, ["sliding_attention", "compressed_sparse_attention"])
+    with pytest.raises(UnsupportedError, match="layer 1 of this 'deepseek_v4' model") as error:
+        engine(tmp_path)
+    assert "one key for each of the" in str(error.value.expected)
+
+
+def _deepseek_v4(folder: Path, kinds: list[str]) -> Any:
+    """A small random model of DeepSeek V4's, saved by transformers, with these kinds of layers."""
+    from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
+
+    torch.manual_seed(0)
+    config = DeepseekV4Config(**DEEPSEEK_V4, layer_types=kinds, attn_implementation="eager")
+    model = DeepseekV4ForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0, 0.3)
+    model.save_pretrained(folder)
+    return model
 
 
 def test_weights_of_another_family_are_not_filled_up(folder_of: Callable, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
-from attncli.models.run import HeldOutput, logits, run_layers, unembedding
+from attncli.models.run import HeldOutput, logits, run_layers, unembedding_rows
 
 # Direct logit attribution: what each part of a model adds to a token's logit.
 
@@ -289,12 +290,22 @@ class Attributor:
     def _logits(self, *, has_cap: bool) -> Floats:
         """The logits after the token, [vocabulary]. has_cap: whether the model's soft cap, if it
         has one, is put on them."""
+        head = self._text.model.spec.head
+        assert head is not None
+        scores = self._uncapped_logits
+        if not has_cap or head.softcap is None:
+            return scores
+        return np.tanh(scores / head.softcap) * head.softcap
+
+    @cached_property
+    def _uncapped_logits(self) -> Floats:
+        """The logits after the token, [vocabulary], before a soft cap: computed once, for the
+        matrix that makes them may be read for it."""
         spec = self._text.model.spec
         backend = self._text.backend
         assert spec.head is not None
         assert self._hidden is not None
-        if not has_cap:
-            spec = replace(spec, head=replace(spec.head, softcap=None))
+        spec = replace(spec, head=replace(spec.head, softcap=None))
         outer = self._text.model.store.outer(backend)
         return float64(backend, logits(spec, outer, backend, self._hidden))[0]
 
@@ -353,11 +364,10 @@ def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[F
     head = text.model.spec.head
     outer = text.model.store.outer(text.backend)
     assert head is not None
-    matrix = unembedding(head, outer)
-    assert matrix is not None
     signed_tokens = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
-    direction = (
-        sum(sign * float64(backend, matrix[row]) for row, sign in signed_tokens) * head.scale
+    rows = unembedding_rows(head, outer, [token for token, _ in signed_tokens])
+    direction = head.scale * sum(
+        sign * float64(backend, row) for row, (_, sign) in zip(rows, signed_tokens, strict=True)
     )
     constant = 0.0
     for role in ("head.bias", "head.offsets"):
@@ -459,11 +469,12 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
         if trace.layer == last:
             add(None, "end", trace.after[position])
     rows = []
-    for layer, stage, vector in vectors:
-        logits = next_logits(model, backend, backend.array(vector[None]))[0]
-        shares = np.exp(logits - logits.max())
+    every = backend.array(np.stack([vector for _, _, vector in vectors]))
+    scores = next_logits(model, backend, every)  # at once: the output matrix may be read for it
+    for (layer, stage, _), row_logits in zip(vectors, scores, strict=True):
+        shares = np.exp(row_logits - row_logits.max())
         shares = shares / shares.sum()
-        best = np.argsort(-logits, kind="stable")[:MOST_LENS].tolist()
+        best = np.argsort(-row_logits, kind="stable")[:MOST_LENS].tolist()
         rows.append(
             LensRow(
                 layer=layer,
@@ -472,7 +483,7 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
                     NextToken(token=token, probability=float(shares[token.id]))
                     for token in target_tokens(model, best)
                 ],
-                rank=int((logits > logits[target]).sum()) + 1,
+                rank=int((row_logits > row_logits[target]).sum()) + 1,
                 probability=float(shares[target]),
             )
         )

@@ -7,7 +7,7 @@ both spellings are tried in the text, and the likelier one is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +17,7 @@ from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.effects.document import TargetToken
 from attncli.features.effects.places import reads_on
 from attncli.inputs.token import Token, Tokenizer, ignore
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import no_output_head, rows_for
@@ -87,13 +87,16 @@ def choose_target(
         return _target_of((_entry_by_id(model, name),), row)
     place = len(tokens) - 1 if position is None else position
     spellings = _spellings(model, name)
-    read = tokens[: place + 1] if reads_on(model.spec) else tokens
+    whole = reads_on(model.spec)
+    read = tokens[: place + 1] if whole else tokens
     if len(spellings) > 1 or row is not None:
         if row is None:
             row = log_probabilities(model, read, place)
-        target = _likeliest(model, read, spellings, row, whole=reads_on(model.spec))
+        logprobs = {ids: _logprob(model, read, ids, row, whole=whole) for ids in spellings}
+        likeliest = max(logprobs, key=lambda ids: logprobs[ids])
+        target = _target_of(likeliest, row, logprobs[likeliest])
         if len(spellings) > 1:
-            note(_choice_note(model, target, spellings, row))
+            note(_choice_note(model, likeliest, logprobs, whole=whole))
     else:
         target = _target_of(spellings[0], None)
     if len(target.ids) > 1 and not several:
@@ -109,13 +112,15 @@ def choose_target(
     return target
 
 
-def _target_of(ids: Ids, row: Floats | None, rest: float = 0.0) -> Target:
+def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Target:
     """The target of these entries. row: log-probabilities of what comes next, [vocabulary], None
-    where they are not known. rest: log-probability of the entries after the first."""
+    where they are not known. logprob: of all the entries in a row; None for that of the first."""
     if row is None:
         return Target(ids)
     own = int(row.argmax())
-    return Target(ids, float(row[ids[0]]) + rest, own, float(row[own]))
+    if logprob is None:
+        logprob = float(row[ids[0]])
+    return Target(ids, logprob, own, float(row[own]))
 
 
 def log_probabilities(model: Model, tokens: Sequence[Token], position: int) -> Floats:
@@ -255,21 +260,13 @@ def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
     return whole.removeprefix(start) if whole.startswith(start) else None
 
 
-def _likeliest(
-    model: Model, tokens: Sequence[Token], spellings: Sequence[Ids], row: Floats, *, whole: bool
-) -> Target:
-    """The likeliest of some spellings after the last token. row: log-probabilities of what comes
-    next. whole: whether those of several entries are told by all of them, else by the first."""
-    best: Target | None = None
-    for ids in sorted(spellings, key=lambda ids: -float(row[ids[0]])):
-        if best is not None and (best.logprob or 0.0) >= float(row[ids[0]]):
-            continue  # what follows the first entry makes it only less likely
-        rest = _rest_logprob(model, tokens, ids) if whole and len(ids) > 1 else 0.0
-        target = _target_of(ids, row, rest)
-        if best is None or (target.logprob or 0.0) > (best.logprob or 0.0):
-            best = target
-    assert best is not None, "a word has a spelling"
-    return best
+def _logprob(model: Model, tokens: Sequence[Token], ids: Ids, row: Floats, *, whole: bool) -> float:
+    """The log-probability of entries in a row after the last token. row: log-probabilities of what
+    comes next. whole: whether of several entries all are counted, else the first alone."""
+    first = float(row[ids[0]])
+    if not whole or len(ids) == 1:
+        return first
+    return first + _rest_logprob(model, tokens, ids)
 
 
 def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
@@ -287,25 +284,31 @@ def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
     return float(logs[np.arange(len(following)), list(ids[1:])].sum())
 
 
-def _choice_note(model: Model, target: Target, spellings: Sequence[Ids], row: Floats) -> str:
-    """The sentence which spelling was taken, with its probability and those of the others; of one of
-    several entries, the probability of the first bounds it."""
-    names = {ids: answer_text(model, ids) for ids in spellings}
+def _choice_note(model: Model, choice: Ids, logprobs: Mapping[Ids, float], *, whole: bool) -> str:
+    """The sentence which spelling was taken, with its probability and those of the others.
+
+    logprobs: of each spelling. whole: whether those of several entries are of all of them, else of
+    the first.
+    """
     others = [
-        message(
-            "{name} ({probability})" if len(ids) == 1 else "{name} (at most {probability})",
-            name=repr(names[ids]),
-            probability=probability_text(float(np.exp(row[ids[0]]))),
-        )
-        for ids in spellings
-        if ids != target.ids
+        _spelling_phrase(model, ids, logprob, whole=whole)
+        for ids, logprob in logprobs.items()
+        if ids != choice
     ]
     return message(
-        "{name} is taken ({probability}): likelier here than {others}",
-        name=repr(names[target.ids]),
-        probability=probability_text(float(np.exp(target.logprob or 0.0))),
+        "{taken} is taken: likelier here than {others}",
+        taken=_spelling_phrase(model, choice, logprobs[choice], whole=whole),
         others=listing(others),
     )
+
+
+def _spelling_phrase(model: Model, ids: Ids, logprob: float, *, whole: bool) -> Message:
+    """A spelling with its probability, or with that of its first entry."""
+    name = repr(answer_text(model, ids))
+    probability = probability_text(float(np.exp(logprob)))
+    if whole or len(ids) == 1:
+        return message("{name} ({probability})", name=name, probability=probability)
+    return message("{name} (its first token {probability})", name=name, probability=probability)
 
 
 # Entries of the vocabulary as tokens, and as documents name them.

@@ -198,7 +198,7 @@ def _estimate(
     spec = described.spec
     if checkpoint.tokenizer_path is None:
         raise InputError(
-            "this model has no tokenizer.json to count the text's tokens with",
+            "this model has no vocabulary to count the text's tokens with",
             where=str(described.location.folder),
         )
     count = len(tokenizer_of(checkpoint).encode(text))

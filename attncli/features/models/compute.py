@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct, convert, field
+from msgspec import UNSET, Struct, UnsetType, convert, field
 from msgspec.structs import replace
 
 from attncli.documents import Count, Document, Part, Size, describe
@@ -149,6 +149,13 @@ class Float32Distance(Part, frozen=True, kw_only=True):
     reference_distance: float | None = field(name="theirs")
     ratio: float | None
     limit: float
+    largest_weight: Annotated[
+        float | None, describe("The largest difference of one weight from float64, of attn's.")
+    ] = None
+    reference_weight: Annotated[
+        float | None,
+        describe("The largest difference of one weight from float64, of the library's."),
+    ] = None
 
 
 class VerifyDocument(Document, tag="attn.verify/1", frozen=True, kw_only=True):
@@ -163,6 +170,10 @@ class VerifyDocument(Document, tag="attn.verify/1", frozen=True, kw_only=True):
     float64: Float64Distance
     float32: Float32Distance
     passed: Annotated[bool, describe("Whether both limits hold.")]
+    blocks: Annotated[
+        Literal["gguf", "attn"] | UnsetType,
+        describe("GGUF files: whose code makes the reference's numbers of stored blocks."),
+    ] = UNSET
 
 
 # What `attn.model/1` says of a model's parts: the fields of `mechanism.spec`, each kind by its
@@ -590,7 +601,10 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     folder: str
     revision: str | None
     family: str
-    tokenizer: Annotated[bool, describe("Whether there is a tokenizer.json.")]
+    tokenizer: Annotated[bool, describe("Whether there is a vocabulary that is read.")]
+    vocabulary_file: Annotated[
+        str | None, describe("The name of the file that holds the vocabulary.")
+    ] = None
     fetched: Annotated[bool, describe("Whether the weights are on this machine.")]
     stated: Annotated[
         dict[str, str | int | float | bool],
@@ -716,6 +730,7 @@ def model_document(
     was asked about. The weights are not read.
     """
     tensors = checkpoint.names().values()
+    vocabulary = checkpoint.vocabulary_name
     bytes_by_dtype = Counter[str]()
     for info in tensors:
         bytes_by_dtype[info.scheme or info.dtype] += info.bytes
@@ -726,7 +741,8 @@ def model_document(
         folder=str(location.folder),
         revision=location.revision,
         family=spec.family,
-        tokenizer=checkpoint.tokenizer_path is not None,
+        tokenizer=vocabulary is not None,
+        vocabulary_file=vocabulary,
         fetched=location.tensors is None,
         stated=_stated(checkpoint),
         tensors=len(tensors),
@@ -927,6 +943,9 @@ def verify_document(location: ModelLocation, text: str, result: Verification) ->
             reference_distance=result.reference_distance,
             ratio=result.ratio,
             limit=RATIO,
+            largest_weight=result.largest_weight,
+            reference_weight=result.reference_weight,
         ),
         passed=result.is_within_limits,
+        blocks=UNSET if result.blocks is None else result.blocks,
     )

@@ -26,6 +26,7 @@ from attncli.draw.safe import cut, fold, safe, spell
 from attncli.draw.screen_header import SIDE, count_phrase, fact, mask_and_position, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
+from attncli.extras import install_command
 from attncli.features.models.compute import (
     AliasRow,
     AlibiPart,
@@ -261,6 +262,7 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
         line((verdict, "bold green" if document.passed else "bold red")),
         remark(exact, view),
         remark(_float32_sentence(document.float32, view), view),
+        *(remark(sentence, view) for sentence in _further_sentences(document, view)),
     )
     return fit_to_view(end if view.brief else stack_spaced(top, body, end), view)
 
@@ -304,6 +306,33 @@ def _float32_sentence(distance: Float32Distance, view: View) -> str:
         reference=f"{reference_distance:.1e}",
         limit=brief(distance.limit),
     )
+
+
+def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
+    """How far single weights are off in float32, and whose code read the blocks of a GGUF file."""
+    sentences = []
+    largest = document.float32.largest_weight
+    reference = document.float32.reference_weight
+    if largest is not None and reference is not None and isfinite(largest + reference):
+        weights = say(
+            view,
+            "The largest difference of one weight in float32 is {own}, of transformers' own"
+            " {other}.",
+            own=f"{largest:.1e}",
+            other=f"{reference:.1e}",
+        )
+        sentences.append(weights)
+    if document.blocks == "gguf":
+        sentences.append(say(view, "The reference's weights were unpacked by the gguf package."))
+    elif document.blocks == "attn":
+        unproven = say(
+            view,
+            "The gguf package is not installed: the reference's weights were unpacked by attn's own"
+            " code, which this does not prove. {command} installs it.",
+            command=install_command("gguf"),
+        )
+        sentences.append(unproven)
+    return sentences
 
 
 def _difference_cells(layer: LayerDifference) -> list[str]:
@@ -371,7 +400,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
     if document.tokenizer and is_file:
         tokenizer = message("in the file")
     elif document.tokenizer:
-        tokenizer = TOKENIZER
+        tokenizer = safe(document.vocabulary_file or TOKENIZER, ascii=view.ascii)
     else:
         tokenizer = message("none: give token ids with --ids")
     top = stack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -50,7 +51,13 @@ def check(
     from attncli.features.pairs.compute import pairs as compute_pairs
 
     with progress(environment, "running pairs") as on_progress:
-        document = compute_pairs(loaded_model, file, count=count, progress=on_progress)
+        document = compute_pairs(
+            loaded_model,
+            file,
+            count=count,
+            progress=on_progress,
+            on_cost=partial(request.refuse_cost, environment, setup.compute, "shorter texts"),
+        )
     write_documents([document], output, environment, view)
     if document.faults:
         whole = len(document.pairs) + len(document.faults)

@@ -10,10 +10,12 @@ import numpy as np
 from attncli.documents.header import model_part
 from attncli.features.effects.targets import target_token
 from attncli.features.pairs.document import PairFault, PairInterval, PairRow, PairsDocument
+from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
 from attncli.measure.bootstrap import MeanInterval, mean_intervals
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.version import __version__
 
@@ -24,6 +26,7 @@ def pairs(
     *,
     count: int | None = None,
     progress: Callable[[float], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> PairsDocument:
     """Read a file of pairs, and measure the difference of two logits after each of their texts.
 
@@ -32,6 +35,7 @@ def pairs(
         file: A file of pairs, or the name of a task of the package.
         count: How many pairs; None for all of a file, and for what a template says.
         progress: Is told the share done, 0 to 1.
+        on_cost: Is told what the longest text will take, and its tokens, before it starts.
 
     Returns:
         What `attn pairs check --json` writes: the pairs that fit, what is wrong with the others,
@@ -44,6 +48,10 @@ def pairs(
     fitted = fit_pairs(model, read_pairs(file, count=count))
     sides = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     sides += [(pair.corrupt, pair.answer, pair.versus) for pair in fitted.pairs]
+    longest = max((len(tokens) for tokens, _, _ in sides), default=0)
+    if longest:
+        request = RunRequest(matrices=False)
+        on_cost(cost(model, longest, request, is_saved=False), longest)
     measured = measured_differences(model, sides, progress=progress).reshape(2, -1)
     intervals = mean_intervals(measured.T) if fitted.pairs else [None, None]
     return PairsDocument(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,13 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.errors import InputError
-from attncli.features.effects.targets import choose_target, log_probabilities, target_token
+from attncli.features.effects.targets import (
+    choose_target,
+    following_tokens,
+    log_probabilities,
+    probability_text,
+    target_token,
+)
 from attncli.models.model import Model
 
 
@@ -115,6 +123,37 @@ def test_several_entries_are_told_by_all_of_them(model: Model) -> None:
     first = choose_target(model, tokens, "tos", several=False, note=told.append)
     assert first.ids == target.ids[:1]
     assert any("the first of them" in text for text in told)
+
+
+def test_every_spelling_is_told_with_its_whole_probability(model: Model) -> None:
+    """The note holds what each spelling has in all, so that none stands above the one taken."""
+    first_decides = set()
+    for text, name in product(TEXTS, ("tos", "cat", "ac", "dos")):
+        tokens = model.encode(text)
+        told: list[str] = []
+        target = choose_target(model, tokens, name, note=told.append)
+        wholes, firsts = [], []
+        for ids in _ids_of_spellings(model, name):
+            steps = [
+                float(log_probabilities(model, read, len(read) - 1)[number])
+                for place, number in enumerate(ids)
+                for read in [[*tokens, *following_tokens(model, tokens, ids[:place])]]
+            ]
+            wholes.append(sum(steps))
+            firsts.append(steps[0])
+        assert target.logprob == pytest.approx(max(wholes), abs=1e-4)
+        texts = [f"({probability_text(float(np.exp(whole)))})" for whole in sorted(wholes)]
+        assert re.findall(r"\([^)]*%\)", told[0]) == texts[::-1]
+        first_decides.add(np.argmax(firsts) == np.argmax(wholes))
+    assert first_decides == {True, False}, "in some texts the first token misleads"
+
+
+def _ids_of_spellings(model: Model, name: str) -> list[list[int]]:
+    """The ids of a word without a blank before it and with one."""
+    return [
+        [token.id for token in model.encode(text) if token.id is not None]
+        for text in (name, f" {name}")
+    ]
 
 
 def test_what_the_model_hardly_expects_is_warned_of(folder: Path, model: Model) -> None:

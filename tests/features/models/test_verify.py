@@ -1,9 +1,11 @@
 """`attn models verify`: what it prints, and how it ends when a model differs from transformers."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 from validity import validate
 
@@ -17,7 +19,7 @@ def crafted(worst: float) -> Verification:
         LayerDistance("encoder", 0, (1e-16, 2e-16), (), 3e-16, 3e-16),
         LayerDistance("decoder", 0, (1e-16, worst), (4e-16, 5e-16), None, worst),
     )
-    return Verification(7, "numpy", layers, 1e-7, 2e-7)
+    return Verification(7, "numpy", layers, 1e-7, 2e-7, 3e-6, 4e-6)
 
 
 def test_minilm_agrees_with_transformers() -> None:
@@ -40,6 +42,8 @@ def test_a_difference_ends_with_one_and_is_named(
     assert "3.0e-03" in found.out
     assert "NOT equal" in found.out
     assert "3.0e-03" in found.err
+    one_line = " ".join(found.out.split())
+    assert "one weight in float32 is 3.0e-06, of transformers' own 4.0e-06." in one_line
     assert max(cells(line) for line in found.out.splitlines()) <= width
     document = ask("models", "verify", "minilm", "a text", "--json")
     validate(document.json, "attn.verify/1")
@@ -61,6 +65,20 @@ def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         ["decoder", "0", "cross", "0"],
         ["decoder", "0", "cross", "1"],
     ]
+
+
+@pytest.mark.parametrize("blocks", ["gguf", "attn"])
+def test_whose_code_unpacked_the_reference_is_told(
+    monkeypatch: pytest.MonkeyPatch, blocks: Literal["gguf", "attn"]
+) -> None:
+    of_file = replace(crafted(1e-11), blocks=blocks)
+    monkeypatch.setattr(verify, "verify", lambda *given, **named: of_file)
+    one_line = " ".join(ask("models", "verify", "minilm", "a").out.split())
+    assert ("unpacked by the gguf package" in one_line) == (blocks == "gguf")
+    assert ("attn's own code, which this does not prove. " in one_line) == (blocks == "attn")
+    document = ask("models", "verify", "minilm", "a", "--json")
+    validate(document.json, "attn.verify/1")
+    assert document.json["blocks"] == blocks
 
 
 @pytest.mark.parametrize(

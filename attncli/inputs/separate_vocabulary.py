@@ -1,0 +1,390 @@
+"""Tokenizers built from the files that stand where tokenizer.json is missing.
+
+Source: for each class of tokenizers the one of this name in transformers; mistral-common for
+tekken.json.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+from msgspec import Struct
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+
+from attncli.errors import InputError
+from attncli.inputs.files import guarded_path, read_object
+from attncli.inputs.gguf_file import Metadata
+from attncli.inputs.gguf_tokenizer import GPT2, QWEN2, gguf_tokenizer, pairs_tokenizer
+from attncli.inputs.sentencepiece_file import PAIRS, UNIGRAM, read_pieces
+from attncli.inputs.string_table import StringTable
+from attncli.inputs.text_vocabulary import CONTROL, NORMAL, Merge, PairScheme, splits
+from attncli.inputs.vocabulary_files import (
+    BERT_WORDS,
+    FILE_LIMIT,
+    MERGES,
+    PAIRED,
+    TEKKEN,
+    WORDS,
+    VocabularyFolder,
+)
+from attncli.inputs.vocabulary_tokenizer import PieceTokenizer, alphabet, from_tokenizers, guarded
+from attncli.language import message
+
+BERT_SPECIALS = {
+    "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]",
+}  # fmt: skip
+GPT2_SPECIALS = dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>")
+ROBERTA_SPECIALS = {
+    "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>",
+    "pad_token": "<pad>", "mask_token": "<mask>",
+}  # fmt: skip
+LLAMA_SPECIALS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+
+
+class PairRule(Struct, frozen=True):
+    """How a class of tokenizers cuts by merges of bytes. patterns: what a text is cut by before.
+    specials: its special tokens by their role. ends: whether a text stands between two of them."""
+
+    patterns: tuple[str, ...]
+    specials: Mapping[str, str]
+    composes: bool = False
+    ends: bool = False
+
+
+GPT2_RULE = PairRule(GPT2, GPT2_SPECIALS)
+ROBERTA_RULE = PairRule(GPT2, ROBERTA_SPECIALS, ends=True)
+QWEN2_RULE = PairRule(
+    QWEN2, {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}, composes=True
+)
+PAIR_RULES = {
+    **dict.fromkeys(("GPT2Tokenizer", "CodeGenTokenizer"), GPT2_RULE),
+    **dict.fromkeys(
+        ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "MvpTokenizer"),
+        ROBERTA_RULE,
+    ),
+    "Qwen2Tokenizer": QWEN2_RULE,
+}  # fmt: skip
+SCORED_SPECIALS = {
+    **dict.fromkeys(("LlamaTokenizer", "CodeLlamaTokenizer"), LLAMA_SPECIALS),
+    "GemmaTokenizer": {"unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>"},
+    "T5Tokenizer": {"unk_token": "<unk>", "eos_token": "</s>"},
+}
+"""Special tokens of the classes that cut by SentencePiece's rules alone."""
+
+
+def read_vocabulary(folder: Path, name: str | None = None) -> PieceTokenizer | None:
+    """The tokenizer of a folder without tokenizer.json.
+
+    Args:
+        folder: Where the files lie, resolved.
+        name: The file of the vocabulary; None for the one whose rule is known here.
+
+    Returns:
+        The tokenizer; None where there is no such file, or none that is known to be cut by a rule
+        that can be followed here.
+
+    Raises:
+        InputError: For files that are damaged or contradict each other.
+        LimitError: For one above 256 MiB.
+    """
+    files = VocabularyFolder.read(folder)
+    name = name or files.fitting()
+    if name is None:
+        return None
+    if name == TEKKEN:
+        return _tekken(files)
+    if name == WORDS:
+        return _words(files)
+    if name in (PAIRED, MERGES):
+        return _byte_pairs(files)
+    return _sentence_pieces(files, name)
+
+
+def _added(files: VocabularyFolder) -> dict[int, AddedToken]:
+    """The tokens that the settings put beside the vocabulary, by id, in their order."""
+    tokens: dict[int, AddedToken] = {}
+    if files.has("added_tokens.json"):
+        path = guarded_path(files.folder, "added_tokens.json")
+        for text, number in read_object(path, what=message("added tokens")).items():
+            if isinstance(number, int):
+                tokens[number] = AddedToken(text, normalized=False)
+    stated = files.settings.get("added_tokens_decoder")
+    for number, token in stated.items() if isinstance(stated, dict) else ():
+        if str(number).isdecimal() and isinstance(token, dict) and "content" in token:
+            flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
+            chosen = {flag: bool(token.get(flag)) for flag in flags}
+            tokens[int(number)] = AddedToken(str(token["content"]), **chosen)
+    return dict(sorted(tokens.items()))
+
+
+# Word pieces, as BERT's models have them.
+
+
+def _words(files: VocabularyFolder) -> PieceTokenizer | None:
+    """The tokenizer of a vocab.txt by BERT's rule; None where another class is named."""
+    name = files.where(WORDS)
+    try:
+        lines = files.raw(WORDS).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            message("this vocabulary is not UTF-8"), where=name, expected="one token a line"
+        ) from error
+    vocabulary = {token: number for number, token in enumerate(lines)}
+    specials = files.specials(BERT_SPECIALS)
+    if files.kind not in BERT_WORDS or not {
+        specials[role] for role in ("unk_token", "cls_token", "sep_token")
+    } <= set(vocabulary):
+        return None
+    lower = files.settings.get("do_lower_case")
+    if not isinstance(lower, bool):  # a vocabulary without capitals is of a model that reads none
+        others = set(vocabulary) - set(specials.values())
+        lower = not any(token != token.lower() for token in others if token[:1] != "[")
+    strips = files.settings.get("strip_accents")
+    chinese = files.settings.get("tokenize_chinese_chars")
+    hf = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk_token"]))
+    hf.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=chinese is not False,
+        strip_accents=strips if isinstance(strips, bool) else None,
+        lowercase=lower,
+    )
+    hf.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    hf.decoder = decoders.WordPiece()
+    _add(hf, files, specials.values(), name)
+    _put_between(hf, specials["cls_token"], specials["sep_token"])
+    return from_tokenizers(hf, name)
+
+
+def _add(
+    hf: tokenizers.Tokenizer, files: VocabularyFolder, specials: Iterable[str], name: str
+) -> None:
+    """Add the special tokens that the vocabulary holds and those that the settings put beside it.
+
+    Raises InputError where one of these would have another id than the settings say.
+    """
+    known = [token for token in dict.fromkeys(specials) if hf.token_to_id(token) is not None]
+    hf.add_special_tokens([AddedToken(token, normalized=False) for token in known])
+    for number, token in _added(files).items():
+        hf.add_tokens([token])
+        if hf.token_to_id(token.content) != number:
+            raise InputError(
+                "the settings give {token} the id {number}, and the vocabulary {own}",
+                where=name,
+                expected=message("one id a token, in order, after those of the vocabulary"),
+                token=repr(token.content),
+                number=number,
+                own=hf.token_to_id(token.content),
+            )
+
+
+def _put_between(hf: tokenizers.Tokenizer, first: str | None, last: str | None) -> None:
+    """Have a tokenizer put these tokens before and after each text; None for none."""
+    before = [] if first is None else [first]
+    after = [] if last is None else [last]
+    if not before and not after:
+        return
+    hf.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after],
+        pair=[*before, "$A", *after, "$B:1", *(f"{token}:1" for token in after)],
+        special_tokens=[
+            (token, hf.token_to_id(token)) for token in dict.fromkeys((*before, *after))
+        ],
+    )
+
+
+# Merges of bytes, as GPT-2's models have them.
+
+
+def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
+    """The tokenizer of a vocab.json and its merges.txt; None where one of them is missing, or for a
+    class whose rule is another."""
+    rule = PAIR_RULES.get(files.kind)
+    if rule is None or not files.has(PAIRED, MERGES):
+        return None
+    name = files.where(PAIRED)
+    vocabulary = read_object(
+        guarded_path(files.folder, PAIRED), what=message("a vocabulary"), limit=FILE_LIMIT
+    )
+    try:
+        lines = files.raw(MERGES).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            message("these merges are not UTF-8"),
+            where=files.where(MERGES),
+            expected=message("two tokens a line"),
+        ) from error
+    pairs: list[Merge] = []
+    for line in lines:
+        left, _, right = line.partition(" ")
+        if line and not line.startswith("#version"):
+            if not left or not right or " " in right:
+                raise InputError(
+                    message("the merge {merge} is not of two tokens", merge=repr(line[:80])),
+                    where=files.where(MERGES),
+                    expected=message("two tokens a line"),
+                )
+            pairs.append((left, right))
+    hf = tokenizers.Tokenizer(
+        guarded(
+            lambda: models.BPE(vocab=vocabulary, merges=pairs),
+            message("this is no usable vocabulary of merges"),
+            name,
+        )
+    )
+    begins = files.settings.get("add_prefix_space") is True
+    if rule.composes:
+        hf.normalizer = normalizers.NFC()
+    if rule.patterns is GPT2:
+        hf.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=begins)
+    else:
+        steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
+        by_byte = pre_tokenizers.ByteLevel(add_prefix_space=begins, use_regex=False)
+        hf.pre_tokenizer = pre_tokenizers.Sequence([*steps, by_byte])
+    hf.decoder = decoders.ByteLevel()
+    specials = files.specials(rule.specials)
+    _add(hf, files, specials.values(), name)
+    if rule.ends:
+        _put_between(hf, specials["cls_token"], specials["sep_token"])
+    else:
+        _put_between(hf, *_stated_ends(files, specials))
+    return from_tokenizers(hf, name)
+
+
+def _stated_ends(
+    files: VocabularyFolder, specials: Mapping[str, str], *, begins: bool = False
+) -> tuple[str | None, str | None]:
+    """The tokens before and after each text, as the settings say. begins: whether there is one
+    before where they say nothing."""
+    stated = files.settings.get("add_bos_token")
+    before = stated if isinstance(stated, bool) else begins
+    after = files.settings.get("add_eos_token") is True
+    first = specials.get("bos_token") if before else None
+    last = specials.get("eos_token") if after else None
+    return first, last
+
+
+# SentencePiece's models.
+
+
+def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | None:
+    """The tokenizer of a SentencePiece file; None for a class that numbers or cuts otherwise, and
+    for a file of another kind under this name."""
+    usual = SCORED_SPECIALS.get(files.kind)
+    if usual is None or (files.kind == "T5Tokenizer" and name != "spiece.model"):
+        return None
+    where = files.where(name)
+    content = read_pieces(files.raw(name), where)
+    if content.rule == PAIRS and (content.charsmap or content.trims):
+        return None  # pairs are cut here from the text as it stands
+    if content.rule not in (UNIGRAM, PAIRS):
+        return None
+    pieces = list(content.pieces)
+    types = list(content.types)
+    extra = [token.content for number, token in _added(files).items() if number >= len(pieces)]
+    if files.kind == "T5Tokenizer" and not extra:
+        count = files.settings.get("extra_ids", 100)
+        many = count if isinstance(count, int) and 0 <= count <= 1000 else 100
+        extra = [f"<extra_id_{number}>" for number in reversed(range(many))]
+    pieces += extra
+    types += [CONTROL] * len(extra)
+    specials = files.specials(usual)
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    first, last = _stated_ends(files, specials, begins=files.kind != "T5Tokenizer")
+    if files.kind == "T5Tokenizer":
+        first, last = None, specials["eos_token"]
+    values = {
+        **content.metadata(),
+        "tokenizer.ggml.tokens": StringTable.of(pieces),
+        "tokenizer.ggml.token_type": np.asarray(types),
+        "tokenizer.ggml.scores": np.asarray([*content.scores, *[0.0] * len(extra)]),
+        "tokenizer.ggml.add_bos_token": first in numbers,
+        "tokenizer.ggml.add_eos_token": last in numbers,
+    }
+    for key, token in (("bos", first), ("eos", last)):
+        if token in numbers:
+            values[f"tokenizer.ggml.{key}_token_id"] = numbers[token]
+    return gguf_tokenizer(Metadata(values, where), where)
+
+
+# Mistral's tekken.json: bytes by rank.
+
+
+class _RankedBytes(PairScheme):
+    """Tekken's scheme: of all neighbouring bytes that together make a piece, those whose piece has
+    the lowest rank, and so the lowest id, are joined first."""
+
+    kind = "tekken"
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+
+    def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
+        """A tokenizer with these pieces and merges, as `PairScheme` has it."""
+        model = models.BPE(vocab=dict(ids), merges=list(merges), ignore_merges=True)
+        hf = tokenizers.Tokenizer(model)
+        hf.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(self._pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        hf.decoder = decoders.ByteLevel()
+        return hf
+
+    def characters(self, text: str) -> Iterable[str]:
+        """The alphabet of bytes."""
+        return alphabet()
+
+    def merges(self, ids: Mapping[str, int]) -> list[Merge]:
+        """The merges among these pieces by the rank of what they make."""
+        return sorted(splits(ids.keys()), key=lambda pair: (ids["".join(pair)], ids[pair[0]]))
+
+    every_merge = merges
+
+
+def _tekken(files: VocabularyFolder) -> PieceTokenizer:
+    """The tokenizer of a tekken.json. Raises InputError for one that is none."""
+    where = files.where(TEKKEN)
+    path = guarded_path(files.folder, TEKKEN)
+    content = read_object(path, what=message("a tekken.json"), limit=FILE_LIMIT)
+    spelling = {byte: char for char, byte in alphabet().items()}
+    try:
+        config = content["config"]
+        count = int(config["default_num_special_tokens"])
+        size = int(config["default_vocab_size"]) - count
+        pattern = str(config["pattern"])
+        ranked = sorted(content["vocab"], key=lambda entry: int(entry["rank"]))[:size]
+        control = {
+            int(entry["rank"]): str(entry["token_str"])
+            for entry in content.get("special_tokens") or ()
+        }
+        pieces = [
+            "".join(
+                spelling[byte] for byte in base64.b64decode(entry["token_bytes"], validate=True)
+            )
+            for entry in ranked
+        ]
+        if not 3 <= count <= 10_000 or len(pieces) != size:
+            raise ValueError(count)
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise InputError(
+            message("this is no tekken.json"),
+            where=where,
+            expected=message("config with a pattern and numbers of tokens, and vocab with ranks"),
+        ) from error
+    usual = dict(enumerate(("<unk>", "<s>", "</s>")))
+    specials = [
+        control.get(number, usual.get(number, f"<SPECIAL_{number}>")) for number in range(count)
+    ]
+    values = {
+        "general.architecture": "",
+        "tokenizer.ggml.bos_token_id": specials.index("<s>") if "<s>" in specials else 1,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+    tokens = StringTable.of([*specials, *pieces])
+    types = np.asarray([CONTROL] * count + [NORMAL] * len(pieces))
+    return pairs_tokenizer(_RankedBytes(pattern), Metadata(values, where), tokens, types, where)

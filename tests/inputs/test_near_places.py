@@ -1,0 +1,96 @@
+"""Places one step off: a folder above or below a model's, an adapter's, a misspelt name; each is
+told what to give instead."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attncli.errors import AttnError, InputError
+from attncli.inputs import hub
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.hub import resolve
+
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    return folder
+
+
+def adapter(folder: Path) -> Path:
+    folder.mkdir()
+    base = {"base_model_name_or_path": "a base's name"}
+    (folder / "adapter_config.json").write_text(json.dumps(base))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda top: model(top / "0_Transformer").parent, ["--model", "0_Transformer"]),
+        (lambda top: model(top / "snapshots" / "abc").parents[1], ["--model", "snapshots/abc"]),
+        (lambda top: model(top / "m") / "1_Pooling", ["--model", "m"]),
+        (lambda top: adapter(top / "it's"), ["--model", "a base's name", "--adapter", "it's"]),
+    ],
+    ids=["below", "hub cache", "above", "adapter"],
+)
+def test_a_folder_one_step_off_is_told_the_right_one(
+    make: Callable[[Path], Path], expected: list[str], tmp_path: Path
+) -> None:
+    folder = make(tmp_path / "top" if "it's" not in expected[-1] else tmp_path)
+    folder.mkdir(exist_ok=True)
+    with pytest.raises(InputError) as error:
+        Checkpoint.describe(folder)
+    given = shlex.split(str(error.value.hint))
+    assert [Path(word).name for word in given] == [Path(word).name for word in expected]
+    if "--adapter" not in given:
+        assert Checkpoint.describe(Path(given[1])).config["model_type"] == "bert"
+
+
+def test_a_folder_of_nothing_has_no_hint(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no config\.json") as error:
+        Checkpoint.describe(tmp_path)
+    assert not error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("my-llama-2", "my-lama-2"),
+        ("my-llama-2", "My-Llama-2"),
+        ("tiny-135M.Q4_K.gguf", "tiny-135m.Q4_K.ggfu"),
+        ("tiny-135M.Q4_K.gguf", "tiny-135M.Q4_K.guf"),
+    ],
+)
+def test_a_misspelt_name_is_looked_for_beside(
+    name: str, near: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if name.endswith(".gguf"):
+        Path(name).write_bytes(b"GGUF")
+        monkeypatch.setattr(hub, "download", lambda *_: pytest.fail("the hub is asked"))
+        variables = {"HF_HOME": str(tmp_path / "home")}
+    else:
+        model(Path(name))
+        variables = {**OFFLINE, "HF_HOME": str(tmp_path / "home")}
+    for written in (near, f"./{near}", str(tmp_path / near)):
+        with pytest.raises(InputError, match="no such folder or file") as error:
+            resolve(written, variables=variables)
+        assert Path(shlex.split(str(error.value.hint))[1]).name == name
+
+
+def test_names_with_other_numbers_are_other_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model(Path("my-llama-2"))
+    with pytest.raises(AttnError) as error:
+        resolve("my-llama-3", variables={**OFFLINE, "HF_HOME": str(tmp_path / "home")})
+    assert "my-llama-2" not in str(error.value.hint)
