@@ -313,7 +313,7 @@ def _table_pieces(
         yield lines.encode()
 
 
-def write_figure(document: Document, options: OutputOptions) -> None:
+def write_figure(document: Document, options: OutputOptions, environment: Environment) -> None:
     """Draw a document to the file that `--figure` names. Raises InputError for one that holds
     nothing to draw.
     """
@@ -326,21 +326,30 @@ def write_figure(document: Document, options: OutputOptions) -> None:
         document, scale=options.scale_colors, theme=style.theme, lang=options.lang, room=style.room
     )
     assert drawing is not None  # the commands that call this have a shape
-    _write_drawing(drawing, document, style, options.svg, options.lang)
+    _write_drawing(drawing, document, style, options.svg, options.lang, environment)
 
 
 def _write_drawing(
-    drawing: Drawing, document: Document, style: Style, file: Path, lang: str
+    drawing: Drawing,
+    document: Document,
+    style: Style,
+    file: Path,
+    lang: str,
+    environment: Environment,
 ) -> None:
     """Write a drawing to a file, with a title and a description of the document for those who do
-    not see it.
+    not see it; a note tells what no installed font has.
     """
     from attncli.draw.figures import title_and_description
     from attncli.draw.figures.drawing import figure_bytes
+    from attncli.draw.figures.missing_letters import missing_letters_note
 
     title, description = title_and_description(document, lang)
     svg = drawing.svg(mm=style.mm, title=title, description=description)
     write_pieces(file, [figure_bytes(svg, file.suffix, style)])
+    missing = missing_letters_note(svg, file.suffix)
+    if missing is not None:
+        environment.note(missing)
 
 
 # Answers of commands whose figure may be their screen.
@@ -394,7 +403,7 @@ def write_with_figure(
                 ),
                 style.theme,
             )
-        _write_drawing(drawing, all_documents[0], style, options.svg, view.lang)
+        _write_drawing(drawing, all_documents[0], style, options.svg, view.lang, environment)
     write_documents(documents, options, environment, view, several=several)
 
 

@@ -458,20 +458,20 @@ def _check_tables(merge: _Merge, requests: Sequence[AdapterRequest]) -> None:
     where = listing(str(request.folder) for request in requests)
     for name, shape in merge.shapes.items():
         old = base.info(name).shape
-        for other, info in base.names().items():
-            if info.shape == old and merge.shapes.get(other, old) != shape:
+        for table, info in base.names().items():
+            if info.shape == old and merge.shapes.get(table, old) != shape:
                 raise UnsupportedError(
                     "the adapter has a larger or smaller vocabulary: {name} has {count:,} rows, and"
-                    " {other} {old:,}",
+                    " {table} {old:,}",
                     where=where,
                     expected=message("both tables from the adapter, of as many tokens"),
                     name=repr(name),
                     count=shape[0],
-                    other=repr(other),
-                    old=merge.shapes.get(other, old)[0],
+                    table=repr(table),
+                    old=merge.shapes.get(table, old)[0],
                 )
     for name, array in merge.heads.items():
-        tables = [one for one in merge.recipes.values() if isinstance(one, ReplacedTensor)]
+        tables = [part for part in merge.recipes.values() if isinstance(part, ReplacedTensor)]
         if not any(np.array_equal(table.rows(0, 0), array) for table in tables):
             raise UnsupportedError(
                 "the adapter has an output table of its own, {name}, where the base's is its table"

@@ -501,7 +501,7 @@ MOST_BESIDE = 1000
 def _near_place(place: Path) -> Path | None:
     """A model's folder or GGUF file beside a place that does not exist, of almost its name; None
     without one. Names with other numbers, as of another size or version, are not alike."""
-    wanted = place.name.lower()
+    name = place.name.lower()
     best: tuple[float, Path] | None = None
     try:
         entries = [entry.name for entry in islice(os.scandir(place.parent), MOST_BESIDE)]
@@ -509,8 +509,8 @@ def _near_place(place: Path) -> Path | None:
         return None
     for entry in sorted(entries):
         path = place.parent / entry
-        alike = SequenceMatcher(None, wanted, entry.lower()).ratio()
-        if alike < ALIKE or DIGITS.findall(wanted) != DIGITS.findall(entry):
+        alike = SequenceMatcher(None, name, entry.lower()).ratio()
+        if alike < ALIKE or DIGITS.findall(name) != DIGITS.findall(entry):
             continue
         is_model = path.suffix.lower() == SUFFIX or is_there(path / "config.json")
         if is_model and (best is None or alike > best[0]):

@@ -311,7 +311,7 @@ def ablate(
                         progress=on_progress,
                     )
                 if output.svg is not None:
-                    write_figure(document, output)
+                    write_figure(document, output, environment)
                 if page.html is not None:
                     reasons = page_reasons(
                         environment, loaded_model, source_text, why, setup.compute

@@ -128,7 +128,7 @@ def find(
                         recording=recording,
                     )
                 if output.svg is not None:
-                    write_figure(document, output)
+                    write_figure(document, output, environment)
                 if page.html is not None:
                     from attncli.draw.page import bands_of_regions
 

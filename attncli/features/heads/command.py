@@ -250,7 +250,7 @@ def heads(
                         recording=recording,
                     )
                 if output.svg is not None:
-                    write_figure(document, output)
+                    write_figure(document, output, environment)
                 if page.html is not None:
                     which = comparison.layers, comparison.heads
                     record = page_record(

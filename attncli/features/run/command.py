@@ -216,7 +216,7 @@ def run(
         if saved_stages is not None and save is not None:
             runs.save_stages(save, saved_stages, document)
         if output.svg is not None:
-            write_figure(document, output)
+            write_figure(document, output, environment)
         # without tables, they were for the picture alone
         if tables:
             return document

@@ -150,7 +150,7 @@ def tensors(
         record = captured_record(arrays, traces[0], document, heads=heads)
         write_run_page(page, document, record, view.lang, title=file.name)
     if output.svg is not None:
-        write_figure(document, output)
+        write_figure(document, output, environment)
     write_documents([document], output, environment, view)
 
 

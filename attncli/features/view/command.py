@@ -100,7 +100,7 @@ def view(
         _show_page(environment, document, file, page, view, browse=browse)
     if isinstance(document, RunDocument | HeadsDocument):
         if output.svg is not None:
-            write_figure(document, output)
+            write_figure(document, output, environment)
         write_documents([document], output, environment, view)
     else:
         write_with_figure([document], output, environment, view)
