@@ -58,6 +58,13 @@ FOREIGN = {
         {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5,
          "rope_parameters": {"rope_type": "default", "rope_theta": 97.0}},
     ),
+    # a text class that inherits the modalities of the whole model that it is a part of
+    "minimax_m3": Case(
+        "minimax_m3_vl_text",
+        {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 16, "dense_intermediate_size": 16, "num_hidden_layers": 2,
+         "shared_intermediate_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+         "num_local_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0},
+    ),
 }  # fmt: skip
 HYBRIDS: dict[str, tuple[Case, list[int], str]] = {
     "qwen3_next": (
