@@ -46,8 +46,8 @@ def missing_letters_note(svg: str, suffix: str) -> Message | None:
     if not missing:
         return None
     return message(
-        "no installed font has {letters}: the figure shows boxes or gaps in their place; fonts such"
-        " as Noto Sans CJK have most letters, and an .svg takes the fonts of whoever reads it",
+        "no installed font has {letters}: the figure shows boxes or gaps in their place; install a"
+        " font that has them, of the Noto fonts, say, or draw an .svg, which takes the reader's",
         letters=" ".join(missing[:SHOWN]) + (" …" if len(missing) > SHOWN else ""),
     )
 
