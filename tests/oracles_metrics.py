@@ -105,6 +105,37 @@ def metrics(
     }
 
 
+def beyond_first(
+    weights: Matrix, seen: Seen, punctuation: Sequence[bool], reach: int = 5
+) -> dict[str, Found]:
+    """The scores without the first key, each a share of the weight beside it, over rows after the
+    first that see two other keys, and how many these are."""
+    rows = [i for i in range(1, len(weights)) if len([j for j in visible_keys(seen, i) if j]) >= 2]
+    others = {i: [j for j in visible_keys(seen, i) if j > 0] for i in rows}
+
+    def share(of: Callable[[int], float], used: list[int]) -> Found:
+        below = sum(weights[i][j] for i in used for j in others[i])
+        return (sum(map(of, used)) / below if below else math.nan, len(used))
+
+    def evenness(i: int) -> float:
+        total = sum(weights[i][j] for j in others[i])
+        part = [weights[i][j] / total for j in others[i]]
+        return total * row_entropy(part) / math.log(len(part))
+
+    scores = {
+        f"offset{offset:+d}_beyond_first": share(
+            lambda i, offset=offset: weights[i][i + offset],
+            [i for i in rows if i + offset in others[i]],
+        )
+        for offset in range(-reach, reach + 1)
+    }
+    scores["punctuation_beyond_first"] = share(
+        lambda i: sum(weights[i][j] for j in others[i] if punctuation[j]), rows
+    )
+    scores["normalised_entropy_beyond_first"] = share(evenness, rows)
+    return scores
+
+
 def uniform(seen: Seen) -> list[list[float]]:
     """Weights spread evenly over what each row sees."""
     return [[1 / sum(row) if one else 0.0 for one in row] for row in seen]

@@ -256,7 +256,10 @@ def _refuse_lines(document: Document) -> None:
     """Raise LimitError where every row and column of a document would be more lines than a screen
     is drawn with.
     """
-    lines = _lines_of(document)
+    from attncli.draw.screen_header import screen_of
+
+    count_lines = screen_of(document.schema).count_lines or _lines_of
+    lines = count_lines(document)
     if lines > MOST_LINES:
         what = message(
             "every row and column of this document is about {lines:,} lines", lines=lines

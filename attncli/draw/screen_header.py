@@ -365,13 +365,15 @@ class Screen(NamedTuple):
     """The functions that show a kind of document. screen: its lines for a terminal; rows: its table
     for `--plain`, the first row naming the columns; sentences: its answer in words, None for a kind
     without one. page: its HTML page in a language, for a kind with a page of its own; that returns
-    None for a document that lacks what the page shows.
+    None for a document that lacks what the page shows. count_lines: about how many lines the whole
+    screen has, for a kind that shows less than its document holds.
     """
 
     screen: Callable[[Any, View], Lines]
     rows: Callable[[Any], Iterable[Sequence[object]]]
     sentences: Callable[[Any, View], list[str]] | None
     page: Callable[[Any, str], bytes | None] | None = None
+    count_lines: Callable[[Any], int] | None = None
 
 
 def screen_of(schema: str) -> Screen:
@@ -391,5 +393,7 @@ def screen_of(schema: str) -> Screen:
             return lines
         return fit_to_view(stack(lines, unknown_words_note(document, lines, view)), view)
 
-    sentences, page = (getattr(module, f"{name}_{part}", None) for part in ("sentences", "page"))
-    return Screen(screen, getattr(module, f"{name}_rows"), sentences, page)
+    sentences, page, count_lines = (
+        getattr(module, f"{name}_{part}", None) for part in ("sentences", "page", "lines")
+    )
+    return Screen(screen, getattr(module, f"{name}_rows"), sentences, page, count_lines)

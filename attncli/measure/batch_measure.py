@@ -22,6 +22,7 @@ from attncli.measure.row_facts import (
     Sight,
     TokenFacts,
     WeightRows,
+    entropy_of_part,
     find_sight,
     sight_of_mask,
 )
@@ -164,6 +165,11 @@ class FormRows:
     def peak_beyond_first(self) -> Any:
         """The form of the largest weight of each row on a key other than key 0."""
         return self._fact_form("peak_beyond_first")
+
+    @property
+    def entropy_beyond_first(self) -> Any:
+        """The form of −Σ_{j>0} A_ij ln(A_ij / s), s = Σ_{j>0} A_ij, of each row."""
+        return self._fact_form("entropy_beyond_first")
 
     @property
     def moments(self) -> tuple[Any, Any]:
@@ -518,7 +524,7 @@ class _BatchFacts:
             self._values = {"entropy": _as_float64(backend, entropy)}
 
     def of(self, name: str) -> Floats:
-        """The fact of this name ("entropy", "peak" or "peak_beyond_first") of each row, float64
+        """The fact of this name, such as "entropy" or "peak", of each row, float64
         [text, head, query].
         """
         if name not in self._values:
@@ -527,6 +533,10 @@ class _BatchFacts:
             match name:
                 case "entropy":
                     self._values[name] = _as_float64(backend, backend.entropy(weights))
+                case "entropy_beyond_first":
+                    first = _as_float64(backend, weights[..., 0])
+                    others = _as_float64(backend, backend.sum(weights[..., 1:], -1)[..., 0])
+                    self._values[name] = entropy_of_part(self.of("entropy"), first, others)
                 case "peak":
                     self._values[name] = np.maximum(
                         self.of("peak_beyond_first"), _as_float64(backend, weights[..., 0])

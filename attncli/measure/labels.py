@@ -249,6 +249,18 @@ NEEDED = (
 """The metrics that labels are made from."""
 
 
+STATES = ("first-token sink", "special-token")
+"""Labels that say where a head rests when there is nothing to say: states beside what it does."""
+
+
+def is_enough(label: Label, score: Floats, even: Floats) -> Bools:
+    """Whether scores earn a label. even: what uniform attention scores, of the same shape."""
+    above: Bools = score >= label.threshold
+    if label.name == "broad":
+        return above
+    return above & (score >= MARGIN * even)
+
+
 class Decision(Struct, frozen=True, eq=False):
     """Whether heads earn a label. score: float64 [...], NaN where not known. is_earned: booleans
     [...]. offset: which of `OFFSETS` a positional head has, integers [...]; None for the other
@@ -279,12 +291,9 @@ def decide_label(
     score = np.take_along_axis(values, place[None], 0)[0]
     spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
     even = np.take_along_axis(spread, place[None], 0)[0]
-    above = score >= label.threshold
-    if label.name == "broad":
-        is_earned = above
-    else:
-        is_earned = above & (score >= MARGIN * even)
-    return Decision(score, is_earned, place if label.score == "positional" else None)
+    return Decision(
+        score, is_enough(label, score, even), place if label.score == "positional" else None
+    )
 
 
 def labels_of(

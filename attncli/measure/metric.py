@@ -370,6 +370,14 @@ class UniformRows:
         return np.where(self.sight.last >= np.maximum(self.sight.first, 1), self.share, 0.0)
 
     @cached_property
+    def entropy_beyond_first(self) -> Floats:
+        """Each row's −Σ A ln(A / s) over the keys other than key 0, s their sum, under uniform
+        attention; [head or 1, row]."""
+        others = self.sight.count - self.sight.has_key(np.zeros_like(self.i))
+        logs: Floats = np.log(np.maximum(others, 1).astype(np.float64))
+        return others * self.share * logs
+
+    @cached_property
     def moments(self) -> tuple[Floats, Floats]:
         """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), under uniform attention; each [head or
         1, row].

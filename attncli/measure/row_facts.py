@@ -422,6 +422,11 @@ class AttentionRows(Protocol):
         """
 
     @property
+    def entropy_beyond_first(self) -> Floats:
+        """Each row's −Σ A ln(A / s) over the keys other than key 0, s being their sum, in nats,
+        [head or 1, row]: their entropy times s."""
+
+    @property
     def moments(self) -> tuple[Floats, Floats]:
         """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), each [head or 1, row]."""
 
@@ -443,6 +448,18 @@ class AttentionRows(Protocol):
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         """Each row's weight on the keys of the pairs (row, key), integers [pair]; keys that a row
         does not see add nothing."""
+
+
+def entropy_of_part(entropy: Floats, left_out: Floats, weight: Floats) -> Floats:
+    """−Σ A ln(A / s) over all keys but one, from the entropy over all of them in nats, the weight on
+    the key that is left out, and that on the others, s; 0 where rounding would make it less."""
+    part: Floats = entropy + _times_log(left_out) + _times_log(weight)
+    return np.maximum(part, 0.0)
+
+
+def _times_log(weight: Floats) -> Floats:
+    """w ln w, 0 for w = 0."""
+    return weight * np.log(np.where(weight > 0, weight, 1.0))
 
 
 class WeightRows:
@@ -494,6 +511,12 @@ class WeightRows:
         """Each row's entropy −Σ_j A_ij ln A_ij in nats, [head, row]."""
         entropies = self._facts.get("entropy")
         return self.numpy(self.backend.entropy(self.weights) if entropies is None else entropies)
+
+    @cached_property
+    def entropy_beyond_first(self) -> Floats:
+        """Each row's −Σ A ln(A / s) over the keys other than key 0, s their sum, [head, row]."""
+        beyond = self.rest + np.where(self.i > 0, self.at_offset(0), 0.0)
+        return entropy_of_part(self.entropy, self.key(0), beyond)
 
     @cached_property
     def peak(self) -> Floats:

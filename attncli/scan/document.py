@@ -17,6 +17,7 @@ LEAST_TEXTS = 30
 less often (`tests/benchmarks/intervals.py`)."""
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
 KINDS = {
+    "sink": message("the first token, where heads rest"),
     "special": message("special tokens"),
     "punctuation": message("punctuation"),
     "word_start": message("starts of words"),
@@ -171,10 +172,20 @@ class ScanLabel(Part, frozen=True, kw_only=True):
     borderline: Annotated[
         bool,
         describe(
-            "Whether the interval of the score holds what the label takes; true where there is"
-            " none."
+            "Whether the interval of the score holds what the label takes; where there is none,"
+            " whether that of the share of texts holds a half, or is not known either."
         ),
     ]
+    state: Annotated[
+        bool, describe("Whether it says where the head rests, beside what else it does.")
+    ] = False
+    share: Annotated[
+        Share | None,
+        describe(
+            "Share of the head's weight that the score is of: what is not on the first token; null"
+            " where it is of all."
+        ),
+    ] = None
 
 
 class ScanExample(Part, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Which token looks at which, head by head: counts of rows' strongest links, within bounded memory.
 
-Rows that see fewer than two keys choose nothing, and do not count: a causal text's first. The
+Heads rest on the first token, special tokens, line breaks and separators whatever a text says, so
+these keys are left out. Rows that see fewer than two others choose nothing, and do not count. The
 strongest link of each other row is a pair of tokens. A shard keeps the most frequent pairs of each
 head, and how often one that it let go of may have come. What is told of a pair is a count and the
 most that it can be: equal unless a shard let it go. Beside them stand how often each token asks,
@@ -18,6 +19,7 @@ import numpy as np
 
 from attncli.inputs.token import Token
 from attncli.measure.batch_measure import sight_of
+from attncli.measure.rest import rest_keys
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Spec
@@ -159,8 +161,12 @@ class ShardLinks:
         present, where = np.unique(table, return_inverse=True)
         where = where.reshape(table.shape)
         count = table.shape[1]
-        self._choosing = [choosing_rows(mask, count) for mask in self._masks.values()]
-        received = [even_weight(mask, count) for mask in self._masks.values()]
+        rest = np.stack([rest_keys(tokens) for tokens in batch])
+        self._choosing = [choosing_of_texts(mask, rest) for mask in self._masks.values()]
+        received = [
+            np.stack([even_weight(mask, count, row.tobytes()) for row in rest])
+            for mask in self._masks.values()
+        ]
         sums = np.zeros((2 * len(self._masks), present.size), np.int64)
         for row, numbers in zip(sums, (*self._choosing, *received), strict=True):
             np.add.at(
@@ -197,14 +203,10 @@ class ShardLinks:
             << TEXT_BITS
             | queries
         )
-        if choosing.all():
-            links = links
-        else:
-            links = links[..., choosing]
         start = self._sizes[layer]
-        size = links.shape[0] * links.shape[2]
+        size = int(choosing.sum())
         heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
-        self._links[heads, start : start + size] = links.transpose(1, 0, 2).reshape((-1, size))
+        self._links[heads, start : start + size] = links.transpose(1, 0, 2)[:, choosing]
         self._sizes[layer] += size
 
     def _count_held_links(self) -> None:
@@ -262,24 +264,39 @@ class ShardLinks:
         return [(number, self._texts[number]) for number in sorted(numbers)]
 
 
-@lru_cache(64)
-def choosing_rows(mask: Mask, count: int) -> Bools:
-    """Which of `count` queries see two keys or more in every head, booleans [query]; the others
-    have no choice of where to look."""
-    return np.asarray((sight_of(mask, count).count >= 2).all(0))
+def choosing_of_texts(mask: Mask, rest: Bools) -> Bools:
+    """Which queries have a choice of where to look, booleans [text, query]. rest: the keys where
+    heads rest, [text, key]."""
+    count = rest.shape[-1]
+    return np.stack([choosing_rows(mask, count, row.tobytes()) for row in rest])
 
 
-@lru_cache(64)
-def even_weight(mask: Mask, count: int) -> Ints:
-    """The weight that each of `count` keys receives, summed over the rows that see two keys or
-    more, if every such row
-    spreads its weight evenly: [key], in multiples of 2⁻²⁴; the mean over heads where they see
-    different keys.
+@lru_cache(256)
+def choosing_rows(mask: Mask, count: int, rest: bytes) -> Bools:
+    """Which of `count` queries see two keys or more in every head but those where heads rest,
+    booleans [query]; the others have no choice of where to look. rest: booleans [key], as bytes."""
+    visibility = _visible_beyond_rest(mask, count, rest)
+    return np.asarray((visibility.sum(-1) >= 2).all(0))
+
+
+@lru_cache(256)
+def even_weight(mask: Mask, count: int, rest: bytes) -> Ints:
+    """The weight that each of `count` keys receives, summed over the rows that have a choice, if
+    every such row spreads its weight evenly over the keys but those where heads rest: [key], in
+    multiples of 2⁻²⁴; the mean over heads where they see different keys. rest: as of
+    `choosing_rows`.
     """
+    visibility = _visible_beyond_rest(mask, count, rest)
+    spread: Floats = visibility / np.maximum(visibility.sum(-1, keepdims=True), 1)
+    return to_fixed(spread[:, choosing_rows(mask, count, rest)].sum(1).mean(0))
+
+
+def _visible_beyond_rest(mask: Mask, count: int, rest: bytes) -> Bools:
+    """Which keys each query sees but those where heads rest, booleans [head or 1, query, key]."""
     sight = sight_of(mask, count)
     visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
-    spread: Floats = visibility / np.maximum(sight.count, 1)[..., None]
-    return to_fixed(spread[:, choosing_rows(mask, count)].sum(1).mean(0))
+    seen: Bools = visibility & ~np.frombuffer(rest, np.bool_)
+    return seen
 
 
 class PairCount(NamedTuple):

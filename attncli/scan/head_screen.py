@@ -272,7 +272,8 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
             number_text(metric.baseline, view),
         ]
         for name, metric in head.metrics.items()
-        if view.full or not (name.startswith("offset") or name in KIND_METRICS)
+        if metric.mean_texts is not None
+        and (view.full or not (name.startswith("offset") or name in KIND_METRICS))
     ]
     return table(
         say_each(
@@ -343,10 +344,10 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         view, message("query and key"), message("links"), message("by chance"), message("lift")
     )
     note = plural(
-        "strongest links of {count:,} query row; lift: how many times what chance makes, with"
-        " tokens as frequent as here; texts: share with one",
-        "strongest links of {count:,} query rows; lift: how many times what chance makes, with"
-        " tokens as frequent as here; texts: share with one",
+        "strongest links of {count:,} query row, without keys where heads rest; lift: how many"
+        " times what chance makes, with tokens as frequent as here; texts: share with one",
+        "strongest links of {count:,} query rows, without keys where heads rest; lift: how many"
+        " times what chance makes, with tokens as frequent as here; texts: share with one",
         count=shown.document.link_rows or 0,
     )
     return table(

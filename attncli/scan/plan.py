@@ -56,7 +56,7 @@ from attncli.scan.why_shares import WhyPlan, plan_parts
 from attncli.version import __version__
 
 NAME = "plan.json"
-SCHEMA = "attn.scan.plan/5"
+SCHEMA = "attn.scan.plan/6"
 """Another number for plans whose shards hold other arrays or columns."""
 EXPECTED = message("a folder that attn scan wrote")
 COPIES = "corpus"
@@ -73,8 +73,16 @@ MOST_TOP = 1000
 """Examples of each head and metric, at most."""
 MOST_EXAMPLES = 20
 """Examples of each decile, at most."""
-POSITIONAL = "positional"
-"""The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
+LABEL_COLUMNS = {
+    "previous-token": "previous_beyond_first",
+    "next-token": "next_beyond_first",
+    "self": "self_beyond_first",
+    "positional": "positional_beyond_first",
+    "punctuation": "punctuation_beyond_first",
+    "broad": "normalised_entropy_beyond_first",
+}
+"""The columns beside the metrics that labels are decided by, without the first token; those of
+labels that say where a head rests are metrics."""
 EFFECT = "effect"
 """How far a text's last vector turns without the head; a column beside the metrics, for chosen
 heads.
@@ -199,12 +207,12 @@ class ScanPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names along the column axis of all arrays: the metrics, then the positional score
-        where heads are labelled, then the effect where heads are removed."""
+        """The names along the column axis of all arrays: the metrics, then the scores that decide
+        labels where heads are labelled, then the effect where heads are removed."""
         measures = self.measures
         return (
             *self.metrics,
-            *([POSITIONAL] if measures.labels else ()),
+            *(LABEL_COLUMNS.values() if measures.labels else ()),
             *([EFFECT] if measures.effects else ()),
         )
 

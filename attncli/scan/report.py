@@ -22,7 +22,7 @@ from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import read_regular
 from attncli.language import listing, message
-from attncli.measure.labels import LABELS, MARGIN, Label
+from attncli.measure.labels import LABELS, MARGIN, STATES, Label
 from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
@@ -50,7 +50,7 @@ from attncli.scan.document import (
     StratumExample,
 )
 from attncli.scan.frequent_links import PairCount, pairs_memory
-from attncli.scan.plan import EFFECT, EXPECTED, POSITIONAL, read_json, read_plan
+from attncli.scan.plan import EFFECT, EXPECTED, LABEL_COLUMNS, read_json, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
     EVENER,
@@ -81,6 +81,7 @@ from attncli.scan.totals import (
     STRATA,
     Totals,
     bins_of,
+    column_of_label,
     least_deviation,
     scale_named,
     total,
@@ -518,12 +519,14 @@ class _Heads:
             ci95=None,
             earned=True,
             borderline=False,
+            state=False,
+            share=None,
         )
 
     def _metric_label(self, label: Label, place: int) -> ScanLabel | None:
         """The label that a metric's mean decides; None for a head that does not earn it, is not
         borderline, and earns it in no text."""
-        column = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
+        column = self.columns.index(column_of_label(label))
         earned_in = int(self.counts["label_texts"][METRIC_LABELS.index(label), place])
         texts = int(self.texts[column, place])
         score = self.mean[column, place]
@@ -534,13 +537,14 @@ class _Heads:
         else:
             least = max(label.threshold, MARGIN * even)
         is_earned = bool(score >= least)
-        borderline = bool(between is None or between[0] < least <= between[1])
-        if not is_earned and not earned_in and (between is None or not borderline):
-            return None
         if texts:
             alone = float(self.units[column, place] / texts)
         else:
             alone = 0.0
+        share_ci95 = wilson(earned_in * alone, texts * alone)
+        borderline = _is_undecided(is_earned, between, share_ci95, least)
+        if not is_earned and not earned_in and (between is None or not borderline):
+            return None
         detail = None
         if label.score == "positional":
             offsets = self.counts["label_offsets"][place]
@@ -554,11 +558,18 @@ class _Heads:
             score=_known_number(score),
             threshold=label.threshold,
             texts=earned_in / texts if texts else None,
-            texts_ci95=wilson(earned_in * alone, texts * alone),
+            texts_ci95=share_ci95,
             ci95=between,
             earned=is_earned,
             borderline=borderline,
+            state=label.name in STATES,
+            share=self._share_beyond(place) if label.name in LABEL_COLUMNS else None,
         )
+
+    def _share_beyond(self, place: int) -> float | None:
+        """The share of a head's weight that is not on the first token, mean over texts."""
+        sink = self.mean[self.columns.index("sink"), place]
+        return _known_number(1 - sink)
 
     def _sample(self, place: int) -> list[StratumExample] | UnsetType:
         """The sampled texts of a head to show: of each metric some per decile of its values, then
@@ -570,7 +581,7 @@ class _Heads:
         is_drawn = sample.table[0, place] != NO_HASH
         examples = []
         for column, name in enumerate(self.columns):
-            if name in (POSITIONAL, MASSIVE) or name.startswith("offset"):
+            if name in (*LABEL_COLUMNS.values(), MASSIVE) or name.startswith("offset"):
                 continue
             values = sample.values[column, place]
             histogram = self.counts["histogram"][place, self.bins[column]]
@@ -622,7 +633,7 @@ class _Heads:
         totals = self.totals
         examples = []
         for column, name in enumerate(self.columns):
-            if name == POSITIONAL or (name == MASSIVE) != is_layer:
+            if name in LABEL_COLUMNS.values() or (name == MASSIVE) != is_layer:
                 continue
             for rank in range(arrays["value"].shape[-1]):
                 value, file, line, query, key = (
@@ -673,6 +684,28 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
     width = reach(units - 1) * math.sqrt(squares * texts / (texts - 1) / alone) / pair.links
     lift = pair.links / pair.chance
     return [lift * math.exp(-width), lift * math.exp(width)]
+
+
+def _is_undecided(
+    is_earned: bool,
+    between: Sequence[float] | None,
+    share_ci95: Sequence[float] | None,
+    least: float,
+) -> bool:
+    """Whether other texts might decide a label the other way: where the score's interval holds what
+    the label takes; without one, where that of the share of texts that earn it alone holds a half.
+    """
+    if between is not None:
+        return bool(between[0] < least <= between[1])
+    if share_ci95 is None:
+        return True
+    low, high = share_ci95
+    return not (low > SURE if is_earned else high < SURE)
+
+
+SURE = 0.5
+"""The share of texts that decide a label alone, where too few differ for an interval of the score:
+on one side of it with its own interval, the label is not in doubt."""
 
 
 def _known_number(value: Floats | float) -> float | None:

@@ -16,6 +16,7 @@ from attncli.errors import UnsupportedError
 from attncli.features.heads.across_heads import HeadMatrices, basis, head_matrices, kernel_chance
 from attncli.inputs.token import Token
 from attncli.measure.labels import jensen_shannon
+from attncli.measure.rest import rest_keys
 from attncli.measure.row_facts import Floats
 from attncli.models.load import hold_weights
 from attncli.models.model import Model
@@ -232,12 +233,13 @@ def shading(
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[
                 ..., : len(text_tokens)
             ]
+            rest = rest_keys(text_tokens)
             choosing = choosing_rows(
-                model.spec.blocks[trace.layer].attention.mask, len(text_tokens)
+                model.spec.blocks[trace.layer].attention.mask, len(text_tokens), rest.tobytes()
             )
             for layer, head in head_places:
                 if layer == trace.layer:
-                    peaks = weights[head].max(-1)
+                    peaks = np.where(rest & ~rest.all(), -1.0, weights[head]).max(-1)
                     query = int(
                         (np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax()
                     )

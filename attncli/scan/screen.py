@@ -17,11 +17,13 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
+from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.language import Message, contextual, message, plural, say, say_each
+from attncli.measure.labels import LABELS, STATES
 from attncli.scan.document import (
     LEAST_TEXTS,
     SKIP_NOTES,
@@ -65,8 +67,6 @@ EFFECT_NOTES = {
     ),
 }
 """What the effect of a head is, by what it passes on instead."""
-RESTING = ("special-token", "first-token sink")
-"""Labels of heads that rest where there is nothing to say."""
 
 
 def scan_screen(
@@ -234,19 +234,39 @@ def _labels(shown: ScanShown, view: View) -> Lines:
         return Lines()
     if not labels:
         return heading("labels", "no head earns a label over this corpus", view)
-    strongest_first = sorted(labels, key=lambda pair: -_score_over_threshold(pair[1]))
+    # where a head rests is a state beside what it does, and told last
+    strongest_first = sorted(
+        labels, key=lambda pair: (pair[1].state, -_score_over_threshold(pair[1]))
+    )
     if view.full:
         labels_shown = labels
     else:
         labels_shown = strongest_first[: view.top]
+    ordered = sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
+    body = _label_table(ordered, view)
+    if len(labels_shown) == len(labels):
+        return body
+    count = message(
+        "{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels)
+    )
+    return stack(body, remark(count, view))
+
+
+OF_WEIGHT = 72
+"""Columns of a window from which on a label's share of the weight has a place."""
+
+
+def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
+    """The table of these labels with their heads."""
     rows = [
         [
             f"L{head.layer} H{head.head}",
             label_text(scan_label, view),
             number_text(scan_label.score, view),
             interval_text(scan_label.ci95, view),
+            _share_of_weight(scan_label),
             (
-                say(view, "on random repeats")
+                say(view, "random repeats")
                 if scan_label.texts is None
                 else share_text(scan_label.texts, scan_label.texts_ci95, view)
             ),
@@ -256,32 +276,43 @@ def _labels(shown: ScanShown, view: View) -> Lines:
                 else say(view, "borderline" if _is_borderline(scan_label) else "undecided")
             ),
         ]
-        for head, scan_label in sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
+        for head, scan_label in labels
     ]
     if view.width >= SPACED:
         interval = message("95% interval")
     else:
         interval = message("interval")
-    names = [*say_each(view, "head", "label", "score", interval, "texts"), ""]
-    if not any(row[-1] for row in rows):
-        names = names[:-1]
-        rows = [row[:-1] for row in rows]
-    body = table(
-        names,
-        rows,
-        view,
-        align=["left", "left", "right", "left", "right", "left"],
-        title="labels",
-        note=(
-            "score: mean over texts with its 95% interval; texts: share that earns the label alone"
-        ),
+    names = [
+        *say_each(view, "head", "label", "score", interval, contextual("scan", "of"), "texts"),
+        "",
+    ]
+    align = ["left", "left", "right", "left", "right", "right", "left"]
+    is_part = any(scan_label.share is not None for _, scan_label in labels)
+    note = message(
+        "score: mean over texts with its 95% interval; texts: share that earns the label alone"
     )
-    if len(labels_shown) == len(labels):
-        return body
-    count = message(
-        "{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels)
+    if is_part and view.width >= OF_WEIGHT:
+        note = message(
+            "score: mean over texts with its 95% interval; of: the share of the head's weight that"
+            " the score is measured on, the first token left out; texts: share that earns the label"
+            " alone"
+        )
+    left_out = {len(names) - 1} if not any(row[-1] for row in rows) else set()
+    if not (is_part and view.width >= OF_WEIGHT):
+        left_out.add(4)
+
+    def kept(cells: Sequence[str]) -> list[str]:
+        """The cells of the columns that are shown."""
+        return [cell for place, cell in enumerate(cells) if place not in left_out]
+
+    return table(
+        kept(names), [kept(row) for row in rows], view, align=kept(align), title="labels", note=note
     )
-    return stack(body, remark(count, view))
+
+
+def _share_of_weight(scan_label: ScanLabel) -> str:
+    """The share of a head's weight that a label's score is of."""
+    return percent(1.0 if scan_label.share is None else scan_label.share)
 
 
 def _effects(shown: ScanShown, view: View) -> Lines:
@@ -364,9 +395,7 @@ def _answer(shown: ScanShown, view: View) -> Lines:
 def _label_sentences(document: ScanDocument, view: View) -> list[str]:
     """Sentences on how many heads earn a label, what is not known of them, and how many mostly look
     at special or first tokens."""
-    labelled_count = sum(
-        any(scan_label.earned for scan_label in head.labels) for head in document.heads
-    )
+    labelled_count = sum(map(_has_label, document.heads))
     borderline_count = sum(any(map(_is_borderline, head.labels)) for head in document.heads)
     missing_intervals = _missing_interval_sentences(document.heads, document)
     if not _has_intervals(document):
@@ -396,16 +425,47 @@ def _label_sentences(document: ScanDocument, view: View) -> list[str]:
             borderline=borderline,
             **counts,
         )
-    resting = sum(
-        any(scan_label.earned and scan_label.name in RESTING for scan_label in head.labels)
-        for head in document.heads
-    )
-    rest = plural(
-        "{count} head rests: its label is special-token or first-token sink.",
-        "{count} heads rest: their label is special-token or first-token sink.",
-        count=resting,
-    )
-    return [first, *missing_intervals, *([rest] if resting else [])]
+    return [first, *missing_intervals, *_rest_sentences(document.heads)]
+
+
+def scan_lines(document: ScanDocument) -> int:
+    """About how many lines the whole screen has: of several heads it shows the labels alone, not the
+    numbers behind them."""
+    count = sum(len(head.labels) for head in document.heads)
+    if len(document.heads) == 1:
+        (head,) = document.heads
+        every = (head.metrics, head.top, head.sample or (), head.links or ())
+        count += sum(map(len, every))
+    return count
+
+
+def _has_label(head: ScanHead) -> bool:
+    """Whether a head earns a label of what it does, beside where it rests."""
+    return any(scan_label.earned and not scan_label.state for scan_label in head.labels)
+
+
+def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
+    """The sentence how many heads rest, and how many of these have a label beside; empty where none
+    rests."""
+    resting = [head for head in heads if any(each.earned and each.state for each in head.labels)]
+    if not resting:
+        return []
+    first, special = (LABELS[name].threshold for name in STATES)
+    return [
+        plural(
+            "{count} of {heads} heads rests, {labelled} beside a label: at least {first} of its"
+            " weight is on the first token, or {special} on special tokens. Labels are measured on"
+            " the weight beside the first token.",
+            "{count} of {heads} heads rest, {labelled} of them beside a label: at least {first} of"
+            " their weight is on the first token, or {special} on special tokens. Labels are"
+            " measured on the weight beside the first token.",
+            count=len(resting),
+            heads=len(heads),
+            labelled=sum(map(_has_label, resting)),
+            first=first,
+            special=special,
+        )
+    ]
 
 
 def _is_borderline(scan_label: ScanLabel) -> bool:
@@ -449,6 +509,26 @@ def _text_count(document: ScanDocument, view: View) -> str:
     return say(view, plural("{count:,} text", "{count:,} texts", count=document.done.texts))
 
 
+def _state_sentences(head: ScanHead) -> list[str]:
+    """Where a head rests, and what its labels are measured on then; empty where it does not."""
+    scores = {each.name: each.score for each in head.labels if each.earned and each.state}
+    said: list[str] = []
+    first, special = (scores.get(name) for name in STATES)
+    if first is not None:
+        sentence_first = message(
+            "It rests on the first token with {share} of its weight; labels that are not of random"
+            " repeats are measured on the others.",
+            share=percent(first),
+        )
+        said.append(sentence_first)
+    if special is not None:
+        sentence_special = message(
+            "It rests on special tokens with {share} of its weight.", share=percent(special)
+        )
+        said.append(sentence_special)
+    return said
+
+
 def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
     """The labels of one head, why it looks where it looks, its furthest link, and which intervals
     are missing.
@@ -456,7 +536,7 @@ def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
     earned_labels = [
         f"{label_text(scan_label, view)} ({number_text(scan_label.score, view)})"
         for scan_label in head.labels
-        if scan_label.earned
+        if scan_label.earned and not scan_label.state
     ]
     places = {"layer": head.layer, "head": head.head, "texts": _text_count(document, view)}
     if earned_labels:
@@ -473,6 +553,7 @@ def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
         )
     return [
         labels_sentence,
+        *_state_sentences(head),
         *why_sentences([head], view),
         *furthest_link(head, view),
         *_missing_interval_sentences([head], document),

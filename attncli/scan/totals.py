@@ -16,13 +16,13 @@ from msgspec import Meta, Struct, ValidationError, convert
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
 from attncli.language import message
-from attncli.measure.labels import LABELS, decide_label
+from attncli.measure.labels import LABELS, LEAST_ROWS, Label, is_enough
 from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, replicate_counts
-from attncli.scan.plan import EFFECT, POSITIONAL, ScanPlan
+from attncli.scan.plan import EFFECT, LABEL_COLUMNS, ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.statistics import (
     UNIT,
@@ -113,17 +113,23 @@ def _largest_examples(every: Ints, top: int) -> Ints:
     return np.take_along_axis(every, order, -1)
 
 
-def strongest_links(backend: Backend, weights: Array, choosing: Bools) -> tuple[Ints, Ints]:
+def strongest_links(
+    backend: Backend, weights: Array, choosing: Bools, rest: Bools
+) -> tuple[Ints, Ints]:
     """The key of the largest weight of each row, [text, head, query], and the (query, key) of the
     largest weight of each text and head, [2, text, head], out of weights [text, head, query, key].
-    choosing: booleans [query], rows that
-    see several keys: of others the one weight is 1 whatever a head does; they count where there are
-    no such rows.
+
+    choosing: booleans [text, query], rows that see several keys but those where heads rest: of
+        others the one weight is theirs whatever a head does; they count where there are no such
+        rows. rest: the keys where heads rest, [text, key], left out where a text has others.
     """
     array: Any = backend.numpy(weights)
+    left_out = rest & ~rest.all(-1, keepdims=True)
+    array = np.where(left_out[:, None, None, :], array.dtype.type(-1), array)
     keys = array.argmax(-1)
     peaks = np.take_along_axis(array, keys[..., None], -1)[..., 0]
-    queries = (np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax(-1)
+    eligible = choosing | ~choosing.any(-1, keepdims=True)
+    queries = np.where(eligible[:, None, :], peaks, -2.0).argmax(-1)
     return keys, np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
 
 
@@ -133,6 +139,14 @@ def strongest_links(backend: Backend, weights: Array, choosing: Bools) -> tuple[
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
 """Most tokens of the texts in each stratum but the last, which has no bound."""
 METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.startswith("repeats_"))
+
+
+def column_of_label(label: Label) -> str:
+    """The column that decides a label: where a head rests is a metric of its own, what else it does
+    is measured without the first token."""
+    return LABEL_COLUMNS.get(label.name, label.score)
+
+
 FLUSH = 512
 """Texts that are held before they are added up: fewer would cost more steps."""
 
@@ -143,7 +157,8 @@ class TextValues:
     a column's number is value / norm. baseline: its value under uniform attention, [text, column,
     head]. rows: query rows used, integers
     [column, head]. tokens: in each text. hashes: of each text; they decide how often it counts in
-    each bootstrap replicate."""
+    each bootstrap replicate. offsets: the index in `OFFSETS` at which each text's and head's
+    positional score is, [text, head]; empty where heads are not labelled."""
 
     value: Floats
     norm: Floats
@@ -151,6 +166,7 @@ class TextValues:
     rows: Ints
     tokens: int
     hashes: Sequence[int]
+    offsets: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     @cached_property
     def mean(self) -> Floats:
@@ -165,7 +181,7 @@ def scale_named(column: str) -> Scale:
     """
     if column == EFFECT:
         return Scale("size")
-    if column == POSITIONAL:
+    if column in LABEL_COLUMNS.values():
         return Scale("share")
     return scale_of(column_metric(column))
 
@@ -265,18 +281,15 @@ class Tallies:
         """Count the texts that earn each label, by head. mean: each text's number [text, column,
         head].
         """
-        value = {name: mean[:, column] for column, name in enumerate(self.columns)}
-        even = {name: batch.baseline[:, column] for column, name in enumerate(self.columns)}
-        rows: dict[str, Any] = {
-            name: batch.rows[None, column] for column, name in enumerate(self.columns)
-        }
         for place, label in enumerate(METRIC_LABELS):
-            decision = decide_label(label, value, even, rows)
-            self.arrays["label_texts"][place] += decision.is_earned.sum(0)
-            if decision.offset is not None:
+            column = self.columns.index(column_of_label(label))
+            score = np.where(batch.rows[column] >= LEAST_ROWS, mean[:, column], np.nan)
+            is_earned = is_enough(label, score, batch.baseline[:, column])
+            self.arrays["label_texts"][place] += is_earned.sum(0)
+            if label.score == "positional":
                 for offset in range(len(OFFSETS)):
                     self.arrays["label_offsets"][:, offset] += (
-                        decision.is_earned & (decision.offset == offset)
+                        is_earned & (batch.offsets == offset)
                     ).sum(0)
 
     def flush(self) -> None:

@@ -34,6 +34,12 @@ from attncli.inputs.token import Token, Tokenizer, ignore
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
+from attncli.measure.beyond_first import (
+    BEYOND,
+    EVENNESS_BEYOND,
+    OFFSETS_BEYOND,
+    PUNCTUATION_BEYOND,
+)
 from attncli.measure.labels import LEAST_ROWS
 from attncli.measure.layer_metrics import (
     CORPUS_METRICS,
@@ -47,8 +53,9 @@ from attncli.measure.layer_metrics import (
     moved_norms,
     sink_rates,
 )
-from attncli.measure.metric import OFFSETS, Tally
+from attncli.measure.metric import Metric, Tally
 from attncli.measure.metric_file import require
+from attncli.measure.rest import rest_keys
 from attncli.measure.row_facts import Floats, Ints, TokenFacts, WordPieces, token_facts
 from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
@@ -60,9 +67,9 @@ from attncli.models.load import hold_weights
 from attncli.models.model import Model
 from attncli.models.run import embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
-from attncli.scan.frequent_links import ShardLinks, choosing_rows
+from attncli.scan.frequent_links import ShardLinks, choosing_of_texts
 from attncli.scan.intake import Record, read_duplicates, text_hash
-from attncli.scan.plan import COPIES, EFFECT, POSITIONAL, ScanPlan
+from attncli.scan.plan import COPIES, EFFECT, LABEL_COLUMNS, ScanPlan
 from attncli.scan.shard_files import (
     LinkTable,
     RowTable,
@@ -144,7 +151,7 @@ class Layers:
     def __init__(
         self,
         model: Model,
-        metrics: Sequence[str],
+        metrics: Sequence[str | Metric],
         *,
         words: bool,
         all_vectors: bool,
@@ -455,7 +462,7 @@ class Worker:
         all_vectors = MASSIVE in plan.metrics
         self._layers = Layers(
             held_model,
-            self._weight_metrics,
+            [*self._weight_metrics, *(BEYOND if measures.labels else ())],
             words=measures.words,
             all_vectors=all_vectors,
             between=between,
@@ -627,6 +634,8 @@ class Worker:
             "file": np.array([text.record.file for text in texts], np.int64),
             "line": np.array([text.record.line for text in texts], np.int64),
         }
+        names_beyond = [metric.name for metric in BEYOND] if self.plan.measures.labels else []
+        beyond = BeyondFirst.of(len(batch), names_beyond, shape[2])
         # each text's and head's strongest link, (query, key)
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
         names = [TextPlace(text.name, text.record.file, text.record.line) for text in texts]
@@ -643,6 +652,7 @@ class Worker:
             for text, tokens in batch:
                 self._why.take(tokens, text.hash, takers.why)
         token_lists = [tokens for _, tokens in batch]
+        rest = np.stack([rest_keys(tokens) for tokens in token_lists])
         condition_places = [
             [shard_files.places_of_condition(condition, tokens) for tokens in token_lists]
             for condition in self._conditions
@@ -680,23 +690,27 @@ class Worker:
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
             metrics = len(self._weight_metrics)
             head_count = heads.stop - heads.start
-            value[:, :metrics, heads] = sums.transpose(0, 2, 1)
-            norm[:, :metrics, heads] = norms.transpose(0, 2, 1)
-            row_counts[:metrics, heads] = np.broadcast_to(
-                np.asarray(counts), (head_count, metrics)
-            ).T
+            measured = metrics + len(beyond.names)
+            rows = np.broadcast_to(np.asarray(counts), (head_count, measured)).T
             if even.ndim == 3:
                 spread = even
             else:
                 spread = even[:, None, :]
-            baseline[:, :metrics, heads] = np.broadcast_to(
-                spread, (len(batch), head_count, metrics)
-            ).transpose(0, 2, 1)
+            spread = np.broadcast_to(spread, (len(batch), head_count, measured)).transpose(0, 2, 1)
+            sums = sums.transpose(0, 2, 1)
+            norms = norms.transpose(0, 2, 1)
+            value[:, :metrics, heads] = sums[:, :metrics]
+            norm[:, :metrics, heads] = norms[:, :metrics]
+            row_counts[:metrics, heads] = rows[:metrics]
+            baseline[:, :metrics, heads] = spread[:, :metrics]
+            beyond.value[..., heads] = sums[:, metrics:]
+            beyond.norm[..., heads] = norms[:, metrics:]
+            beyond.rows[:, heads] = rows[metrics:]
+            beyond.baseline[..., heads] = spread[:, metrics:]
             if weights is not None:
-                choosing = choosing_rows(
-                    self.model.spec.blocks[layer].attention.mask, weights.shape[-2]
-                )
-                keys, strong[..., heads] = strongest_links(backend, weights, choosing)
+                mask = self.model.spec.blocks[layer].attention.mask
+                choosing = choosing_of_texts(mask, rest)
+                keys, strong[..., heads] = strongest_links(backend, weights, choosing, rest)
                 if ids is not None and takers.counts is not None:
                     takers.counts.add(ids, layer, keys)
 
@@ -732,9 +746,10 @@ class Worker:
             value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
             baseline[:, column] = baseline[:, sink] > RESTS
             row_counts[column] = row_counts[sink]
+        hashes = [text.hash for text in texts]
+        every = TextValues(value, norm, baseline, row_counts, count, hashes)
         if self.plan.measures.labels:
-            self._fill_positional(value, norm, baseline, row_counts)
-        every = TextValues(value, norm, baseline, row_counts, count, [text.hash for text in texts])
+            every = self._with_label_scores(every, beyond)
         takers.tallies.add(every)
         values = np.where(np.isnan(every.mean), NONE, to_fixed(every.mean))
         takers.examples.add(values, places, strong)
@@ -742,22 +757,61 @@ class Worker:
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
 
-    def _fill_positional(
-        self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
-    ) -> None:
-        """Fill the positional score, the column after the metrics, in a batch's arrays: the largest
-        share of weight at one offset, of each text and head, over offsets that enough rows have."""
-        columns = [self.plan.metrics.index(name) for name in OFFSETS]
+    def _with_label_scores(self, texts: TextValues, beyond: BeyondFirst) -> TextValues:
+        """A batch's numbers with the scores that decide labels, measured without the first token,
+        in the columns after the metrics. The positional one is the largest share at one offset,
+        over offsets that enough rows have."""
+        offsets = list(OFFSETS_BEYOND)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(norm[:, columns] > 0, value[:, columns] / norm[:, columns], np.nan)
-        mean = np.where(row_counts[columns] >= LEAST_ROWS, mean, np.nan)
-        best = np.where(np.isnan(mean), -np.inf, mean).argmax(1)[:, None]
-        score = np.take_along_axis(mean, best, 1)[:, 0]
-        last = self.columns.index(POSITIONAL)
-        value[:, last] = np.nan_to_num(score)
-        norm[:, last] = ~np.isnan(score)
-        baseline[:, last] = np.take_along_axis(baseline[:, columns], best, 1)[:, 0]
-        row_counts[last] = row_counts[columns].max(0)
+            means = np.where(beyond.norm > 0, beyond.value / beyond.norm, np.nan)
+        means = np.where(beyond.rows >= LEAST_ROWS, means, np.nan)[:, : len(offsets)]
+        best = np.where(np.isnan(means), -np.inf, means).argmax(1)
+        columns = {
+            "previous-token": np.full_like(best, offsets.index("offset-1")),
+            "next-token": np.full_like(best, offsets.index("offset+1")),
+            "self": np.full_like(best, offsets.index("offset+0")),
+            "positional": best,
+            "punctuation": np.full_like(best, BEYOND.index(PUNCTUATION_BEYOND)),
+            "broad": np.full_like(best, BEYOND.index(EVENNESS_BEYOND)),
+        }
+        for name, measured in columns.items():
+            column = self.columns.index(LABEL_COLUMNS[name])
+            for target, source in (
+                (texts.value, beyond.value),
+                (texts.norm, beyond.norm),
+                (texts.baseline, beyond.baseline),
+            ):
+                target[:, column] = np.take_along_axis(source, measured[:, None], 1)[:, 0]
+            if name == "positional":
+                texts.rows[column] = beyond.rows[: len(offsets)].max(0)
+            else:
+                texts.rows[column] = beyond.rows[measured[0, 0]]
+        return dataclasses.replace(texts, offsets=best)
+
+
+@dataclass(frozen=True, eq=False)
+class BeyondFirst:
+    """The scores without the first token that labels are made of, for a batch of texts: value, norm
+    and baseline [text, score, head] and rows [score, head], as of `TextValues`; the scores are those
+    of `BEYOND`, none where heads are not labelled."""
+
+    names: Sequence[str]
+    value: Floats
+    norm: Floats
+    baseline: Floats
+    rows: Ints
+
+    @staticmethod
+    def of(texts: int, names: Sequence[str], heads: int) -> BeyondFirst:
+        """Empty arrays for these scores of so many texts and heads."""
+        shape = (texts, len(names), heads)
+        return BeyondFirst(
+            names,
+            np.zeros(shape),
+            np.zeros(shape),
+            np.full(shape, np.nan),
+            np.zeros(shape[1:], np.int64),
+        )
 
 
 def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:

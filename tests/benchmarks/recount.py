@@ -22,6 +22,7 @@ import torch
 
 import attncli
 from attncli.measure.labels import LABELS, LEAST_ROWS, MARGIN
+from attncli.measure.rest import rest_keys
 from attncli.measure.row_facts import is_punctuation
 from attncli.scan import plan, report
 from attncli.scan.totals import Totals
@@ -37,12 +38,16 @@ def numbers_of(weights: Any, special: Any, punctuation: Any) -> dict[str, Any]:
     weights: [head, i, j].
     """
     count = weights.shape[-1]
+    nothing = np.full(len(weights), np.nan), np.nan, 0
+    others = weights[:, 1:, 1:]  # rows and keys beside the first token, where heads rest
+    beside = others.sum(-1)
 
     def at(offset: int) -> tuple[Any, float, int]:
-        i = np.arange(max(0, -offset), min(count, count - offset))
-        if not i.size:
-            return np.full(len(weights), np.nan), np.nan, 0
-        return weights[:, i, i + offset].mean(-1), 1 / count, i.size
+        i = np.arange(max(0, -offset), min(count - 1, count - 1 - offset))
+        if count < 3 or not i.size:
+            return nothing
+        share = others[:, i, i + offset].sum(-1) / beside[:, i].sum(-1)
+        return share, 1 / (count - 1), i.size
 
     told = {name: at(offset) for name, offset in PLAIN.items()}
     there = [at(offset) for offset in OFFSETS]
@@ -50,12 +55,19 @@ def numbers_of(weights: Any, special: Any, punctuation: Any) -> dict[str, Any]:
         [value if rows >= LEAST_ROWS else np.full(len(weights), np.nan) for value, _, rows in there]
     )
     most = max(rows for _, _, rows in there)
-    told["positional"] = (np.nanmax(table, 0) if most >= LEAST_ROWS else table[0], 1 / count, most)
+    best = np.where(np.isnan(table), -np.inf, table).max(0)
+    told["positional"] = np.where(np.isinf(best), np.nan, best), 1 / max(count - 1, 1), most
     told["first-token sink"] = (weights[:, 1:, 0].mean(-1), 1 / count, count - 1)
     told["special-token"] = (weights[:, :, special].sum(-1).mean(-1), special.mean(), count)
-    told["punctuation"] = (weights[:, :, punctuation].sum(-1).mean(-1), punctuation.mean(), count)
-    entropy = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(-1)
-    told["broad"] = ((entropy / np.log(count)).mean(-1), 1.0, count)
+    told["punctuation"] = told["broad"] = nothing
+    if count >= 3:
+        total = beside.sum(-1)
+        marks = others[:, :, punctuation[1:]].sum((-1, -2)) / total
+        told["punctuation"] = marks, punctuation[1:].mean(), count - 1
+        part = others / beside[..., None]
+        entropy = -np.where(part > 0, part * np.log(np.where(part > 0, part, 1)), 0).sum(-1)
+        evenness = (entropy * beside).sum(-1) / np.log(count - 1) / total
+        told["broad"] = evenness, 1.0, count - 1
     return told
 
 
@@ -86,11 +98,13 @@ def main() -> None:
         ids = [int(token.id or 0) for token in tokens]
         special = np.array([token.special for token in tokens])
         punctuation = np.array([is_punctuation(token) for token in tokens])
-        rows += len(ids)
-        asking.update(ids)
-        received = float(np.rint(np.full((len(ids), len(ids)), 1 / len(ids)).sum(0)[0] * UNIT))
-        for number in ids:
-            even[number] += received
+        awake = np.flatnonzero(~rest_keys(tokens))
+        if len(awake) >= 2:
+            rows += len(ids)
+            asking.update(ids)
+            received = float(np.rint(len(ids) / len(awake) * UNIT))
+            for place in awake:
+                even[ids[place]] += received
         for trace in exact.trace(tokens, keep=("weights",)):
             weights = np.asarray(trace.stages["weights"])
             for name, (value, uniform, used) in numbers_of(weights, special, punctuation).items():
@@ -104,9 +118,9 @@ def main() -> None:
                     entry[1] += np.rint(value[head] * UNIT)
                     entry[2] += used >= LEAST_ROWS and value[head] >= least
                     entry[3] += np.rint(uniform * UNIT)
-            for head, table in enumerate(weights):
+            for head, table in enumerate(weights if len(awake) >= 2 else ()):
                 links[trace.layer, head].update(
-                    (ids[i], ids[int(row.argmax())]) for i, row in enumerate(table)
+                    (ids[i], ids[awake[int(row[awake].argmax())]]) for i, row in enumerate(table)
                 )
     far = dict.fromkeys(("score", "share of texts", "links", "chance", "lift"), 0.0)
     labels = pairs = wrong = 0

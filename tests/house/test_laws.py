@@ -262,7 +262,7 @@ FOUND_OTHERWISE = {"ErrorDocument"}
 BY_DOCUMENT = {
     written
     for name in NAMES
-    for written in (f"{name}_screen", f"{name}_rows", f"{name.upper()}_PARTS")
+    for written in (f"{name}_screen", f"{name}_rows", f"{name}_lines", f"{name.upper()}_PARTS")
 }
 """Found by the name of their document, see `draw.screen_header.screen_of`."""
 BY_COMMAND = {f"{name}_app" for name in COMMANDS}

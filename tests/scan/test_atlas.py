@@ -19,6 +19,7 @@ from scanning import Inside, loaded, planned
 import attncli
 from attncli.draw.safe import cells
 from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.measure.rest import rest_keys
 from attncli.scan import frequent_links, report
 from attncli.scan.document import ScanDocument, ScanLabel
 from attncli.scan.engines import ScanPart, run
@@ -136,16 +137,19 @@ def test_frequent_links_are_those_of_loops(
     for line in lines:
         tokens, layers = rows_of(folder, line)
         ids = [token.id for token in tokens]
-        choosing = [i for i in range(len(ids)) if which == "encoder" or i > 0]
+        awake = [j for j, rests in enumerate(rest_keys(tokens)) if not rests]
+        seen_by = [[j for j in awake if which == "encoder" or j <= i] for i in range(len(ids))]
+        choosing = [i for i, seen in enumerate(seen_by) if len(seen) >= 2]
         rows += len(choosing)
         asking.update(ids[i] for i in choosing)
         for i in choosing:
-            seen = range(i + 1) if which == "decoder" else range(len(ids))
-            for j in seen:
-                even[ids[j]] += 1 / len(seen)
+            for j in seen_by[i]:
+                even[ids[j]] += 1 / len(seen_by[i])
         for layer, weights in enumerate(layers):
             for head, table in enumerate(weights):
-                pairs = [(ids[i], ids[int(table[i].argmax())]) for i in choosing]
+                pairs = [
+                    (ids[i], ids[max(seen_by[i], key=lambda j: table[i, j])]) for i in choosing
+                ]
                 counts[layer, head].update(pairs)
                 texts[layer, head].update(set(pairs))
                 by_text[layer, head].append(Counter(pairs))
@@ -348,7 +352,8 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
     model = attncli.load(str(encoder), backend="numpy")
     tokens = model.encode(strongest.text)
     (trace,) = model.trace(tokens, layers=[head.layer], keep=("weights",))
-    query = np.asarray(trace.stages["weights"])[head.head].max(-1).argmax()
+    weights = np.asarray(trace.stages["weights"])[head.head]
+    query = np.where(rest_keys(tokens), -1, weights).max(-1).argmax()
     assert f"value {strongest.value:.3f} · {corpus.name}:{strongest.line + 1}" in shaded
     assert f"[{tokens[query].text}]" in re.sub("[░▒▓█]", "", shaded).split("\n\n")[1]
     label = ScanLabel(

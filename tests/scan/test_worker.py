@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracles_metrics
 import pyarrow.parquet as parquet
 import pytest
 from asking import ask
@@ -19,8 +20,10 @@ from scanning import loaded
 import attncli
 from attncli.errors import InputError
 from attncli.features.heads.compute import HeadsRequest, heads_document
-from attncli.measure.labels import LABELS
+from attncli.measure.labels import LABELS, LEAST_ROWS, STATES
 from attncli.measure.metric import METRICS
+from attncli.measure.rest import rest_keys
+from attncli.measure.row_facts import token_facts
 from attncli.scan import plan, report
 from attncli.scan.intake import text_hash
 from attncli.scan.shard_files import load
@@ -40,6 +43,60 @@ def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[pla
     for shard in range(len(made.shards)):
         worker.shard(shard)
     return made, worker
+
+
+def labels_by_loops(model: attncli.Model, text: str) -> np.ndarray:
+    """Whether each head earns each label on a text, [label, head], by loops: where it rests by its
+    whole weight, what else it does by the weight beside the first token."""
+    tokens = model.encode(text)
+    facts = token_facts(tokens)
+    columns = []
+    for trace in model.trace(tokens, keep=("weights",)):
+        block = model.spec.blocks[trace.layer]
+        for head in np.asarray(trace.stages["weights"]):
+            seen = np.ones(head.shape, bool)
+            if block.attention.mask.spec() == "causal":
+                seen = np.tril(seen)
+            even = oracles_metrics.uniform(seen.tolist())
+            column = []
+            for label in METRIC_LABELS:
+                if label.name in STATES:
+                    scores = [
+                        oracles_metrics.metrics(
+                            rows, seen, tokens, facts.special, facts.punctuation
+                        )
+                        for rows in (head.tolist(), even)
+                    ]
+                    names = [label.score]
+                else:
+                    scores = [
+                        oracles_metrics.beyond_first(rows, seen, facts.punctuation)
+                        for rows in (head.tolist(), even)
+                    ]
+                    names = OF_LABELS.get(
+                        label.name, list(map("offset{:+d}_beyond_first".format, range(-5, 6)))
+                    )
+                value, name = max(
+                    (scores[0][name][0], name)
+                    if scores[0][name][1] >= LEAST_ROWS and not np.isnan(scores[0][name][0])
+                    else (-np.inf, name)
+                    for name in names
+                )
+                least = label.threshold
+                if label.name != "broad":
+                    least = max(least, 1.5 * scores[1][name][0])
+                column.append(value >= least)
+            columns.append(column)
+    return np.array(columns, int).T
+
+
+OF_LABELS = {
+    "previous-token": ["offset-1_beyond_first"],
+    "next-token": ["offset+1_beyond_first"],
+    "self": ["offset+0_beyond_first"],
+    "punctuation": ["punctuation_beyond_first"],
+    "broad": ["normalised_entropy_beyond_first"],
+}
 
 
 @pytest.mark.many
@@ -76,8 +133,14 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
                 else:
                     assert abs(found - told.value) <= tolerance * 4, (name, line)
             earned = {label.name for label in head.label_scores}
-            labelled[:, number] += [label.name in earned for label in METRIC_LABELS]
+            if words:  # merged to words, the states alone are of the whole weight in both
+                labelled[:, number] += [label.name in earned for label in METRIC_LABELS]
+        if not words:
+            labelled += labels_by_loops(exact, lines[line])
     found = total(made, tmp_path / "out").count_total("label_texts")
+    if words:
+        states = [label.name in STATES for label in METRIC_LABELS]
+        found, labelled = found[states], labelled[states]
     # a score on its threshold may fall on either side in float32
     assert np.abs(found - labelled).sum() <= 1
     assert labelled.sum() > len(lines) / 2
@@ -132,7 +195,9 @@ def test_strongest_examples_are_the_largest_values(decoder, corpus, lines, tmp_p
     line, layer, head = int(totals.examples["line"][1, 5, 0]), *made.heads[5]
     (trace,) = exact.trace(lines[line], layers=[layer])
     weights = np.array(trace.stages["weights"])[head]
-    weights[0] = 0  # the one weight of a causal text's first row is 1 whatever the head does
+    weights[:, rest_keys(exact.encode(lines[line]))] = 0  # where heads rest
+    if len(weights) > 2:  # of rows that see one other key that weight is all they have
+        weights[:2] = 0
     strongest = divmod(int(weights.argmax()), weights.shape[1])
     assert (totals.examples["query"][1, 5, 0], totals.examples["key"][1, 5, 0]) == strongest
 
