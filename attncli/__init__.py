@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from attncli.features.effects.compute import logits as logits
     from attncli.features.effects.compute import patch as patch
     from attncli.features.effects.pair_effects import ablate_pairs as ablate_pairs
+    from attncli.features.effects.pair_effects import logits_pairs as logits_pairs
+    from attncli.features.effects.pair_effects import patch_pairs as patch_pairs
     from attncli.features.explain.compute import explain as explain
     from attncli.features.find.compute import find as find
     from attncli.features.generate.compute import generate as generate
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.context import KnockOut as KnockOut
     from attncli.mechanism.context import Replace as Replace
+    from attncli.mechanism.context import Weigh as Weigh
     from attncli.mechanism.context import Zero as Zero
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
@@ -64,10 +67,10 @@ if TYPE_CHECKING:
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
 __all__ = [
-    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "ablate_pairs",
-    "attention", "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn", "load",
-    "logits", "mask", "metrics", "next_word", "pairs", "patch", "run", "scan_corpus", "series", "tensors", "tokens",
-    "topics", "why",
+    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
+    "ablate_pairs", "attention", "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn",
+    "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch", "patch_pairs", "run",
+    "scan_corpus", "series", "tensors", "tokens", "topics", "why",
 ]  # fmt: skip
 
 _HOMES = {
@@ -76,9 +79,12 @@ _HOMES = {
     "KnockOut": "attncli.mechanism.context",
     "Replace": "attncli.mechanism.context",
     "Spec": "attncli.mechanism.spec",
+    "Weigh": "attncli.mechanism.context",
     "Zero": "attncli.mechanism.context",
     "ablate": "attncli.features.effects.compute",
     "ablate_pairs": "attncli.features.effects.pair_effects",
+    "logits_pairs": "attncli.features.effects.pair_effects",
+    "patch_pairs": "attncli.features.effects.pair_effects",
     "attention": "attncli.mechanism.attention",
     "load": "attncli.models.load",
     "logits": "attncli.features.effects.compute",

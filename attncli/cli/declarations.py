@@ -133,6 +133,13 @@ SPLIT = analysis_option(
     complete=completion.words("part", "token", "frequency", "dimension"),
 )
 CROSS = subject_option(help="The link is to the text that --source gives: --to is a token of that.")
+WEIGH = subject_option(
+    help="Weigh attention on a region or word before rows are scaled: NAME=×4, 0 to 100.",
+    metavar="NAME=×N",
+)
+WEIGH_HEADS = subject_option(
+    "--heads", help="With --weigh: only in these heads, L5H11,L3H1. [default: all]", metavar="HEADS"
+)
 TARGET = subject_option(
     help=(
         "The next token that is measured: one vocabulary entry, or id:N. [default: the model's"

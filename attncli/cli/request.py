@@ -554,6 +554,18 @@ def head_pairs(
     return places
 
 
+def weighed_heads(
+    spec: Spec, weigh: str | None, heads: Sequence[str] | None
+) -> list[tuple[int, int]] | None:
+    """The heads that `--heads` names for `--weigh`; None for all. Raises UsageError where nothing
+    is weighed."""
+    if heads is None:
+        return None
+    if weigh is None:
+        raise UsageError("--heads is about what is weighed", expected="--weigh NAME=×N as well")
+    return head_pairs(spec, comma_parts(heads), None, option="--heads")
+
+
 def _single_number(selection: Selection) -> int:
     """The number in a selection of one."""
     assert selection is not EVERY

@@ -56,6 +56,52 @@ CORPUS_METRICS = {
 """By name, what is not of the weights alone; `massive` is a layer's."""
 
 
+def _of_models(rows: AttentionRows) -> PerRow:
+    """Raises UsageError: the formula of scores that belong to a model and are measured on texts of
+    their own, so that rows of weights give no value.
+    """
+    raise UsageError("only attn heads and attn scan measure this")
+
+
+REPEATED = message("random words, twice over")
+ROLE_METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "induction", "mean A_{i,i−r+1}, words repeated after r", 0, 1, "",
+            "the head looks at what followed the same word before", REPEATED,
+            "Olsson et al. 2022, In-context learning and induction heads", _of_models,
+            "belongs to the model, whatever the text",
+        ),
+        Metric(
+            "duplicate", "mean A_{i,i−r}, words repeated after r", 0, 1, "",
+            "the head looks at the same word before", REPEATED,
+            "Wang et al. 2022, Interpretability in the wild", _of_models,
+            "belongs to the model, whatever the text",
+        ),
+        Metric(
+            "retrieval", "share of an answer's tokens with max_j A on that token in the needle", 0, 1, "",
+            "the head looks at the fact that comes next, wherever it stands", "tokens of needles in haystacks",
+            "Wu et al. 2024, Retrieval head mechanistically explains long-context factuality", _of_models,
+            "belongs to the model; nothing for a model that does not do the task",
+        ),
+        Metric(
+            "copying", "share of tokens t that x_t W_V W_O writes towards most, of 128 drawn", 0, 1, "",
+            "what the head looks at becomes likelier", "drawn tokens",
+            "Wang et al. 2022, Interpretability in the wild, with the first of 128 in place of the first five of all",
+            _of_models, "x_t is what leaves layer 0 of the token alone; norms as it enters them",
+        ),
+        Metric(
+            "successor", "share of tokens t for which x_t W_V W_O writes most towards the next of its sequence", 0, 1,
+            "", "what follows the word looked at becomes likelier: Monday, Tuesday",
+            "numbers, days, months and letters of one token", "Gould et al. 2023, Successor heads", _of_models,
+            "x_t is what leaves layer 0 of the token alone; norms as it enters them",
+        ),
+    )
+}  # fmt: skip
+"""By name, scores of a head's role, which belong to a model and not to a text."""
+
+
 def _word_start(rows: AttentionRows) -> Floats:
     """Each row's weight on tokens that begin a word."""
     about = rows.about
@@ -114,7 +160,7 @@ KIND_METRICS = {
 def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
     """The metric of that name, or itself if it is a metric already, out of all that a scan can
     measure. Raises as `metric_of`."""
-    own = {**KIND_METRICS, **CORPUS_METRICS}
+    own = {**KIND_METRICS, **CORPUS_METRICS, **ROLE_METRICS}
     if isinstance(name, str) and name in own:
         return own[name]
     return metric_of(name, option=option, more=tuple(own))
@@ -214,4 +260,5 @@ def in_order(names: Sequence[str]) -> tuple[str, ...]:
     """A scan's metrics in the order to compute them: those of weights first, then those computed
     from others; `sink` is added where `sink_rate` needs it."""
     needed = [*names, *(("sink",) if SINK_RATE in names else ())]
-    return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in CORPUS_METRICS)))
+    later = {*CORPUS_METRICS, *ROLE_METRICS}
+    return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in later)))

@@ -47,7 +47,7 @@ from attncli.measure.row_facts import Bools
 from attncli.measure.row_stream import block_visibility, select_in_block
 from attncli.mechanism.attend import RowBlock, attend
 from attncli.mechanism.block import join_heads
-from attncli.mechanism.context import Context
+from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions
 from attncli.mechanism.feed_forward import linear_if_any
 from attncli.mechanism.projection import LayerAttention, project
 from attncli.mechanism.spec import Attention, Block
@@ -441,6 +441,7 @@ class Recording:
         keep: Collection[str] = (),
         rows: int | None = None,
         on_block: Callable[[int, str, RowBlock], None] | None = None,
+        interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
         """The layers asked for, as `Model.trace` gives them; records of all of them are there when
         they are.
@@ -463,6 +464,7 @@ class Recording:
             keep={*keep, *stage_names},
             rows=rows,
             on_block=None if rows is None else feed_block,
+            interventions=interventions,
         ):
             if rows is None:
                 feed_whole(model.backend, self._layer_records(trace.layer), trace.stages, None)

@@ -8,11 +8,6 @@ from statistics import NormalDist
 SURE = 0.95
 
 
-def normal_share(value: float) -> float:
-    """The share of a standard normal distribution below `value`, 0 to 1."""
-    return NormalDist().cdf(value)
-
-
 def student(freedom: float) -> float:
     """The factor t of a two-sided 95% interval of Student's t distribution with `freedom` (at
     least 1) degrees of freedom, exact to 0.2%.

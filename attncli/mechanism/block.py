@@ -12,6 +12,7 @@ from attncli.mechanism.attend import compute_attention, ignore_block, mix_held
 from attncli.mechanism.context import (
     Context,
     KnockOut,
+    Weigh,
     Weights,
     apply_interventions,
     held_weights,
@@ -188,7 +189,7 @@ def mix_heads(
         empty = ~backend.any(weights > 0, -1)[..., 0]
         stages |= {"weights": weights} if "weights" in context.keep else {}
     elif spec.hashing is not None:
-        has_knock_out = any(isinstance(intervention, KnockOut) for intervention in interventions)
+        has_knock_out = any(isinstance(change, KnockOut | Weigh) for change in interventions)
         if (
             context.rows is not None
             or parts.q.ndim > 3

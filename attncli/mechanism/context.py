@@ -50,6 +50,19 @@ class KnockOut(Struct, frozen=True):
     keys: tuple[int, ...]
 
 
+class Weigh(Struct, frozen=True):
+    """Intervention: the logarithm of `factor` is added to the scores of these keys in these heads,
+    so that their weights grow by that factor against those of other keys.
+
+    keys: absolute positions. factor: 0 hides them from every query that sees another key; one that
+    sees none keeps its weights. Source: Zhang et al., Tell your model where to attend, 2023.
+    """
+
+    heads: tuple[int, ...]
+    keys: tuple[int, ...]
+    factor: float
+
+
 class PutProjection(Struct, frozen=True, eq=False):
     """Intervention: the queries, keys or values of one query head become `values`, [variant, token,
     dim] (each variant is one changed run), after norms and rotation.
@@ -73,7 +86,7 @@ class HoldWeights(Struct, frozen=True, eq=False):
     weights: Array
 
 
-Intervention: TypeAlias = Zero | Replace | KnockOut | PutProjection | HoldWeights
+Intervention: TypeAlias = Zero | Replace | KnockOut | Weigh | PutProjection | HoldWeights
 Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
 """What is changed in which layer's attention; in the order in which it is done."""
 NO_INTERVENTIONS: Interventions = {}
@@ -108,6 +121,27 @@ def visible_links(
             places = np.asarray(knock_out.heads)
         visible[np.ix_(places, rows, np.asarray(knock_out.keys))] = False
     return backend.array(visible)
+
+
+UNSEEN = -1000.0
+"""What is added to a score that is to weigh nothing: its exponential is 0 even in float64, and a
+query that sees such keys alone keeps its weights, as it would for every factor above 0."""
+
+
+def weighed_scores(
+    backend: Backend, interventions: Sequence[Intervention], heads: int, keys: int
+) -> Array | None:
+    """What the `Weigh`s among these interventions add to scores, [head, 1, key]; None without any.
+    keys: how many there are."""
+    weighed = [change for change in interventions if isinstance(change, Weigh)]
+    if not weighed:
+        return None
+    added = np.zeros((heads, 1, keys))
+    for change in weighed:
+        bias = float(np.log(change.factor)) if change.factor > 0 else UNSEEN
+        known = [key for key in change.keys if key < keys]
+        added[np.ix_(change.heads, [0], known)] += bias
+    return backend.array(added)
 
 
 def held_weights(interventions: Sequence[Intervention]) -> Array | None:
@@ -186,7 +220,7 @@ def apply_interventions(
                 mixed = backend.where(backend.array(is_zero), 0.0, mixed)
             case Replace(heads, values):
                 mixed = _replace_heads(backend, heads, values, mixed)
-            case KnockOut() | PutProjection() | HoldWeights():
+            case KnockOut() | Weigh() | PutProjection() | HoldWeights():
                 pass  # it has been at work before the softmax
             case _:
                 assert_never(intervention)

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import PositionBias, Rule, SeparateQueries
-from attncli.mechanism.context import Context, Kind, Past, visible_links
+from attncli.mechanism.context import Context, Kind, Past, visible_links, weighed_scores
 from attncli.mechanism.feed_forward import LayerPart, normalise
 from attncli.mechanism.spec import (
     Alibi,
@@ -347,6 +347,7 @@ def project(
         visibility=visible_links(
             attention.backend, interventions, spec.heads, positions, k.shape[-2]
         ),
+        bias=weighed_scores(attention.backend, interventions, spec.heads, k.shape[-2]),
         position_bias=_bias_of_places(attention, scores, k.shape[-2]),
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,

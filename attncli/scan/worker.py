@@ -30,6 +30,7 @@ from attncli.features.effects.sweep import (
     ablate_heads,
     sweep,
 )
+from attncli.features.heads.roles import RoleScores, role_scores
 from attncli.inputs.token import Token, Tokenizer, ignore
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
@@ -46,6 +47,7 @@ from attncli.measure.layer_metrics import (
     MASSIVE,
     MOVED,
     RESTS,
+    ROLE_METRICS,
     SINK_RATE,
     OutputNorms,
     column_metric,
@@ -458,7 +460,10 @@ class Worker:
             require(file)
         self.columns = plan.columns
         held_model = hold_weights(model)
-        self._weight_metrics = [name for name in plan.metrics if name not in CORPUS_METRICS]
+        later = {*CORPUS_METRICS, *ROLE_METRICS}
+        self._weight_metrics = [name for name in plan.metrics if name not in later]
+        of_roles = [name for name in plan.metrics if name in ROLE_METRICS]
+        self._roles = role_scores(model, of_roles) if of_roles else None
         all_vectors = MASSIVE in plan.metrics
         self._layers = Layers(
             held_model,
@@ -746,6 +751,8 @@ class Worker:
             value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
             baseline[:, column] = baseline[:, sink] > RESTS
             row_counts[column] = row_counts[sink]
+        if self._roles is not None:
+            self._fill_roles(self._roles, value, norm, baseline, row_counts)
         hashes = [text.hash for text in texts]
         every = TextValues(value, norm, baseline, row_counts, count, hashes)
         if self.plan.measures.labels:
@@ -756,6 +763,23 @@ class Worker:
         takers.sample.add(values, places, strong)
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
+
+    def _fill_roles(
+        self, scores: RoleScores, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
+    ) -> None:
+        """Write the scores of roles, which are the same for every text, where they belong."""
+        for name in ROLE_METRICS:
+            if name not in self.columns:
+                continue
+            column = self.columns.index(name)
+            for layer, heads in enumerate(self.plan.model.heads):
+                place = slice(int(self._starts[layer]), int(self._starts[layer]) + heads)
+                measured = scores.measured(name, layer, range(heads))
+                known = ~np.isnan(measured.value)
+                value[:, column, place] = np.nan_to_num(measured.value)
+                norm[:, column, place] = known
+                baseline[:, column, place] = measured.baseline
+                row_counts[column, place] = measured.rows * known
 
     def _with_label_scores(self, texts: TextValues, beyond: BeyondFirst) -> TextValues:
         """A batch's numbers with the scores that decide labels, measured without the first token,

@@ -30,6 +30,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "run": [
         ("run", TEXT, "--num-heads", "2"),
         ("run", TEXT, "--num-heads", "2", "--json"),
+        ("run", TEXT, "--weigh", "cat=×4", "--json"),
         ("run",),
     ],
     "heads": [("heads", TEXT), ("heads", TEXT, "--json"), ("heads",)],
@@ -78,9 +79,13 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("logits", TEXT, "--model", "{tmp}/gpt2"),
         ("logits", TEXT, "--model", "{tmp}/gpt2", "--json"),
         ("logits", "吃 香", "--model", "minilm", "--query", "吃", "--json"),
+        ("logits", "--model", "{tmp}/gpt2", "--pairs", PAIRS),
+        ("logits", "--model", "{tmp}/gpt2"),
         ("logits",),
     ],
     "patch": [
+        ("patch", "--model", "{tmp}/gpt2", "--pairs", PAIRS),
+        ("patch", "--model", "{tmp}/gpt2"),
         ("patch", "the cat sat", "the dog sat", "--num-heads", "2", "--residual"),
         (
             "patch",
@@ -112,6 +117,8 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "next": [
         ("next", TEXT, "--model", "{tmp}/gpt2"),
         ("next", TEXT, "--model", "{tmp}/gpt2", "--json"),
+        ("next", TEXT, "--model", "{tmp}/gpt2", "--weigh", "cat=×4", "--json"),
+        ("next", TEXT, "--model", "{tmp}/gpt2", "--weigh", "cat=×4", "--region", "r=cat…sat"),
         ("next",),
     ],
     "why": [
@@ -175,7 +182,7 @@ VALUES = {
     "scale_colors": "log", "max_output": "10B", "query": "cat", "stages": "all", "save": "{tmp}/all.npz",
     "metric": "band", "csv": "{tmp}/out.csv",
     "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2",
-    "text": "dog",
+    "text": "dog", "weigh": "cat=×50", "weigh_heads": "L0H0",
     "ignore_config": "key", "estimate": "a dog", "lang": "zh", "start": "sat", "end": "the", "by": "zero",
     "reference": "a dog sat on a mat", "reference_file": "{tmp}/text", "baseline": "none", "measure": "kl",
     "target": "id:5", "versus": "id:6", "at": "#1", "temperature": "2", "samples": "50", "keys": "3",

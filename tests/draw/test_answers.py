@@ -731,6 +731,11 @@ class Clause(NamedTuple):
     numbers: list[str]
 
 
+def _numbers_beside_words(part: str) -> list[str]:
+    """The numbers of a part of a line that are no quoted word: a model may say "7" next."""
+    return NUMBER.findall(WORD.sub('""', part))
+
+
 def clauses(line: str) -> Iterator[Clause]:
     """The parts of a line: each ends with its head where numbers stand before the first, else each
     begins with it.
@@ -741,7 +746,7 @@ def clauses(line: str) -> Iterator[Clause]:
         words = words[1:]
     first = NUMBER.search(line)
     if not found:
-        yield Clause(None, frozenset(words), NUMBER.findall(line))
+        yield Clause(None, frozenset(words), _numbers_beside_words(line))
         return
     is_last = first is not None and first.start() < found[0].start()
     cuts = [0, *(match.end() for match in found[:-1]), len(line)] if is_last else [
@@ -751,7 +756,7 @@ def clauses(line: str) -> Iterator[Clause]:
         part = line[start : match.start()] + line[match.end() : stop]
         place = tuple(int(number) for number in match.groups() if number)
         about = frozenset([*words[:1], *(a or b for a, b in WORD.findall(part))])
-        yield Clause((place[0], place[1]), about, NUMBER.findall(part))
+        yield Clause((place[0], place[1]), about, _numbers_beside_words(part))
 
 
 def misplaced(sentences: str, document: Any) -> list[str]:

@@ -528,6 +528,7 @@ EXPONENTIALS = {
     "attncli/arrays/torch_backend.py",
     "attncli/arrays/gradient_backend.py",
     "attncli/mechanism/attend.py",
+    "attncli/mechanism/frozen_backend.py",  # attention's own, without a gradient
     # what a cache forgets, query by query, before any weights are shown
     "attncli/mechanism/mask/eviction.py",
     "attncli/mechanism/mixer.py",  # how fast states fade

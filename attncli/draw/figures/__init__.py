@@ -407,7 +407,7 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
         if part.attention == "self" and part.layer is not None and part.head is not None
     ]
     place = label(document.tokens[document.position].text)
-    target = label(document.target.text)
+    target = label(document.target_name())
     logit = f"{document.logit:.3f}"
     subtitle = say(
         view,

@@ -635,7 +635,7 @@ def _lens_entry(document: LogitsDocument) -> dict[str, Any]:
         }
         for row in document.lens or ()
     ]
-    return {"target": label(document.target.text), "rows": rows}
+    return {"target": label(document.target_name()), "rows": rows}
 
 
 def any_page(
@@ -917,7 +917,7 @@ def effects_of(document: Document) -> list[PageEffects]:
             position_text = document.tokens[document.position].text
             effects.append(
                 PageEffects(
-                    "logit", document.target.text, position_text, logit_heads, kind="logits"
+                    "logit", document.target_name(), position_text, logit_heads, kind="logits"
                 )
             )
         case _:

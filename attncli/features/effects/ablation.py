@@ -44,7 +44,7 @@ from attncli.features.effects.document import (
 )
 from attncli.features.effects.measures import MeasureRequest, Meter
 from attncli.features.effects.places import HeadAddress, attentions, places, reads_on
-from attncli.features.effects.predictions import predictions
+from attncli.features.effects.predictions import predictions, predicts_next
 from attncli.features.effects.sweep import (
     DRAWS,
     By,
@@ -432,7 +432,9 @@ def _predictions(
     model or a measure that is not about the next token."""
     spec = result.text.model.spec
     is_next = request.position == result.text.count - 1 or request.predicts
-    if spec.head is None or not reads_on(spec) or request.every or request.answer or not is_next:
+    if not reads_on(spec) or request.every or request.answer or not is_next:
+        return UNSET
+    if not predicts_next(result.text.model):
         return UNSET
     first = [result.plan.places[index] for index in order[:1]]
     plan = replace(result.plan, places=first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -338,6 +338,17 @@ PAIR_SUBJECTS = (
 """What the work over pairs takes besides how its answer looks."""
 
 
+PATCH_PAIR_SUBJECTS = (
+    *(name for name in PAIR_SUBJECTS if name not in ("by", "together", "hold")),
+    "into",
+)
+"""What patching over pairs takes besides how its answer looks."""
+LOGIT_PAIR_SUBJECTS = tuple(
+    name for name in PAIR_SUBJECTS if name not in ("by", "together", "hold", "layer", "head")
+)
+"""What splitting logits over pairs takes besides how its answer looks."""
+
+
 def _ablate_pairs(
     environment: Environment,
     pairs: PairOptions,
@@ -377,7 +388,7 @@ def _ablate_pairs(
 
 REGION_SUBJECTS = (
     "text", "file", "ids", "chat", "chat_template",
-    "chat_var", "generation_prompt", "region", "regions", "each_region", "target",
+    "chat_var", "generation_prompt", "region", "regions", "each_region", "target", "hold",
     "brief", "ascii", "show",
     "model", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
     "adapter",
@@ -417,6 +428,7 @@ def _ablate_regions(
                 source_text.text,
                 request.regions_of(environment, regions, source_text, tokens),
                 target=measure_options.target,
+                hold="attention" if measure_options.hold else None,
                 tokens=tokens,
                 kept=own_cache_folder(environment.variables) / "regions",
                 note=environment.note,
@@ -499,6 +511,7 @@ def logits(
     ],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
+    pair_options: PairOptions,
     target: Annotated[str | None, declarations.TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
@@ -506,8 +519,10 @@ def logits(
         str,
         redeclare(
             declarations.SPLIT,
-            help="token also splits what each head adds by the token that it comes from.",
-            metavar="part|token",
+            help=(
+                "token also splits what each head adds by its token; word sums the logit over words."
+            ),
+            metavar="part|token|word",
         ),
     ] = "part",
     lens: Annotated[
@@ -520,23 +535,27 @@ def logits(
     add.
 
     attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target Mary --versus John
+
+    attn logits --model smollm2 --pairs indirect-object
     """
 
     environment: Environment = ctx.obj
+    if pair_options.pairs is not None:
+        if text.text is not None:
+            raise UsageError("a text and --pairs contradict each other", expected="one of them")
+        _logits_pairs(environment, pair_options, setup, output)
+        return
+    if pair_options.count is not None:
+        raise UsageError("--count is about pairs", expected="--pairs FILE as well")
     view = validate_options(output, environment, "logits", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
 
     from attncli.features.effects import compute as effects
 
-    if by == "token":
-        split: Literal["part", "token"] | None = "token"
-    elif by == "part":
-        split = "part"
-    else:
-        split = None
-    if split is None:
-        raise UsageError("--by is {value}", expected="part or token", value=repr(by))
+    if by not in ("part", "token", "word"):
+        raise UsageError("--by is {value}", expected="part, token or word", value=repr(by))
+    split = cast(Literal["part", "token", "word"], by)
     single = output.json or output.svg is not None or page.html is not None
 
     def documents() -> Iterator[LogitsDocument]:
@@ -571,6 +590,27 @@ def logits(
     write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
+def _logits_pairs(
+    environment: Environment, pairs: PairOptions, setup: RunSetup, output: OutputOptions
+) -> None:
+    """Run `attn logits --pairs`: split the difference of two logits after the clean text of each
+    pair, and write the means over pairs."""
+    refuse_beside(environment, "--pairs", LOGIT_PAIR_SUBJECTS)
+    view = validate_options(output, environment, "logits")
+    loaded_model = request.model(environment, setup, many_runs=True)
+    from attncli.features.effects.pair_effects import logits_pairs
+
+    with progress(environment, "running pairs") as on_progress:
+        document = logits_pairs(
+            loaded_model,
+            pairs.pairs or "",
+            count=pairs.count,
+            on_cost=partial(foretell, environment),
+            progress=on_progress,
+        )
+    write_with_figure([document], output, environment, view)
+
+
 logits_app = command_app(
     logits,
     essentials="--query --target --versus --model --source --full --top --brief --json --figure",
@@ -587,6 +627,7 @@ def patch(
     setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
+    pair_options: PairOptions,
     clean: Annotated[
         str | None, argument("The text whose answer is wanted; - for standard input.", "CLEAN")
     ] = None,
@@ -619,8 +660,17 @@ def patch(
     other's answer back.
 
     attn patch --model minilm "The cat sat on the mat" "The dog sat on the mat" --query sat
+
+    attn patch --model smollm2 --pairs indirect-object
     """
     environment: Environment = ctx.obj
+    if pair_options.pairs is not None:
+        if clean is not None:
+            raise UsageError("a text and --pairs contradict each other", expected="one of them")
+        _patch_pairs(environment, pair_options, setup, output, into or ())
+        return
+    if pair_options.count is not None:
+        raise UsageError("--count is about pairs", expected="--pairs FILE as well")
     view = validate_options(output, environment, "patch", files={"--html": page.html})
     validate_page(page, why=why)
     if versus is not None and target is None:
@@ -661,6 +711,34 @@ def patch(
     if page.html is not None:
         reasons = page_reasons(environment, loaded_model, texts[0], why, setup.compute)
         write_document_page(loaded_model, texts[0], document, page, view.lang, reasons=reasons)
+    write_with_figure([document], output, environment, view)
+
+
+def _patch_pairs(
+    environment: Environment,
+    pairs: PairOptions,
+    setup: RunSetup,
+    output: OutputOptions,
+    into: Sequence[str],
+) -> None:
+    """Run `attn patch --pairs`: put each head of the clean text of each pair into the corrupt one,
+    and write the shares over pairs."""
+    refuse_beside(environment, "--pairs", PATCH_PAIR_SUBJECTS)
+    view = validate_options(output, environment, "patch")
+    loaded_model = request.model(environment, setup, many_runs=True)
+    from attncli.features.effects.pair_effects import patch_pairs
+
+    with progress(environment, "patching heads") as on_progress:
+        document = patch_pairs(
+            loaded_model,
+            pairs.pairs or "",
+            count=pairs.count,
+            into=into,
+            heads=request.head_selection(loaded_model.spec, setup.model),
+            memory=request.memory_limit(setup.compute).bytes,
+            on_cost=partial(foretell, environment),
+            progress=on_progress,
+        )
     write_with_figure([document], output, environment, view)
 
 

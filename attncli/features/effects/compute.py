@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.header import header, notes, token_rows
@@ -32,12 +32,14 @@ from attncli.features.effects.document import (
     PatchDocument,
     PatchRow,
     ToldHead,
+    WordsPart,
 )
 from attncli.features.effects.logit_parts import lens_rows, logit_sources, run_attributor
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
 from attncli.features.effects.places import most_heads, places
+from attncli.features.effects.predictions import prediction_of
 from attncli.features.effects.sweep import (
     DRAWS,
     By,
@@ -45,6 +47,7 @@ from attncli.features.effects.sweep import (
     ByZero,
     CutLink,
     SweepSize,
+    SweepText,
     means_of,
     resample_from,
     same_length,
@@ -55,6 +58,7 @@ from attncli.features.effects.targets import (
     target_token,
     target_tokens,
 )
+from attncli.features.effects.word_parts import deletion_curve, word_sum
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import token_notes_of_two
@@ -230,12 +234,13 @@ def logits(
     target: str | None = None,
     versus: str | None = None,
     query: str | None = None,
-    by: Literal["part", "token"] = "part",
+    by: Literal["part", "token", "word"] = "part",
     lens: bool = False,
     unknown: bool = False,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
 ) -> LogitsDocument:
     """Split a next token's logit into what the embedding, each head and each feed-forward part add
     (direct logit attribution).
@@ -246,12 +251,15 @@ def logits(
         target: A vocabulary entry, or "id:N"; None is the model's own first choice.
         versus: An entry whose logit is taken away from the target's; None for none.
         query: After which token; None is the last.
-        by: "token" also splits what each head adds by the token that it comes from.
+        by: "token" also splits what each head adds by the token that it comes from; "word" also
+            tells the logit as a sum over the words of the text, with attention held as it was, and
+            what becomes of it as words are taken out.
         lens: Whether it also tells what each layer would say next.
         unknown: Whether it may be one that the model does not know.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share of the texts with words taken out that is done.
 
     Returns:
         What `attn logits --json` writes; its parts add up to the logit.
@@ -294,6 +302,9 @@ def logits(
         sources = logit_sources(running, position, attribution.target, versus_entry)
     else:
         sources = {}
+    of_words: WordsPart | UnsetType = UNSET
+    if by == "word":
+        of_words = _words_part(running, text, position, attribution.target, versus_entry, progress)
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
         position=position,
@@ -302,6 +313,7 @@ def logits(
         softcap=attribution.softcap,
         logit=attribution.logit,
         sum=sum(value for _, value in attribution.parts),
+        prediction=prediction_of(model, np.exp(attributor.log_probabilities()), attribution.target),
         parts=[
             LogitPart(
                 part=part.kind,
@@ -319,8 +331,31 @@ def logits(
             for part, value in attribution.parts
         ],
         source_tokens=source_token_rows(model),
+        words=of_words,
         lens=lens_rows(running, position, attribution.target) if lens else UNSET,
         warnings=[*notes(model, text, tokens), *small_note(model, target_chosen)],
+    )
+
+
+def _words_part(
+    running: SweepText,
+    text: str,
+    position: int,
+    target: int,
+    versus: int | None,
+    progress: Callable[[float], None],
+) -> WordsPart:
+    """A logit as a sum over words, and what becomes of it as they are taken out."""
+    result = word_sum(running, text, position, target, versus)
+    deletion = deletion_curve(
+        running.model, running.tokens, result.words, position, target, versus, progress
+    )
+    return WordsPart(
+        words=result.words,
+        biases=result.biases,
+        sum=sum(word.value for word in result.words) + result.biases,
+        logit=result.logit,
+        deletion=deletion,
     )
 
 
@@ -435,6 +470,7 @@ def patch(
         or UNSET,
         m_clean=result.clean,
         m_corrupt=result.corrupt,
+        predictions=UNSET if result.predictions is None else result.predictions,
         effects=[
             PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
             for place, share in sorted(result.recovered_shares, key=lambda item: -item[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.draw.numbers import percent
 from attncli.draw.token_names import quote_text
@@ -14,6 +14,9 @@ from attncli.features.effects.document import (
     AblateDocument,
     Difference,
     EffectRow,
+    LogitsDocument,
+    PairsSummary,
+    PatchDocument,
     Prediction,
 )
 from attncli.features.effects.head_phrase import head_phrase
@@ -46,8 +49,8 @@ def probability_sentence(document: AblateDocument, view: View) -> Iterator[str]:
         template,
         head=head_phrase(document.effects[0], view),
         target=quote_text(predictions.target.text, view),
-        before=_percent_text(predictions.own.probability),
-        after=_percent_text(predictions.without.probability),
+        before=percent(predictions.own.probability),
+        after=percent(predictions.without.probability),
         now=likeliest(predictions.without, view),
     )
 
@@ -60,22 +63,63 @@ def together_sentence(document: AblateDocument, view: View) -> Iterator[str]:
     yield say(
         view,
         "With all of these changes at once it goes to {after} (now: {now}).",
-        after=_percent_text(predictions.together.probability),
+        after=percent(predictions.together.probability),
         now=likeliest(predictions.together, view),
+    )
+
+
+def patch_probability_sentences(document: PatchDocument, view: View) -> Iterator[str]:
+    """Yield how likely the target is after either text, and with the first head's values put in."""
+    predictions = document.predictions
+    if predictions is UNSET:
+        return
+    places = {
+        "target": quote_text(predictions.target.text, view),
+        "clean": percent(predictions.clean.probability),
+        "corrupt": percent(predictions.corrupt.probability),
+    }
+    if predictions.patched is None or not document.effects:
+        template = message(
+            "The probability of {target} is {clean} after the clean text and {corrupt} after the"
+            " corrupt one."
+        )
+        yield say(view, template, **places)
+        return
+    yield say(
+        view,
+        "The probability of {target} is {clean} after the clean text and {corrupt} after the"
+        " corrupt one; with {head} put in there it goes to {patched} (now: {now}).",
+        **places,
+        head=head_phrase(document.effects[0], view),
+        patched=percent(predictions.patched.probability),
+        now=likeliest(predictions.patched, view),
+    )
+
+
+def logit_probability_sentence(document: LogitsDocument, view: View) -> Iterator[str]:
+    """Yield how likely the target is, and the likeliest other tokens."""
+    prediction = document.prediction
+    if prediction is UNSET:
+        return
+    others = listing(
+        f"{quote_text(row.token.text, view)} {percent(row.probability)}"
+        for row in prediction.top
+        if row.token.id != document.target.id
+    )
+    yield say(
+        view,
+        "{target} comes next with a probability of {share} (beside it: {tokens}).",
+        target=quote_text(document.target.text, view),
+        share=percent(prediction.probability),
+        tokens=others,
     )
 
 
 def likeliest(prediction: Prediction, view: View) -> str:
     """The likeliest tokens of a run with their probabilities, such as `"Paris" 77%, "the" 4%`."""
     return listing(
-        f"{quote_text(row.token.text, view)} {_percent_text(row.probability)}"
-        for row in prediction.top
+        f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in prediction.top
     )
-
-
-def _percent_text(probability: float) -> str:
-    """A probability as sentences write it: whole percents, with a digit more below 10."""
-    return percent(probability, 0 if probability >= 0.1 else 1)
 
 
 def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
@@ -99,25 +143,8 @@ def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
 
 def _lead(document: AblateDocument, view: View) -> Iterator[str]:
     """Yield how far the target is ahead of the other in the unchanged run, or on average."""
-    pairs = document.pairs
-    if pairs is not UNSET:
-        yield say(
-            view,
-            "Over {count} pairs the logit of the answer less that of versus is {mean} on"
-            " average{interval}; the answer is ahead in {right} of them.",
-            count=pairs.count,
-            mean=f"{pairs.mean:.{DIGITS}f}",
-            interval=_interval(pairs.low, pairs.high, view),
-            right=percent(pairs.right),
-        )
-        if pairs.low is None:
-            yield say(view, "Below 20 pairs there is no interval.")
-        if pairs.left_out:
-            yield say(
-                view,
-                "{left_out} pairs of the file do not fit this model: attn pairs check says why.",
-                left_out=pairs.left_out,
-            )
+    if document.pairs is not UNSET:
+        yield from pairs_sentences(document.pairs, view)
         if document.by == "resample":
             yield say(
                 view,
@@ -138,6 +165,30 @@ def _lead(document: AblateDocument, view: View) -> Iterator[str]:
         versus=quote_text(document.versus.text, view),
         m=f"{abs(document.m_clean):.{DIGITS}f}",
     )
+
+
+def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str]:
+    """Yield how many pairs there are, how far the answer is ahead in their clean texts, and what was
+    left out; nothing of a single text."""
+    if pairs is UNSET:
+        return
+    yield say(
+        view,
+        "Over {count} pairs the logit of the answer less that of versus is {mean} on"
+        " average{interval}; the answer is ahead in {right} of them.",
+        count=pairs.count,
+        mean=f"{pairs.mean:.{DIGITS}f}",
+        interval=_interval(pairs.low, pairs.high, view),
+        right=percent(pairs.right),
+    )
+    if pairs.low is None:
+        yield say(view, "Below 20 pairs there is no interval.")
+    if pairs.left_out:
+        yield say(
+            view,
+            "{left_out} pairs of the file do not fit this model: attn pairs check says why.",
+            left_out=pairs.left_out,
+        )
 
 
 def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterator[str]:

@@ -146,6 +146,15 @@ class Predictions(Part, frozen=True, kw_only=True):
     together: Annotated[Prediction, describe("Without all of these heads at once.")]
 
 
+class Weighed(Part, frozen=True, kw_only=True):
+    """Keys whose attention weights were multiplied before rows were scaled to sum to 1 again."""
+
+    name: Annotated[str, describe("The region, or the words.")]
+    keys: Annotated[list[Annotated[Count, index_of("token")]], Meta(min_length=1)]
+    factor: Annotated[float, Meta(ge=0)]
+    heads: Annotated[list[PlacedHead] | None, describe("In which heads; null for all.")]
+
+
 class PairsSummary(Part, frozen=True, kw_only=True):
     """The pairs that effects are means over, and m = logit(answer) − logit(versus) after the clean
     texts."""
@@ -496,6 +505,14 @@ class LogitPart(Part, frozen=True, kw_only=True):
         list[LogitSource] | UnsetType,
         describe("With --by token, of a head: what it adds from each token."),
     ] = UNSET
+    low: Annotated[
+        float | UnsetType | None,
+        describe("With pairs: end of the 95% interval of `value`; null below 20 pairs."),
+    ] = UNSET
+    high: float | UnsetType | None = UNSET
+    sign_share: Annotated[
+        float | UnsetType, describe("With pairs: the share of pairs with the sign of the mean.")
+    ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) for a head without attention, layer and number, or a feed-forward
@@ -550,23 +567,63 @@ class LensRow(Part, frozen=True, kw_only=True):
     probability: Annotated[Weight, describe("Of the target.")]
 
 
+class WordPart(Part, frozen=True, kw_only=True):
+    """What one word of the text adds, its place included."""
+
+    word: str
+    first: Annotated[Count, index_of("token", "Its first token.")]
+    last: Annotated[Count, index_of("token", "Its last token.")]
+    value: float
+
+
+class DeletionStep(Part, frozen=True, kw_only=True):
+    """The logit, or the difference, of the text with words taken out."""
+
+    removed: Annotated[Count, describe("How many words are taken out.")]
+    value: Annotated[float, describe("Of those that add most, the largest first.")]
+    random: Annotated[float, describe("Of as many random words, the mean of several orders.")]
+
+
+class WordsPart(Part, frozen=True, kw_only=True):
+    """A logit as a sum over the words of the text, with attention weights, the statistics of norms
+    and gates as they were in this run; in float64."""
+
+    words: Annotated[list[WordPart], describe("In the order of the text.")]
+    biases: Annotated[float, describe("What all biases of the model add.")]
+    sum: Annotated[float, describe("Of the words and the biases.")]
+    logit: Annotated[float, describe("The model's own, in float64.")]
+    deletion: Annotated[
+        list[DeletionStep], describe("Words taken out one after the other, beside random ones.")
+    ]
+
+
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
     """What each part adds to a logit, the statistics of every norm being those of this run; the
     parts sum to it.
     """
 
     position: Annotated[Count, index_of("token", "After which token.")] = field(name="at")
-    target: TargetToken
+    target: Annotated[TargetToken, describe("With pairs, that of the first of them.")]
     versus: Annotated[
         TargetToken | None, describe("Whose logit is taken away from the target's; null for none.")
     ]
+    pairs: Annotated[
+        PairsSummary | UnsetType,
+        describe("With --pairs: what parts are means over; `text` is the first clean text."),
+    ] = UNSET
     softcap: Annotated[
         float | None,
         describe("The bound that the model puts on its logits after this; null for none."),
     ]
     logit: Annotated[float, describe("The model's own, after its scale and before a soft cap.")]
     sum: Annotated[float, describe("The sum of the parts.")]
+    prediction: Annotated[
+        Prediction | UnsetType, describe("What comes next, and how likely the target is.")
+    ] = UNSET
     parts: Annotated[list[LogitPart], describe("In the order of the model.")]
+    words: Annotated[
+        WordsPart | UnsetType, describe("With --by word: the same as a sum over words.")
+    ] = UNSET
     lens: Annotated[
         list[LensRow] | UnsetType,
         describe("With --lens: what each layer would say next, in the order of the model."),
@@ -579,6 +636,16 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
         the text's own."""
         return key_tokens(self.tokens, self.source_tokens, attention)
 
+    def target_name(self) -> str:
+        """The text of the target; over pairs, which have one each, `answer`."""
+        return self.target.text if self.pairs is UNSET else "answer"
+
+    def versus_name(self) -> str | None:
+        """The text of what is taken away; over pairs `versus`; None for none."""
+        if self.versus is None:
+            return None
+        return self.versus.text if self.pairs is UNSET else "versus"
+
 
 # `attn.patch/1`: which heads carry the difference between two texts.
 
@@ -588,6 +655,26 @@ class PatchRow(AttentionHead, frozen=True, kw_only=True):
 
     recovered: Annotated[
         float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")
+    ]
+    low: Annotated[
+        float | UnsetType | None,
+        describe("With pairs: end of the 95% interval of `recovered`; null below 20 pairs."),
+    ] = UNSET
+    high: float | UnsetType | None = UNSET
+    sign_share: Annotated[
+        float | UnsetType, describe("With pairs: the share of pairs with the sign of the whole.")
+    ] = UNSET
+
+
+class PatchPredictions(Part, frozen=True, kw_only=True):
+    """What would come next in both texts, and in the corrupt one with one head's values put in."""
+
+    target: Annotated[TargetToken, describe("Whose probability is told.")]
+    clean: Prediction
+    corrupt: Prediction
+    patched: Annotated[
+        Prediction | None,
+        describe("With the first of the effects put in; null without effects."),
     ]
 
 
@@ -621,8 +708,19 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
         list[ToldHead] | UnsetType,
         describe("With --into: the only heads that are told; absent where all are."),
     ] = UNSET
-    m_clean: float
-    m_corrupt: float
+    pairs: Annotated[
+        PairsSummary | UnsetType,
+        describe(
+            "With --pairs: `recovered` is what all pairs together bring back over what they differ"
+            " by; both texts are the first pair's."
+        ),
+    ] = UNSET
+    m_clean: Annotated[float, describe("With pairs, the mean.")]
+    m_corrupt: Annotated[float, describe("With pairs, the mean.")]
+    predictions: Annotated[
+        PatchPredictions | UnsetType,
+        describe("Of a decoder, and of what predicts: next tokens after the last of `query`."),
+    ] = UNSET
     effects: Annotated[list[PatchRow], describe("By what they recover, the largest first.")]
     warnings: list[str]
 

@@ -1,4 +1,5 @@
-"""`attncli.ablate_pairs`: what taking a head away does to a difference of two logits, over pairs."""
+"""`attncli.ablate_pairs`, `patch_pairs`, `logits_pairs`: what heads do to a difference of two logits,
+over pairs."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection
-from attncli.documents.header import header, notes
+from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError
 from attncli.features.effects.ablation import (
     Removal,
     RemovalResult,
     choose_backend,
+    refuse_foreign,
     remove,
     token_place,
 )
@@ -24,10 +26,24 @@ from attncli.features.effects.document import (
     AblateDocument,
     Difference,
     EffectRow,
+    LogitPart,
+    LogitsDocument,
     Measures,
     PairsSummary,
+    PatchDocument,
+    PatchRow,
+    ToldHead,
 )
+from attncli.features.effects.logit_parts import Attribution, attribute
 from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.patching import (
+    LEAST,
+    PatchRequest,
+    PatchResult,
+    PathReceiver,
+    parse_receivers,
+    patch,
+)
 from attncli.features.effects.places import may_start_late, places
 from attncli.features.effects.sweep import (
     By,
@@ -36,11 +52,13 @@ from attncli.features.effects.sweep import (
     SweepSize,
     resample_from,
 )
+from attncli.features.effects.targets import target_token
 from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
 from attncli.language import message
-from attncli.measure.bootstrap import mean_intervals
+from attncli.measure.bootstrap import mean_intervals, ratio_intervals
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs
+from attncli.measure.row_facts import Floats
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
@@ -119,6 +137,203 @@ def ablate_pairs(
     return _document(model, fitted, results, by)
 
 
+def patch_pairs(
+    model: Model,
+    file: str | Path,
+    *,
+    count: int | None = None,
+    into: Sequence[str] = (),
+    layers: Selection = EVERY,
+    heads: Selection | HeadSelection = EVERY,
+    memory: int | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> PatchDocument:
+    """Put each head's output in the clean text of each pair into a run of the corrupt one, and
+    return which share of the difference between both all pairs together bring back.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
+            are left out and counted.
+        count: How many pairs; None for all of a file, and for what a template says.
+        into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that
+            comes after.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        memory: Bytes there may be; None for what is free.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn patch --pairs --json` writes; a share is Σ of what pairs bring back over Σ of what
+        their texts differ by.
+
+    Raises:
+        InputError: For a file that cannot be read, without a pair that fits the model, and for
+            texts that differ in nothing on average.
+        UnsupportedError: For a model that predicts no token.
+        LimitError: For what memory does not hold.
+    """
+    fitted = fit_pairs(model, read_pairs(file, count=count))
+    if not fitted.pairs:
+        raise _no_pair_fits(fitted)
+    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    _tell_cost(model, fitted, False, memory, on_cost)
+    results: list[PatchResult] = []
+    receivers = tuple(parse_receivers(into, model.spec)) if into else ()
+    for number, pair in enumerate(fitted.pairs):
+
+        def on_progress(share: float, number: int = number) -> None:
+            """Tell the share of all pairs that is done."""
+            progress((number + share) / len(fitted.pairs))
+
+        last = len(pair.clean) - 1
+        patching = PatchRequest(
+            selection,
+            tuple(range(pair.first_difference, last + 1)),
+            (last,),
+            "logit difference",
+            pair.answer,
+            pair.versus,
+            receivers,
+            least=0.0,
+            predict=False,
+        )
+        results.append(
+            patch(
+                model,
+                pair.clean,
+                pair.corrupt,
+                patching,
+                memory=memory,
+                progress=on_progress,
+            )
+        )
+    return _patch_document(model, fitted, results, receivers)
+
+
+def _patch_document(
+    model: Model,
+    fitted: FittedPairs,
+    results: Sequence[PatchResult],
+    receivers: Sequence[PathReceiver],
+) -> PatchDocument:
+    """The shares over pairs as an `attn.patch/1` document, the largest first."""
+    clean = np.asarray([result.clean for result in results])
+    corrupt = np.asarray([result.corrupt for result in results])
+    sizes = clean - corrupt
+    if not abs(sizes.mean()) >= LEAST:
+        what = message("clean and corrupt texts of these pairs give the same on average")
+        raise InputError(what, expected="pairs whose answers differ")
+    changes = np.asarray([[change for _, change in result.changes] for result in results])
+    addresses = [place for place, _ in results[0].changes]
+    rows = [
+        PatchRow(
+            attention=place.kind,
+            layer=place.layer,
+            head=place.head,
+            recovered=interval.mean,
+            low=interval.low,
+            high=interval.high,
+            sign_share=interval.same_sign,
+        )
+        for place, interval in zip(addresses, ratio_intervals(changes, sizes), strict=True)
+    ]
+    first = fitted.pairs[0]
+    last = len(first.clean) - 1
+    return PatchDocument(
+        **header(model, first.pair.clean, first.clean, computing=results[0].backend),
+        clean=first.pair.clean,
+        corrupt=first.pair.corrupt,
+        corrupt_tokens=token_rows(first.corrupt),
+        places=list(range(first.first_difference, last + 1)),
+        query=[last],
+        measure="logit difference",
+        target=None,
+        versus=None,
+        pairs=_summary(fitted, clean),
+        into=[
+            ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side)
+            for receiver in receivers
+        ]
+        or UNSET,
+        m_clean=float(clean.mean()),
+        m_corrupt=float(corrupt.mean()),
+        effects=sorted(rows, key=lambda row: -row.recovered),
+        warnings=notes(model, first.pair.clean, first.clean),
+    )
+
+
+def logits_pairs(
+    model: Model,
+    file: str | Path,
+    *,
+    count: int | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> LogitsDocument:
+    """Split m = logit(answer) − logit(versus) after the clean text of each pair into what each part
+    adds, and return the means over pairs with their intervals.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        file: A file of pairs, or the name of a task of the package.
+        count: How many pairs; None for all of a file, and for what a template says.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn logits --pairs --json` writes; its parts add up to the mean of m.
+
+    Raises:
+        InputError: For a file that cannot be read, or without a pair that fits the model.
+        UnsupportedError: For a model that predicts no token.
+    """
+    fitted = fit_pairs(model, read_pairs(file, count=count))
+    if not fitted.pairs:
+        raise _no_pair_fits(fitted)
+    refuse_foreign(model)
+    longest = max(len(pair.clean) for pair in fitted.pairs)
+    expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
+    on_cost(replace(expected, seconds=expected.seconds * len(fitted.pairs)), longest)
+    attributions: list[Attribution] = []
+    for number, pair in enumerate(fitted.pairs):
+        text = choose_backend(model, pair.clean, [])
+        attribution = attribute(text, len(pair.clean) - 1, pair.answer, pair.versus)
+        attributions.append(attribution)
+        progress((number + 1) / len(fitted.pairs))
+    values = np.asarray([[value for _, value in row.parts] for row in attributions])
+    terms = [term for term, _ in attributions[0].parts]
+    logits = np.asarray([row.logit for row in attributions])
+    first = fitted.pairs[0]
+    backend = choose_backend(model, first.clean, []).backend
+    return LogitsDocument(
+        **header(model, first.pair.clean, first.clean, computing=backend),
+        position=len(first.clean) - 1,
+        target=target_token(model, first.answer),
+        versus=target_token(model, first.versus),
+        pairs=_summary(fitted, logits),
+        softcap=attributions[0].softcap,
+        logit=float(logits.mean()),
+        sum=float(values.sum(1).mean()),
+        parts=[
+            LogitPart(
+                part=term.kind,
+                attention=term.attention,
+                layer=term.layer,
+                head=term.head,
+                value=interval.mean,
+                low=interval.low,
+                high=interval.high,
+                sign_share=interval.same_sign,
+            )
+            for term, interval in zip(terms, mean_intervals(values), strict=True)
+        ],
+        warnings=notes(model, first.pair.clean, first.clean),
+    )
+
+
 def _no_pair_fits(fitted: FittedPairs) -> InputError:
     """Return, not raise, the error for a file none of whose pairs fits the model, with what is
     wrong with the first."""
@@ -182,7 +397,7 @@ def _document(
         every=False,
         position=last,
         target=None,
-        pairs=_summary(fitted, results),
+        pairs=_summary(fitted, np.asarray([result.m_clean or 0.0 for result in results])),
         link=None,
         effects=[
             EffectRow(
@@ -230,13 +445,12 @@ def _differences(
     return result
 
 
-def _summary(fitted: FittedPairs, results: Sequence[RemovalResult]) -> PairsSummary:
-    """How many pairs there were, and m after their clean texts."""
-    measured = np.asarray([result.m_clean or 0.0 for result in results])
+def _summary(fitted: FittedPairs, measured: Floats) -> PairsSummary:
+    """How many pairs there were, and m after their clean texts, [pair]."""
     (interval,) = mean_intervals(measured[:, None])
     return PairsSummary(
         name=fitted.name,
-        count=len(results),
+        count=len(measured),
         right=float((measured > 0).mean()),
         mean=interval.mean,
         low=interval.low,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed
+from attncli.features.effects.document import PatchPredictions
 from attncli.features.effects.measures import (
     Reader,
     Readings,
@@ -21,7 +22,14 @@ from attncli.features.effects.measures import (
     portions,
     refuse_overflow,
 )
-from attncli.features.effects.places import HeadAddress, measured_at, places
+from attncli.features.effects.places import HeadAddress, measured_at, places, reads_on
+from attncli.features.effects.predictions import (
+    NextReader,
+    NextReading,
+    prediction_of,
+    predicts_next,
+    probabilities_after,
+)
 from attncli.features.effects.sweep import (
     Mixed,
     SweepPlan,
@@ -31,7 +39,7 @@ from attncli.features.effects.sweep import (
     same_length,
     sweep,
 )
-from attncli.features.effects.targets import Target, choose_target
+from attncli.features.effects.targets import Target, choose_target, predicted_token
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -64,7 +72,8 @@ class PatchRequest(Struct, frozen=True):
     `versus` and "log probability" of `target`, after the last token of `query`; "cosine" of the
     mean of `query`'s last vectors to the clean text's. Logits are those before a soft cap. into:
     the heads that are told, and by what; none for all that reads the residual stream. expectation:
-    the target with how likely the clean text finds it, None without one.
+    the target with how likely the clean text finds it, None without one. least: by how much the
+    texts must differ. predict: whether it is also told what would come next.
     """
 
     selection: HeadSelection
@@ -75,6 +84,8 @@ class PatchRequest(Struct, frozen=True):
     versus: int | None = None
     into: tuple[PathReceiver, ...] = ()
     expectation: Target | None = None
+    least: float = LEAST
+    predict: bool = True
 
     @property
     def predicts(self) -> bool:
@@ -135,12 +146,16 @@ class PatchRequest(Struct, frozen=True):
 
 class PatchResult(Struct, frozen=True, eq=False):
     """The share of the difference between corrupt (0) and clean (1) measure that each head
-    recovers; values beyond are possible. clean, corrupt: the measures themselves."""
+    recovers; values beyond are possible. clean, corrupt: the measures themselves. changes: by how
+    much each head moves the corrupt measure. predictions: what would come next; None where nothing
+    is predicted."""
 
     recovered_shares: Sequence[tuple[HeadAddress, float]]
     clean: float
     corrupt: float
     backend: Backend
+    changes: Sequence[tuple[HeadAddress, float]]
+    predictions: PatchPredictions | None = None
 
 
 def patch(
@@ -160,7 +175,7 @@ def patch(
     refuse_foreign(model)
     refuse_hashed(model)
     same_length(clean, corrupt, message("the corrupt one"))
-    head_places = places(model.spec, patching.selection)
+    head_places: Sequence[HeadAddress] = places(model.spec, patching.selection)
     if patching.into:
         check_receivers(model.spec, patching.into, head_places)
     text = choose_backend(model, corrupt, head_places)
@@ -172,23 +187,27 @@ def patch(
     rows = request.rows(text.count)
     goal = float(request.reader(model, text.backend, last[rows], rows.start).baseline["m"][0])
     reader: Reader
+    next_reading: NextReading | None = None
+    is_next = patching.predict and (patching.predicts or reads_on(model.spec))
+    if is_next and predicts_next(model):
+        next_reading = NextReading(patching.query[-1], patching.target)
     if patching.into:
-        last_receiver = max(receiver.layer for receiver in patching.into)
+        paths = _Paths.of(text, patching, mixed, head_places)
+        head_places = paths.places
+        reader = request.reader(model, text.backend, paths.corrupt[rows], rows.start)
         at_once = size.plan(len(head_places), memory).at_once
-        head_places = [place for place in head_places if place.layer < last_receiver]
-        reader = request.reader(model, text.backend, mixed_of(text)[1][rows], rows.start)
-        values = told_values(text, patching.into, mixed, patching.positions)
-        changes = [values.get(sender, {}) for sender in head_places]
-        parts = run_paths(text, patching.into, changes, at_once, progress)
+        parts = paths.run(head_places, at_once, progress)
         readings = np.concatenate([reader.read(part[:, rows])["m"] for part in parts])
+        patched_next = partial(_next_by_paths, paths)
     else:
         change = partial(put_values, text, mixed, patching.positions)
         plan = SweepPlan(head_places, change, start=min(patching.positions))
         swept = sweep(text, plan, request, memory, on_progress=progress)
         readings = swept.readings["m"][:, 0]
         reader = swept.reader
+        patched_next = partial(_next_by_sweep, text, plan, memory)
     corrupt_value = float(reader.baseline["m"][0])
-    if not abs(goal - corrupt_value) >= LEAST:
+    if not abs(goal - corrupt_value) >= patching.least:
         raise InputError(
             "both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
             expected=(
@@ -197,12 +216,106 @@ def patch(
             hint="another --target, --versus or --query, or texts that differ",
             goal=goal,
             corrupt_value=corrupt_value,
-            least=LEAST,
+            least=patching.least,
         )
-    shares = ((readings - corrupt_value) / (goal - corrupt_value)).tolist()
-    return PatchResult(
-        list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend
+    changes = readings - corrupt_value
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (changes / (goal - corrupt_value)).tolist()
+    recovered_shares = list(zip(head_places, shares, strict=True))
+    predictions: PatchPredictions | None = None
+    if next_reading is not None:
+        first = max(recovered_shares, key=lambda item: item[1], default=None)
+        best = [] if first is None else [first[0]]
+        next_reader = patched_next(best, next_reading)
+        predictions = _predictions(model, text.backend, next_reading, next_reader, last, best)
+    moves = list(zip(head_places, changes.tolist(), strict=True))
+    return PatchResult(recovered_shares, goal, corrupt_value, text.backend, moves, predictions)
+
+
+def _predictions(
+    model: Model,
+    backend: Backend,
+    reading: NextReading,
+    reader: NextReader,
+    clean: Array,
+    best: Sequence[HeadAddress],
+) -> PatchPredictions:
+    """What would come next in the clean text, in the corrupt one, and there with the best head's
+    values put in. clean: what leaves the last layer in the clean text, [token, width]. best: that
+    head, or none."""
+    vectors = clean[reading.position : reading.position + 1]
+    (own,) = probabilities_after(model, backend, vectors)
+    target = int(own.argmax()) if reading.target is None else reading.target
+    # a head that writes nothing is not run: the corrupt text stays as it was
+    patched = reader.rows_read[0] if reader.rows_read else reader.own
+    return PatchPredictions(
+        target=predicted_token(model, target),
+        clean=prediction_of(model, own, target),
+        corrupt=prediction_of(model, reader.own, target),
+        patched=prediction_of(model, patched, target) if best else None,
     )
+
+
+def _next_by_sweep(
+    text: SweepText,
+    plan: SweepPlan,
+    memory: int | None,
+    best: Sequence[HeadAddress],
+    reading: NextReading,
+) -> NextReader:
+    """What comes next in the corrupt text, and with the best head's values put in."""
+    reader = sweep(text, replace(plan, places=best), reading, memory).reader
+    assert isinstance(reader, NextReader)
+    return reader
+
+
+def _next_by_paths(paths: _Paths, best: Sequence[HeadAddress], reading: NextReading) -> NextReader:
+    """The same where only some heads are told."""
+    rows = reading.rows(len(paths.text.tokens))
+    backend = paths.text.backend
+    reader = reading.reader(paths.text.model, backend, paths.corrupt[rows], rows.start)
+    for part in paths.run(best, 1, ignore):
+        reader.read(part[:, rows])
+    return reader
+
+
+class _Paths(Struct, frozen=True, eq=False):
+    """Direct path patching of a corrupt text. places: the heads that come before a receiver.
+    changes: what each changes in what the receivers read. corrupt: what leaves the last layer in
+    the corrupt text's own run, [token, width]."""
+
+    text: SweepText
+    receivers: Sequence[PathReceiver]
+    places: Sequence[HeadAddress]
+    changes: Mapping[HeadAddress, Mapping[PathReceiver, Floats]]
+    corrupt: Array
+
+    @classmethod
+    def of(
+        cls,
+        text: SweepText,
+        patching: PatchRequest,
+        clean: Mixed,
+        places: Sequence[HeadAddress],
+    ) -> _Paths:
+        """The paths from these heads to the receivers of a request. clean: every head's output in
+        the clean text."""
+        last_receiver = max(receiver.layer for receiver in patching.into)
+        return cls(
+            text,
+            patching.into,
+            [place for place in places if place.layer < last_receiver],
+            told_values(text, patching.into, clean, patching.positions),
+            mixed_of(text)[1],
+        )
+
+    def run(
+        self, senders: Sequence[HeadAddress], at_once: int, progress: Callable[[float], None]
+    ) -> list[Array]:
+        """The corrupt text once per sender with what it tells the receivers: what leaves the last
+        layer, [sender, token, width], in parts of at most `at_once`."""
+        changes = [self.changes.get(sender, {}) for sender in senders]
+        return run_paths(self.text, self.receivers, changes, at_once, progress)
 
 
 class _PatchReading(Struct, frozen=True, eq=False):

@@ -11,7 +11,6 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.features.effects.document import NextToken, Prediction, Predictions
 from attncli.features.effects.measures import (
-    Reader,
     Readings,
     log_softmax,
     next_logits,
@@ -21,9 +20,17 @@ from attncli.features.effects.sweep import SweepPlan, SweepText, sweep
 from attncli.features.effects.targets import predicted_token
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
+from attncli.models.run import unembedding
 
 LIKELIEST = 3
 """Tokens that are told of each run."""
+
+
+def predicts_next(model: Model) -> bool:
+    """Whether a model has an output head, and its file the matrix of it: checkpoints are saved
+    without, too."""
+    head = model.spec.head
+    return head is not None and unembedding(head, model.store.outer(model.backend)) is not None
 
 
 def predictions(
@@ -34,14 +41,14 @@ def predictions(
 
     target: whose probability is told, None for the own run's first choice.
     """
-    reading = _NextReading(position, target)
+    reading = NextReading(position, target)
     swept = sweep(text, plan, reading, memory)
     reader = swept.reader
-    assert isinstance(reader, _NextReader)
+    assert isinstance(reader, NextReader)
     assert reader.target is not None
     model = text.model
     own, *changed = [
-        _prediction(model, row, reader.target) for row in (reader.own, *reader.rows_read)
+        prediction_of(model, row, reader.target) for row in (reader.own, *reader.rows_read)
     ]
     # the run with every change is read before those of single heads
     together, *single = changed
@@ -53,7 +60,7 @@ def predictions(
     )
 
 
-def _prediction(
+def prediction_of(
     model: Model, probabilities: Floats, target: int, count: int = LIKELIEST
 ) -> Prediction:
     """The probability of a target and the likeliest tokens, from all probabilities, [vocabulary].
@@ -66,7 +73,17 @@ def _prediction(
     return Prediction(probability=float(probabilities[target]), top=top[:count])
 
 
-class _NextReading(Struct, frozen=True):
+def probabilities_after(model: Model, backend: Backend, vectors: Array) -> list[Floats]:
+    """The probabilities of all next tokens, [vocabulary], after each vector that leaves the last
+    layer, [branch, width]."""
+    return [
+        row
+        for part in portions(vectors, model.spec.vocabulary)
+        for row in np.exp(log_softmax(next_logits(model, backend, part)))
+    ]
+
+
+class NextReading(Struct, frozen=True):
     """What `predictions` measures, as the `SweepReading` of its sweep."""
 
     position: int
@@ -79,13 +96,13 @@ class _NextReading(Struct, frozen=True):
         del count
         return slice(self.position, self.position + 1)
 
-    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """The `_NextReader` of these runs. hidden: the unchanged run's last-layer output, [token,
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> NextReader:
+        """The `NextReader` of these runs. hidden: the unchanged run's last-layer output, [token,
         width], from token `first` on."""
-        return _NextReader(model, backend, self.target, hidden, self.position - first)
+        return NextReader(model, backend, self.target, hidden, self.position - first)
 
 
-class _NextReader:
+class NextReader:
     """Collects the probabilities of all next tokens of each run that it is handed."""
 
     def __init__(
@@ -113,9 +130,4 @@ class _NextReader:
     def _probabilities(self, after: Array) -> list[Floats]:
         """The probabilities of all next tokens, [vocabulary], for each run of [branch, token,
         width]."""
-        parts = portions(after[:, self._row], self._model.spec.vocabulary)
-        return [
-            row
-            for part in parts
-            for row in np.exp(log_softmax(next_logits(self._model, self._backend, part)))
-        ]
+        return probabilities_after(self._model, self._backend, after[:, self._row])

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import TokenRow
-from attncli.draw.lines import Lines, heading, remark, sentences, stack
+from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_signed, percent, writer
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
@@ -24,6 +24,11 @@ from attncli.draw.token_names import (
     short,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.features.effects.difference_answer import (
+    logit_probability_sentence,
+    pairs_sentences,
+    patch_probability_sentences,
+)
 from attncli.features.effects.document import (
     AblateDocument,
     Difference,
@@ -37,6 +42,7 @@ from attncli.features.effects.document import (
     MeanMeasures,
     Measure,
     PatchDocument,
+    PatchRow,
     Reading,
     logit_part_name,
     reading_of,
@@ -556,15 +562,19 @@ def _key_name(keys: Sequence[TokenRow], key: int, view: View) -> str:
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.
 
+PAIR_COLUMNS = ("low", "high", "sign_share")
+"""What `--plain` tells of means over pairs besides."""
 LONGEST_LOGITS = 24
 """Cells of the longest bar."""
 
 
 def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
     """All parts as a table for `--plain`, its first row the names of the columns."""
-    yield ("part", "attention", "layer", "head", "value")
+    of_pairs = document.pairs is not UNSET
+    yield ("part", "attention", "layer", "head", "value", *(PAIR_COLUMNS if of_pairs else ()))
     for part in document.parts:
-        yield (part.part, part.attention, part.layer, part.head, part.value)
+        cells = (part.low, part.high, part.sign_share) if of_pairs else ()
+        yield (part.part, part.attention, part.layer, part.head, part.value, *cells)
 
 
 def _logit_grid(document: LogitsDocument, view: View) -> Lines:
@@ -575,7 +585,9 @@ def _logit_grid(document: LogitsDocument, view: View) -> Lines:
 
 def _logit_title(document: LogitsDocument, view: View) -> str:
     """A title in words: whose logit is split, after which token."""
-    target = quote_text(document.target.text, view)
+    target = quote_text(document.target_name(), view)
+    if document.pairs is not UNSET:
+        return say(view, "what each part adds to the logit of the answer less that of versus, mean")
     place = quoted_token(document.tokens, document.position, view)
     if document.versus is None:
         return say(
@@ -630,6 +642,98 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     )
 
 
+def _measure_name(document: LogitsDocument, view: View) -> str:
+    """What is split, as a noun phrase: a logit, or one less another."""
+    target = quote_text(document.target_name(), view)
+    versus = document.versus_name()
+    if versus is None:
+        return say(view, "the logit of {target}", target=target)
+    return say(
+        view,
+        "the logit of {target} less {versus}",
+        target=target,
+        versus=quote_text(versus, view),
+    )
+
+
+def _word_table(document: LogitsDocument, view: View) -> Lines:
+    """The words by what each adds, the rest as one, the biases, and the sum; below, the words taken
+    out."""
+    part = document.words
+    if part is UNSET:
+        return Lines()
+    words_by_size = sorted(part.words, key=lambda word: -abs(word.value))
+    shown = words_by_size if view.full else words_by_size[: view.top]
+    rest = words_by_size[len(shown) :]
+    rows = [(quote_text(word.word, view), word.value) for word in shown]
+    if rest:
+        others = say(view, contextual("parts of a logit", "{count} others"), count=len(rest))
+        rows.append((others, sum(word.value for word in rest)))
+    rows.append((say(view, "biases"), part.biases))
+    write = writer([value for _, value in rows], max(view.precision, 2))
+    names = [name for name, _ in rows] + [say(view, "sum")]
+    numbers = [write(value) for _, value in rows] + [write(part.sum)]
+    added = bars([abs(value) for _, value in rows], (names, numbers), view, LONGEST_LOGITS)
+    body = table(
+        [say(view, "word"), say(view, "adds"), ""],
+        [list(row) for row in zip_longest(names, numbers, added, fillvalue="")],
+        view,
+        align=["left", "right", "left"],
+        title=say(
+            view,
+            "what each word adds to {target}, with attention held",
+            target=_measure_name(document, view),
+        ),
+        bars=2,
+        strong=len(rows),
+    )
+    curve = table(
+        [say(view, "taken out"), say(view, "these first"), say(view, "random order")],
+        [[str(step.removed), f"{step.value:.2f}", f"{step.random:.2f}"] for step in part.deletion],
+        view,
+        align=["right", "right", "right"],
+        title=message("the model's own logit as words are taken out of the text"),
+    )
+    return stack_spaced(body, curve)
+
+
+def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
+    """Yield the word that adds most, what is held, and how the order stands the test."""
+    part = document.words
+    if part is UNSET or not part.words:
+        return
+    first = max(part.words, key=lambda word: word.value)
+    yield say(
+        view,
+        "Of the words {word} adds most: {value} of {logit}; words and biases add up to it.",
+        word=quote_text(first.word, view),
+        value=format_signed(first.value, 2),
+        logit=f"{part.logit:.2f}",
+    )
+    yield say(
+        view,
+        "Attention weights, the statistics of norms and gates are held as they were: what a word does"
+        " to them is not counted. Of heads such sums say little: attn ablate.",
+    )
+    steps = [step for step in part.deletion if step.removed]
+    if steps:
+        own, random = (
+            sum(getattr(step, name) for step in steps) / len(steps) for name in ("value", "random")
+        )
+        template = (
+            message(
+                "Taken out in this order, the words leave {own} on average over the steps, in random"
+                " order {random}: the order stands the test."
+            )
+            if own < random
+            else message(
+                "Taken out in this order, the words leave {own} on average over the steps, in random"
+                " order {random}: the order does not stand the test."
+            )
+        )
+        yield say(view, template, own=f"{own:.2f}", random=f"{random:.2f}")
+
+
 def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     """The token from which a head adds most to the logit, and how much; "" where the document has
     no split by token.
@@ -643,13 +747,20 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
 
 @capitalize_sentences
 def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
-    """The answer in words: the head that adds most, the one that takes away most, and the sum."""
+    """The answer in words: how likely the target is, the head that adds most, the one that takes
+    away most, and the sum."""
+    yield from logit_probability_sentence(document, view)
+    if document.words is not UNSET:
+        yield from _word_sentences(document, view)
+        yield not_learned_note(document.model, view)
+        return
     heads = sorted(
         (part for part in document.parts if part.part == "head"), key=lambda part: -part.value
     )
-    target = quote_text(document.target.text, view)
+    target = quote_text(document.target_name(), view)
+    yield from pairs_sentences(document.pairs, view)
     if document.versus is not None:
-        versus = quote_text(document.versus.text, view)
+        versus = quote_text(document.versus_name() or "", view)
         target = say(view, "the logit of {target} less {versus}", target=target, versus=versus)
     logit = f"{document.logit:.2f}"
     has_gain = bool(heads) and heads[0].value > 0
@@ -714,7 +825,13 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
     shares = [0.0] * len(document.tokens)
     heads = [part for part in document.parts if part.part == "head"]
     tint = message("")
-    if heads:
+    if document.words is not UNSET:
+        tint = message("tint: what each word adds")
+        most = max((word.value for word in document.words.words), default=0.0)
+        for word in document.words.words:
+            for place in range(word.first, word.last + 1):
+                shares[place] = max(word.value, 0.0) / most if most > 0 else 0.0
+    elif heads:
         first = max(heads, key=lambda part: part.value)
         tint = message("tint: the word looked at most in {head}", head=head_phrase(first, view))
         looks = first.looks
@@ -740,9 +857,26 @@ LITTLE = 0.1
 
 def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
-    yield ("attention", "layer", "head", "recovered")
+    of_pairs = document.pairs is not UNSET
+    yield ("attention", "layer", "head", "recovered", *(PAIR_COLUMNS if of_pairs else ()))
     for effect in document.effects:
-        yield (effect.attention, effect.layer, effect.head, effect.recovered)
+        cells = (effect.low, effect.high, effect.sign_share) if of_pairs else ()
+        yield (effect.attention, effect.layer, effect.head, effect.recovered, *cells)
+
+
+def interval_columns(rows: Sequence[PatchRow]) -> dict[str, list[str]]:
+    """The columns of means over pairs: the interval, where there is one, and the share of pairs of
+    the same sign; none of a single text."""
+    if any(row.sign_share is UNSET for row in rows):
+        return {}
+    columns: dict[str, list[str]] = {}
+    if rows and rows[0].low is not None:
+        lows, highs = effect_columns(
+            [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
+        )
+        columns[message("95% interval")] = list(map(_range_text, lows, highs))
+    columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
+    return columns
 
 
 def _patch_grid(document: PatchDocument, view: View) -> Lines:
@@ -759,7 +893,11 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
     shares = [effect.recovered for effect in shown]
     return heads_table(
         shown,
-        {message("recovered"): effect_columns(shares)[0], "": [""] * len(shown)},
+        {
+            message("recovered"): effect_columns(shares)[0],
+            "": [""] * len(shown),
+            **interval_columns(shown),
+        },
         view,
         title=message("how much of the clean text's answer one head brings back"),
         count=len(effects),
@@ -795,10 +933,47 @@ def _distinct_number_texts(a: float, b: float) -> list[str]:
     )
 
 
+def _patch_pair_sentences(document: PatchDocument, view: View) -> Iterator[str]:
+    """Yield the answer over pairs: how they were measured, and which head brings back most."""
+    yield from pairs_sentences(document.pairs, view)
+    yield say(
+        view,
+        "A head of the corrupt text is given its values of the clean one; measured: the logit of the"
+        " answer less that of versus, {clean} in the clean texts and {corrupt} in the corrupt ones.",
+        clean=f"{document.m_clean:.2f}",
+        corrupt=f"{document.m_corrupt:.2f}",
+    )
+    if document.effects:
+        first = document.effects[0]
+        yield say(
+            view,
+            "{head} brings back most: {share} of the difference{interval}; {same} of the pairs have"
+            " this sign.",
+            head=head_phrase(first, view),
+            share=percent(first.recovered),
+            interval=_share_interval(first, view),
+            same=percent(first.sign_share or 0.0),
+        )
+    if len(document.effects) > 1:
+        yield say(view, "Heads are put in one at a time: these shares do not add up.")
+    yield not_learned_note(document.model, view)
+
+
+def _share_interval(row: PatchRow, view: View) -> str:
+    """A 95% interval of shares in brackets behind a number; "" for none."""
+    if not isinstance(row.low, float) or not isinstance(row.high, float):
+        return ""
+    ends = say(view, "(95% interval {low} to {high})", low=percent(row.low), high=percent(row.high))
+    return f" {ends}"
+
+
 @capitalize_sentences
 def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
     """Yield the answer in sentences: at which tokens clean values were put in, what was measured,
     and which head brings back most."""
+    if document.pairs is not UNSET:
+        yield from _patch_pair_sentences(document, view)
+        return
     ends = {"target": document.target, "versus": document.versus}
     names = {name: quote_text(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))
@@ -827,6 +1002,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         yield say(
             view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers
         )
+    yield from patch_probability_sentences(document, view)
     if document.effects:
         first = document.effects[0]
         if first.recovered > LITTLE:
@@ -879,6 +1055,11 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
     )
 
 
+def _has_no_words(document: LogitsDocument, view: View) -> bool:
+    """Whether heads are shown unasked: sums over words are of no head."""
+    return document.words is UNSET
+
+
 EFFECTS_PARTS: Parts[EffectsDocument] = (
     ScreenPart("header", _effects_header),
     ScreenPart("grid", _effects_grid),
@@ -905,8 +1086,9 @@ ABLATE_PARTS: Parts[AblateDocument] = (
 LOGITS_PARTS: Parts[LogitsDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
-    ScreenPart("grid", _logit_grid),
-    ScreenPart("parts", _logit_table),
+    ScreenPart("grid", _logit_grid, _has_no_words),
+    ScreenPart("parts", _logit_table, _has_no_words),
+    ScreenPart("words", _word_table),
     ScreenPart("lens", lens_table),
     ScreenPart("answer", logits_answer),
 )

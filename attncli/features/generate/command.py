@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import EVERY
-from attncli.cli import request
+from attncli.cli import declarations, request
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import DELIVERY, LARGEST_SEED, RUN, model_number, subjects_of, without
@@ -65,8 +65,17 @@ class GenerateOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class WeighOptions:
+    """Attention on a region weighed up or down while a text runs or is continued."""
+
+    weigh: Annotated[str | None, declarations.WEIGH] = None
+    weigh_heads: Annotated[list[str] | None, declarations.WEIGH_HEADS] = None
+
+
 CONTINUATION = (
     TextOptions, RegionOptions, RunSetup, Annotated[OutputOptions, without("svg")], PageOptions, GenerateOptions,
+    WeighOptions,
 )  # fmt: skip
 """The options that a continuation takes, as groups; it has no use for any other of `attn run`."""
 
@@ -95,6 +104,7 @@ def write_continuations(
     output: OutputOptions,
     regions: RegionOptions,
     page: PageOptions,
+    weighing: WeighOptions,
 ) -> None:
     """Continue each text asked for and answer; a page is that of the text with what was added."""
     from attncli.cli.progress import progress
@@ -110,6 +120,10 @@ def write_continuations(
         options.generate, options.temperature or 0.0, options.sample_seed or 0, layers, heads, rows
     )
     single = output.json or page.html is not None
+    weigh_in = request.weighed_heads(loaded_model.spec, weighing.weigh, weighing.weigh_heads)
+    if weighing.weigh is not None and page.html is not None:
+        what = message("a page computes weights anew, without what is weighed")
+        raise UsageError(what, expected="--weigh or --html")
 
     def documents() -> Iterator[GenerateDocument]:
         """One document per text: its continuation, and what each new token looks at."""
@@ -139,7 +153,10 @@ def write_continuations(
                     heads=heads,
                     rows=rows,
                     regions=request.regions_of(environment, regions, source_text, tokens),
+                    weigh=weighing.weigh,
+                    weigh_in=weigh_in,
                     tokens=tokens,
+                    note=environment.note,
                     progress=on_progress,
                 )
                 if page.html is not None:

@@ -28,13 +28,16 @@ from attncli.documents import (
 )
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
+from attncli.features.effects.document import NextToken, Weighed
+from attncli.features.effects.targets import predicted_token
+from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.rest import Bools, resting_keys
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
-from attncli.mechanism.context import Past
+from attncli.mechanism.context import NO_INTERVENTIONS, Past
 from attncli.mechanism.spec import state_size
 from attncli.models import run
 from attncli.models.estimate import estimate
@@ -96,6 +99,9 @@ class GenerateStep(Part, frozen=True, kw_only=True):
     probability: Annotated[
         Weight, describe("Its probability when it was chosen, at the temperature used.")
     ]
+    likeliest: Annotated[
+        list[NextToken] | UnsetType, describe("The likeliest tokens there, the first first.")
+    ] = UNSET
     heads: Annotated[list[StepHead], Meta(min_length=1)]
     context: Context
     generated: Generated
@@ -130,6 +136,9 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     ]
     steps: Annotated[list[GenerateStep], axes("generated", meaning="one per new token, in order.")]
     regions: Regions | UnsetType = UNSET
+    weighed: Annotated[
+        Weighed | UnsetType, describe("With --weigh: the keys whose weights are multiplied.")
+    ] = UNSET
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
@@ -169,6 +178,7 @@ class GenerateRequest(Struct, frozen=True):
     heads: Selection = EVERY
     rows: bool = False
     regions: tuple[Region, ...] = ()
+    weighing: Weighing | None = None
 
 
 def generate(
@@ -182,7 +192,10 @@ def generate(
     heads: Selection = EVERY,
     rows: bool = True,
     regions: Sequence[Region] = (),
+    weigh: str | None = None,
+    weigh_in: Sequence[tuple[int, int]] | None = None,
     tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
     """Continue a text with a decoder, and say where each head looks while it does.
@@ -199,7 +212,11 @@ def generate(
         rows: Whether it holds the weights themselves, and not their sums alone.
         regions: Named sets of the prompt's tokens, as `attncli.inputs.regions.find_regions` returns
             them: of each new token it is then told how much it looks at each.
+        weigh: A region or word of the prompt and a factor, such as "document=×4", by which
+            attention on it is multiplied before rows are scaled.
+        weigh_in: The heads, each (layer, head), in which that is done; None for all.
         tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
         progress: Is told the share done, 0 to 1.
 
     Returns:
@@ -212,7 +229,12 @@ def generate(
     """
     if tokens is None:
         tokens = model.encode(text)
-    request = GenerateRequest(count, temperature, seed, layers, heads, rows, tuple(regions))
+    weighing = None
+    if weigh is not None:
+        weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
+    request = GenerateRequest(
+        count, temperature, seed, layers, heads, rows, tuple(regions), weighing
+    )
     return generated_document(model, text, tokens, request, progress=progress)
 
 
@@ -251,6 +273,7 @@ def generated_document(
     has_ended = False
     for number in range(request.count):
         token, probability = _choose_token(model, logits, len(tokens) + number, request)
+        likeliest = _likeliest(model, logits, request)
         new.append(token)
         heads: list[StepHead] = []
         evens: list[Floats] = []
@@ -267,6 +290,7 @@ def generated_document(
             GenerateStep(
                 token=token.index,
                 probability=probability,
+                likeliest=likeliest,
                 heads=heads,
                 context=context,
                 generated=generated_share,
@@ -297,7 +321,8 @@ def generated_document(
             RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
         ]
         or UNSET,
-        warnings=notes(model, text, tokens),
+        weighed=UNSET if request.weighing is None else request.weighing.part(),
+        warnings=[*notes(model, text, tokens), *weighing_notes(request.weighing)],
     )
 
 
@@ -419,7 +444,10 @@ def _run_tokens(
         keep = ("weights", *(("masked",) if request.regions else ()))
     else:
         keep = ()
-    for trace in model.trace(list(tokens), past=past, keep=keep, idle=True):
+    changes = NO_INTERVENTIONS
+    if request.weighing is not None:
+        changes = request.weighing.interventions(model.spec)
+    for trace in model.trace(list(tokens), past=past, keep=keep, interventions=changes, idle=True):
         attends = not model.spec.blocks[trace.layer].instead
         is_asked = attends and is_selected(request.layers, trace.layer)
         if heads is not None and looking is not None and is_asked:
@@ -459,14 +487,35 @@ def _context_share(context: float, generated_share: float) -> float:
     return 0.0
 
 
+LIKELIEST = 3
+"""Tokens that are told of each step, the likeliest."""
+
+
+def _probabilities(logits: Floats, request: GenerateRequest) -> Floats:
+    """The probabilities of all next tokens at the temperature used, at 1 where that is 0,
+    [vocabulary]."""
+    scaled = logits / (request.temperature or 1.0)
+    exponentials = np.exp(scaled - scaled.max())
+    shares: Floats = exponentials / exponentials.sum()
+    return shares
+
+
+def _likeliest(model: Model, logits: Floats, request: GenerateRequest) -> list[NextToken]:
+    """The likeliest next tokens at the temperature used."""
+    shares = _probabilities(logits, request)
+    best = np.argsort(-shares, kind="stable")[:LIKELIEST].tolist()
+    return [
+        NextToken(token=predicted_token(model, number), probability=float(shares[number]))
+        for number in best
+    ]
+
+
 def _choose_token(
     model: Model, logits: Floats, position: int, request: GenerateRequest
 ) -> tuple[Token, float]:
     """The next token, the likeliest at temperature 0, else drawn, and its probability at that
     temperature, or at 1 where it is 0."""
-    scaled = logits / (request.temperature or 1.0)
-    exponentials = np.exp(scaled - scaled.max())
-    shares = exponentials / exponentials.sum()
+    shares = _probabilities(logits, request)
     if request.temperature > 0:
         draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
         token_id = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)

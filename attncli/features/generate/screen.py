@@ -197,12 +197,13 @@ def _rest_name(document: GenerateDocument) -> Message:
 
 
 def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
-    """How much of their weight the new words have on the prompt, and on its regions: means over
-    words and heads.
+    """How likely the new words were, how much of their weight they have on the prompt, and on its
+    regions: means over words and heads.
     """
     if not document.steps:
         yield say(view, "Nothing was added: the text ended at once.")
         return
+    yield from _sureness(document, view)
     mean = sum(step.lookback for step in document.steps) / len(document.steps)
     on_prompt = plural(
         "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
@@ -250,6 +251,33 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
             for place in order
         ]
         yield say(view, "Even attention would have {shares}.", shares=listing(shares))
+
+
+def _sureness(document: GenerateDocument, view: View) -> Iterator[str]:
+    """Yield how likely the first new token was, and the one that was least likely, each with the
+    likeliest others."""
+    probabilities = [step.probability for step in document.steps]
+    least = int(np.argmin(probabilities))
+    templates = [(0, message("First came {token} with {share}{among}."))]
+    if least:
+        templates.append((least, message("Least likely was {token}: {share}{among}.")))
+    for place, template in templates:
+        step = document.steps[place]
+        token = document.generated[place]
+        likeliest = step.likeliest or []
+        own = next((row.token.text for row in likeliest if row.token.id == token.id), token.text)
+        others = listing(
+            f"{quote_text(row.token.text, view)} {percent(row.probability)}"
+            for row in likeliest
+            if row.token.id != token.id
+        )
+        yield say(
+            view,
+            template,
+            token=quote_text(own, view),
+            share=percent(step.probability),
+            among=say(view, " (beside it: {tokens})", tokens=others) if likeliest else "",
+        )
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:

@@ -44,6 +44,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
+    from attncli.features.heads.roles import RoleScores
     from attncli.measure.labels import RepeatScores
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
@@ -103,6 +104,10 @@ class HeadsOptions:
             help="Tell the strongest directions of these heads by tokens.", metavar="HEADS"
         ),
     ] = None
+    roles: Annotated[
+        bool,
+        analysis_option(help="Score heads by role, induction to successor, and rank them by each."),
+    ] = False
     words: Annotated[bool, declarations.WORDS] = False
     all_links: Annotated[bool, declarations.ALL_LINKS] = False
 
@@ -202,6 +207,7 @@ def heads(
         from attncli.measure.labels import repeat_scores
 
         repeats = repeat_scores(loaded_model, comparison.layers)
+    scores = _role_scores(environment, loaded_model, comparison, repeats, heads_options.roles)
 
     from msgspec.structs import asdict
 
@@ -243,8 +249,10 @@ def heads(
                         source_text.text,
                         **options,
                         top=heads_options.top,
+                        roles=heads_options.roles,
                         tokens=tokens,
                         repeats=repeats,
+                        scores=scores,
                         on_cost=on_cost,
                         progress=on_progress,
                         recording=recording,
@@ -271,6 +279,28 @@ def heads(
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _role_scores(
+    environment: Environment,
+    model: Model,
+    comparison: HeadsRequest,
+    repeats: RepeatScores | None,
+    every: bool,
+) -> RoleScores | None:
+    """The scores of roles that are asked for, which belong to the model, whatever the text; None
+    for none. every: those of all roles."""
+    from attncli.features.heads.roles import role_scores
+    from attncli.measure.layer_metrics import ROLE_METRICS
+
+    needed = {metric.name for metric in comparison.metrics_needed}
+    names = [name for name in ROLE_METRICS if every or name in needed]
+    if not names:
+        return None
+    with progress(environment, "scoring roles") as on_progress:
+        return role_scores(
+            model, names, layers=comparison.layers, repeats=repeats, progress=on_progress
+        )
 
 
 RETRIEVAL_SUBJECTS = (

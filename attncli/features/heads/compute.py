@@ -26,6 +26,7 @@ from attncli.features.heads.document import (
     MovedMetrics,
     Order,
 )
+from attncli.features.heads.roles import ROLES, RoleScores, rank_roles, role_scores
 from attncli.features.run.compute import RunRequest, cost, region_part
 from attncli.inputs.regions import Region, word_regions
 from attncli.inputs.token import Token, ignore
@@ -35,6 +36,7 @@ from attncli.measure.labels import NEEDED, RepeatScores, label_text, labels_of, 
 from attncli.measure.layer_metrics import (
     CORPUS_METRICS,
     MASSIVE,
+    ROLE_METRICS,
     SINK_RATE,
     column_metric,
     massive_counts,
@@ -145,7 +147,9 @@ class _LayerTally:
         names = [metric.name for metric in request.metrics_needed]
         needed = (*(NEEDED if request.labels else ()), *(("sink",) if SINK_RATE in names else ()))
         of_weights = [
-            metric for metric in request.metrics_needed if metric.name not in CORPUS_METRICS
+            metric
+            for metric in request.metrics_needed
+            if metric.name not in CORPUS_METRICS and metric.name not in ROLE_METRICS
         ]
         self.tally = Tally(len(heads), (*of_weights, *needed), facts)
         self.links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
@@ -174,10 +178,21 @@ class _LayerTally:
         )
 
     def parts(
-        self, model: Model, trace: LayerTrace, request: HeadsRequest, repeats: RepeatScores | None
+        self,
+        model: Model,
+        trace: LayerTrace,
+        request: HeadsRequest,
+        repeats: RepeatScores | None,
+        scores: RoleScores | None = None,
     ) -> list[HeadMetrics]:
-        """One part of the document for each head."""
+        """One part of the document for each head. scores: of roles, where they are asked for."""
         results: dict[str, Measured] = self.tally.result()
+        if scores is not None:
+            results |= {
+                metric.name: scores.measured(metric.name, self.layer, self.heads)
+                for metric in request.metrics_needed
+                if metric.name in ROLE_METRICS
+            }
         results |= measure_layer(
             model, trace, self.heads, [metric.name for metric in request.metrics_needed], results
         )
@@ -237,9 +252,11 @@ def heads(
     sort: str | Metric | None = None,
     rising: bool = False,
     top: int | None = None,
+    roles: bool = False,
     regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     repeats: RepeatScores | None = None,
+    scores: RoleScores | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
@@ -265,12 +282,14 @@ def heads(
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
         top: How many of the sorted heads to keep; None for all.
+        roles: Whether to score heads by role, and to rank them by each.
         regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the
             document then tells what the last token of each head gives them, and which give what to
             which.
         tokens: Those of the text; None to let the model's tokenizer find them.
         repeats: The scores of random repeats for the labels, which belong to the model; None runs
             them.
+        scores: The scores of roles, which belong to the model; None measures those asked for.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.
         recording: Takes the heads of the run, for a page.
@@ -282,6 +301,8 @@ def heads(
         UsageError: For a metric that there is none of.
         InputError: For layers or heads that are not there.
     """
+    if roles:
+        metrics = tuple(dict.fromkeys((*metrics, *ROLES.values())))
     request = HeadsRequest(
         layers,
         heads,
@@ -313,17 +334,23 @@ def heads(
         from attncli.measure.labels import repeat_scores  # only labels need them
 
         repeats = repeat_scores(model, layers)
+    of_roles = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
+    if of_roles and scores is None:
+        scores = role_scores(model, of_roles, layers=layers, repeats=repeats)
     document = heads_document(
         model,
         text,
         tokens,
         request,
         repeats=repeats,
+        scores=scores,
         rows=rows,
         progress=progress,
         recording=recording,
     )
     document = replace(document, resources=resources(model, before, expected.peak))
+    if roles:
+        document = replace(document, roles=rank_roles(document.heads))
     if top is not None and top < len(document.heads):
         document = replace(document, heads_in_all=len(document.heads), heads=document.heads[:top])
     return document
@@ -336,6 +363,7 @@ def heads_document(
     request: HeadsRequest,
     *,
     repeats: RepeatScores | None = None,
+    scores: RoleScores | None = None,
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
@@ -344,7 +372,7 @@ def heads_document(
     baseline, per head.
 
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it
-    hides of them. repeats: scores of random repeats for the labels. rows: None for whole weights;
+    hides of them. repeats: scores of random repeats for the labels. scores: of roles. rows: None for whole weights;
     else query rows at a time: nothing is n × n then, and maps are pooled. progress: told the share
     done, where rows are given. recording: takes its heads. Raises UsageError for an order by
     `massive`, which is a layer's.
@@ -431,7 +459,7 @@ def heads_document(
                     model, trace, row_tokens, facts, request, heads, words
                 )
         warnings += overflow(model.backend, trace)
-        parts = now.parts(model, trace, request, repeats)
+        parts = now.parts(model, trace, request, repeats, scores)
         if any(metric.name == MASSIVE for metric in request.metrics_needed):
             massive.append(
                 LayerMassive(
@@ -584,7 +612,7 @@ def _moved_metrics(
         metrics=[
             metric
             for metric in map(column_metric, request.metrics)
-            if metric.name not in CORPUS_METRICS
+            if metric.name not in CORPUS_METRICS and metric.name not in ROLE_METRICS
         ],
         all_links=request.all_links,
         exclude=request.exclude,

@@ -347,6 +347,34 @@ class HeadDirections(PlacedHead, frozen=True, kw_only=True):
     directions: list[Direction]
 
 
+Role = Literal[
+    "previous token",
+    "first-token rest",
+    "duplicate token",
+    "induction",
+    "retrieval",
+    "copying",
+    "successor",
+]
+
+
+class RankedHead(PlacedHead, frozen=True, kw_only=True):
+    """A head with its score."""
+
+    score: float
+
+
+class RoleRank(Part, frozen=True, kw_only=True):
+    """The heads that do most of one thing."""
+
+    role: Role
+    metric: Annotated[str, describe("The metric that scores it.")]
+    chance: Annotated[
+        float | None, describe("What even attention, or a head that writes at random, would have.")
+    ]
+    heads: Annotated[list[RankedHead], describe("The highest score first, at most ten.")]
+
+
 class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     """Heads compared on one text. Positions, layers and heads count from 0."""
 
@@ -367,6 +395,9 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     similarity: Similarity | UnsetType = UNSET
     circuits: Circuits | UnsetType = UNSET
     directions: Annotated[list[HeadDirections] | UnsetType, describe("With --directions.")] = UNSET
+    roles: Annotated[
+        list[RoleRank] | UnsetType, describe("With --roles: the heads in the order of each role.")
+    ] = UNSET
     resources: Resources | UnsetType = UNSET
     regions: Regions | UnsetType = UNSET
     region_shares: Annotated[

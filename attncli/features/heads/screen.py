@@ -595,6 +595,91 @@ HALF = 0.5
 """More than this share is most of a head's weight."""
 
 
+ROLE_NAMES = {
+    "previous token": contextual("role", "previous token"),
+    "first-token rest": contextual("role", "first-token rest"),
+    "duplicate token": contextual("role", "duplicate token"),
+    "induction": contextual("role", "induction"),
+    "retrieval": contextual("role", "retrieval"),
+    "copying": contextual("role", "copying"),
+    "successor": contextual("role", "successor"),
+}
+"""What screens call roles."""
+FIRST_HEADS = 3
+"""Heads of each role that a screen shows, unless it is full."""
+BEYOND_CHANCE = 2.0
+"""A head is named for a role where its score is so many times what chance gives, or more."""
+
+
+def roles_part(document: HeadsDocument, view: View) -> Lines:
+    """A row for each role: the heads with the highest score, and what chance gives."""
+    if document.roles is UNSET:
+        return Lines()
+    rows = [
+        [
+            say(view, ROLE_NAMES[rank.role]),
+            "-" if rank.chance is None else f"{rank.chance:.2f}",
+            "  ".join(
+                f"L{head.layer} H{head.head} {head.score:.2f}"
+                for head in rank.heads[: None if view.full else FIRST_HEADS]
+            ),
+        ]
+        for rank in document.roles
+    ]
+    names = [
+        say(view, contextual("column", "role")),
+        say(view, "chance"),
+        say(view, "highest scores"),
+    ]
+    note = message("previous token and first-token rest are of this text, the others of the model")
+    return table(
+        names,
+        rows,
+        view,
+        align=["left", "right", "left"],
+        title=message("heads by role"),
+        note=note,
+    )
+
+
+def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
+    """Yield the first head of each role that stands out from chance, and the roles that none has."""
+    if document.roles is UNSET:
+        return
+    firsts: list[str] = []
+    nobody: list[str] = []
+    for rank in document.roles:
+        name = say(view, ROLE_NAMES[rank.role])
+        first = rank.heads[0]
+        if first.score <= BEYOND_CHANCE * (rank.chance or 0.0):
+            nobody.append(name)
+            continue
+        firsts.append(
+            say(
+                view,
+                "{role}: layer {layer} head {head} ({score})",
+                role=name,
+                layer=first.layer,
+                head=first.head,
+                score=f"{first.score:.2f}",
+            )
+        )
+    if firsts:
+        yield say(view, "First by role: {heads}.", heads=listing(firsts))
+    if nobody:
+        yield say(view, "No head has twice what chance gives: {roles}.", roles=listing(nobody))
+    missing = [
+        say(view, name) for role, name in ROLE_NAMES.items() if not _has_role(document, role)
+    ]
+    if missing:
+        yield say(view, "This model has no scores of {roles}.", roles=listing(missing))
+
+
+def _has_role(document: HeadsDocument, role: str) -> bool:
+    """Whether the heads are ranked by a role."""
+    return any(rank.role == role for rank in document.roles or ())
+
+
 def heads_answer(document: HeadsDocument, view: View) -> Lines:
     """The answer of an `attn.heads/1` document: the sentence, tinted by what all heads look at, and
     the answer in words."""
@@ -620,6 +705,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     on, heads that look at a neighbour, the strongest link."""
     answer_sentences = [
         *across_sentences(document, view),
+        *_role_sentences(document, view),
         *_short_text_sentences(document, view),
         *_resting_sentences(document, view),
         *_positional_sentences(document, view),
@@ -817,5 +903,6 @@ HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("similarity", similarity_part),
     ScreenPart("circuits", circuits_part),
     ScreenPart("directions", directions_part),
+    ScreenPart("roles", roles_part),
     ScreenPart("answer", heads_answer),
 )

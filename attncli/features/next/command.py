@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import OutputOptions, RunSetup, TextOptions
+from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DOCUMENT, analysis_option, meaning, model_option, only, without
@@ -20,7 +20,9 @@ from attncli.cli.output import (
     write_document_page,
     write_with_figure,
 )
+from attncli.cli.progress import progress
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.next.document import NextDocument
@@ -42,6 +44,7 @@ MODEL_AND_COMPUTE = (
 def next_word(
     ctx: typer.Context,
     text: Annotated[TextOptions, without("tokenizer")],
+    regions: RegionOptions,
     setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
     output: Annotated[
         OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)
@@ -59,12 +62,16 @@ def next_word(
             "--without", help="Also with these heads taken away: L5H11,L3H1.", metavar="HEADS"
         ),
     ] = None,
+    weigh: Annotated[str | None, declarations.WEIGH] = None,
+    weigh_heads: Annotated[list[str] | None, declarations.WEIGH_HEADS] = None,
 ) -> None:
     """Say what would come next, with probabilities, from which layer on, and without some heads.
 
     attn next --model gpt2 "Humpty Dumpty sat on a"
 
     attn next --model gpt2 "Humpty Dumpty sat on a" --target wall --without L5H11 --each
+
+    attn next --model gpt2 "The code is 7. The code is" --weigh 7=×4
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "next", files={"--html": page.html})
@@ -72,6 +79,10 @@ def next_word(
     loaded_model = request.model(environment, setup)
     if not (loaded_model.own_layers or without_heads is None):
         raise UsageError("--without needs layers that run one by one", expected="no --without")
+    if (regions.region or regions.regions) and weigh is None:
+        what = message("--region names tokens, and none is asked for")
+        raise UsageError(what, expected="--weigh NAME=×N as well")
+    weigh_in = request.weighed_heads(loaded_model.spec, weigh, weigh_heads)
     from attncli.features.next.compute import next_word as compute_next
 
     heads = []
@@ -86,20 +97,28 @@ def next_word(
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)
-                document = compute_next(
-                    loaded_model,
-                    source_text.text,
-                    top=top,
-                    target=target,
-                    query=query,
-                    each_token=every_token,
-                    without=heads,
-                    tokens=tokens,
-                    note=environment.note,
-                    on_cost=partial(
-                        request.refuse_cost, environment, setup.compute, "a shorter text"
-                    ),
-                )
+                text_regions = []
+                if weigh is not None:
+                    text_regions = request.regions_of(environment, regions, source_text, tokens)
+                with progress(environment, "weighing attention") as on_progress:
+                    document = compute_next(
+                        loaded_model,
+                        source_text.text,
+                        top=top,
+                        target=target,
+                        query=query,
+                        each_token=every_token,
+                        without=heads,
+                        weigh=weigh,
+                        weigh_in=weigh_in,
+                        regions=text_regions,
+                        tokens=tokens,
+                        note=environment.note,
+                        on_cost=partial(
+                            request.refuse_cost, environment, setup.compute, "a shorter text"
+                        ),
+                        progress=on_progress,
+                    )
                 if page.html is not None:
                     write_document_page(
                         loaded_model, source_text, document, page, view.lang, alone=True
@@ -110,5 +129,6 @@ def next_word(
 
 
 next_app = command_app(
-    next_word, essentials="--model --target --each --without --query --top --lines --brief --json"
+    next_word,
+    essentials="--model --target --each --without --weigh --query --top --lines --brief --json",
 )

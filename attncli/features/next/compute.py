@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Backend
 from attncli.documents import PlacedHead
@@ -20,6 +21,7 @@ from attncli.features.effects.measures import (
 )
 from attncli.features.effects.places import reads_on
 from attncli.features.effects.targets import choose_target, small_note, target_token
+from attncli.features.effects.weighing import Weighing, find_weighing
 from attncli.features.next.document import (
     FollowingToken,
     LayerChoice,
@@ -27,11 +29,13 @@ from attncli.features.next.document import (
     NextTarget,
     WithoutHeads,
 )
+from attncli.features.next.doses import DRAWS, dose_runs, doses
 from attncli.features.run.compute import RunRequest, cost
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
 from attncli.mechanism.context import Interventions, Zero
-from attncli.models.estimate import CostEstimate
+from attncli.models.estimate import CostEstimate, seconds_of, work_of
 from attncli.models.model import Model
 from attncli.models.run import LONG, no_output_head, rows_for
 
@@ -56,9 +60,13 @@ def next_word(
     query: str | None = None,
     each_token: bool = False,
     without: Sequence[tuple[int, int]] = (),
+    weigh: str | None = None,
+    weigh_in: Sequence[tuple[int, int]] | None = None,
+    regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
 ) -> NextDocument:
     """Tell what a decoder would say next, with probabilities, and from which layer on.
 
@@ -71,9 +79,14 @@ def next_word(
         query: After which token; None is the last.
         each_token: Whether it is also told of every token how likely it was after those before it.
         without: Heads, each (layer, head), that are taken away in a second run.
+        weigh: A region or word and a factor, such as "document=×4": its attention weights are
+            multiplied by each of `FACTORS` and by that one, beside those of random tokens.
+        weigh_in: The heads, each (layer, head), in which that is done; None for all.
+        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share of the doses that is done, 0 to 1.
 
     Returns:
         What `attn next --json` writes.
@@ -93,9 +106,18 @@ def next_word(
     if query is not None:
         position = choose_span(tokens, query, note)[1] - 1
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
-    on_cost(
-        cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows), len(tokens)
-    )
+    weighing: Weighing | None = None
+    runs = 1 + bool(without)
+    if weigh is not None:
+        if not model.own_layers:
+            what = message("--weigh needs layers that run one by one")
+            raise UnsupportedError(what, expected="a family that runs natively")
+        weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
+        runs += dose_runs(weighing)
+    expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
+    work = work_of(model.spec, model.spec.blocks, len(tokens))
+    more = (runs - 1) * seconds_of(work, model.backend.dtype)
+    on_cost(replace(expected, seconds=expected.seconds + more), len(tokens))
     run = _run(model, tokens, position, rows, each_token, {})
     logits = next_logits(model, run.backend, run.by_layer)
     row = log_softmax(logits[-1])
@@ -114,8 +136,26 @@ def next_word(
         layers=_choices(model, logits),
         following=_following(model, run, tokens) if each_token else UNSET,
         without=_without(model, tokens, position, rows, without, top, entry),
+        **_dose_members(model, tokens, weighing, entry, position, rows, progress),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
     )
+
+
+def _dose_members(
+    model: Model,
+    tokens: Sequence[Token],
+    weighing: Weighing | None,
+    entry: int,
+    position: int,
+    rows: int | None,
+    progress: Callable[[float], None],
+) -> dict[str, Any]:
+    """The members of the document that tell of a weighing; none without one."""
+    if weighing is None:
+        return {}
+    curve = doses(model, tokens, weighing, entry, position, rows, progress)
+    draws = DRAWS if any(dose.random is not None for dose in curve) else 0
+    return {"weighed": weighing.part(), "doses": curve, "draws": draws}
 
 
 def _run(

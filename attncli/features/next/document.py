@@ -18,7 +18,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.features.effects.document import NextToken, TargetToken
+from attncli.features.effects.document import NextToken, TargetToken, Weighed
 from attncli.language import message
 
 
@@ -55,6 +55,20 @@ class WithoutHeads(Part, frozen=True, kw_only=True):
     target: NextTarget
 
 
+class Dose(Part, frozen=True, kw_only=True):
+    """What comes next with attention on the region weighed by one factor."""
+
+    factor: Annotated[float, Meta(ge=0), describe("0 takes the region away, 1 changes nothing.")]
+    probability: Annotated[Weight, describe("Of the target.")]
+    random: Annotated[
+        Weight | None,
+        describe("The same for as many random other tokens, mean of the draws; null without room."),
+    ]
+    random_low: Annotated[Weight | None, describe("The least of the draws.")]
+    random_high: Annotated[Weight | None, describe("The largest of the draws.")]
+    text: Annotated[str, describe("How the text then goes on, the likeliest token each time.")]
+
+
 class NextDocument(Header, tag="attn.next/1", frozen=True, kw_only=True):
     """What would come next after a text, with probabilities. Layers and heads count from 0."""
 
@@ -69,6 +83,15 @@ class NextDocument(Header, tag="attn.next/1", frozen=True, kw_only=True):
     ] = field(default=UNSET, name="each")
     without: Annotated[
         WithoutHeads | UnsetType, describe("With --without: the same without these heads.")
+    ] = UNSET
+    weighed: Annotated[
+        Weighed | UnsetType, describe("With --weigh: the keys whose weights are multiplied.")
+    ] = UNSET
+    doses: Annotated[
+        list[Dose] | UnsetType, describe("With --weigh: by rising factor, 1 among them.")
+    ] = UNSET
+    draws: Annotated[
+        Count | UnsetType, describe("With --weigh: draws of random tokens, of which each is exact.")
     ] = UNSET
     warnings: list[str]
 

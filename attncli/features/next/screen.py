@@ -8,15 +8,18 @@ from msgspec import UNSET
 
 from attncli.draw.lines import Lines, sentences, stack
 from attncli.draw.numbers import bar, percent
+from attncli.draw.safe import spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text, quoted_token
+from attncli.draw.token_names import quote_text, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import NextToken
-from attncli.features.next.document import LayerChoice, NextDocument
+from attncli.features.next.document import Dose, LayerChoice, NextDocument
 from attncli.language import listing, message, say
 
+DOSE_BAR, CONTINUED_CELLS = 12, 28
+"""Cells of the bar of a dose, and of the text that follows it."""
 BAR = 24
 """Cells of a bar of probability 1."""
 
@@ -38,6 +41,10 @@ def next_rows(document: NextDocument) -> Iterator[Sequence[object]]:
         token = document.tokens[following.token]
         place = following.token
         yield ("each", place, token.text, token.id, following.probability, following.rank)
+    for dose in document.doses or ():
+        entry = target.token
+        yield ("dose", dose.factor, entry.text, entry.id, dose.probability, None)
+        yield ("random", dose.factor, entry.text, entry.id, dose.random, None)
     if document.without is not UNSET:
         for rank, row in enumerate(document.without.top, 1):
             entry = row.token
@@ -66,14 +73,9 @@ def _columns(rows: Sequence[NextToken], view: View) -> list[tuple[str, list[str]
     """Name, cells and alignment of the columns of one distribution: token, probability, bar."""
     return [
         (say(view, "token"), [quote_text(row.token.text, view) for row in rows], "left"),
-        (say(view, "probability"), [percent_text(row.probability) for row in rows], "right"),
+        (say(view, "probability"), [percent(row.probability) for row in rows], "right"),
         ("", [bar(row.probability, BAR, ascii=view.ascii) for row in rows], "left"),
     ]
-
-
-def percent_text(probability: float) -> str:
-    """A probability as the screen writes it: whole percents, with a digit more below 10."""
-    return percent(probability, 0 if probability >= 0.1 else 1)
 
 
 def _layer_table(document: NextDocument, view: View) -> Lines:
@@ -81,7 +83,7 @@ def _layer_table(document: NextDocument, view: View) -> Lines:
     head."""
     shown: Sequence[LayerChoice] = document.layers if view.full else document.layers[-view.top :]
     rows = [
-        [f"L{row.layer}", quote_text(row.token.text, view), percent_text(row.probability)]
+        [f"L{row.layer}", quote_text(row.token.text, view), percent(row.probability)]
         for row in shown
     ]
     title = message("the likeliest token if the model ended after a layer, where it changes")
@@ -104,7 +106,7 @@ def _each_table(document: NextDocument, view: View) -> Lines:
         [
             str(row.token),
             quote_text(document.tokens[row.token].text, view),
-            percent_text(row.probability),
+            percent(row.probability),
             f"{row.rank:,}",
         ]
         for row in rows
@@ -116,12 +118,106 @@ def _each_table(document: NextDocument, view: View) -> Lines:
     return table(names, cells, view, align=["right", "left", "right", "right"], title=title)
 
 
+def _dose_table(document: NextDocument, view: View) -> Lines:
+    """A row for each dose: how likely the target is, with as many random tokens beside it, and how
+    the text goes on."""
+    if document.doses is UNSET or document.weighed is UNSET:
+        return Lines()
+    rows = [
+        [
+            f"{spell('×', ascii=view.ascii)}{dose.factor:g}",
+            percent(dose.probability),
+            bar(dose.probability, DOSE_BAR, ascii=view.ascii),
+            _random_text(dose),
+            short(dose.text.strip(), CONTINUED_CELLS, view),
+        ]
+        for dose in document.doses
+    ]
+    names = [
+        say(view, "factor"),
+        say(view, "probability"),
+        "",
+        say(view, "random tokens"),
+        say(view, "goes on"),
+    ]
+    title = say(
+        view,
+        "how likely {target} is with attention on {name} weighed",
+        target=quote_text(document.target.token.text, view),
+        name=quote_text(document.weighed.name, view),
+    )
+    align = ["right", "right", "left", "right", "left"]
+    return table(names, rows, view, align=align, title=title, bars=2)
+
+
+def _random_text(dose: Dose) -> str:
+    """The probability with random tokens weighed: the least to the largest of the draws."""
+    if dose.random_low is None or dose.random_high is None:
+        return "-"
+    low, high = percent(dose.random_low), percent(dose.random_high)
+    return low if low == high else f"{low}–{high}"
+
+
+def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
+    """Yield how likely the target is at the dose asked for and without the region, and at how many
+    doses that lies outside what random tokens give."""
+    if document.doses is UNSET or document.weighed is UNSET:
+        return
+    by_factor = {dose.factor: dose for dose in document.doses}
+    weighed = document.weighed
+    dose = by_factor[weighed.factor]
+    places = {
+        "name": quote_text(weighed.name, view),
+        "target": quote_text(document.target.token.text, view),
+        "own": percent(by_factor[1.0].probability),
+        "share": percent(dose.probability),
+        "factor": f"{weighed.factor:g}",
+        "none": percent(by_factor[0.0].probability),
+    }
+    if weighed.heads is None:
+        template = message(
+            "With attention on {name} weighed ×{factor} in all heads, {target} goes from {own} to"
+            " {share}; with none of it (×0) to {none}."
+        )
+    else:
+        template = message(
+            "With attention on {name} weighed ×{factor} in the chosen heads, {target} goes from"
+            " {own} to {share}; with none of it (×0) to {none}."
+        )
+    yield say(view, template, **places)
+    if not document.draws:
+        yield say(view, "There are not as many other tokens: nothing random stands beside it.")
+        return
+    others = [dose for dose in document.doses if dose.factor != 1.0]
+    outside = sum(_is_outside(dose) for dose in others)
+    counts = {"outside": outside, "doses": len(others), "draws": document.draws}
+    template = (
+        message(
+            "At {outside} of {doses} doses that lies outside what {draws} draws of as many random"
+            " tokens give."
+        )
+        if outside
+        else message(
+            "At none of {doses} doses does that lie outside what {draws} draws of as many random"
+            " tokens give: nothing says that the answer reads it."
+        )
+    )
+    yield say(view, template, **counts)
+
+
+def _is_outside(dose: Dose) -> bool:
+    """Whether a dose of the region gives less, or more, than every draw of random tokens."""
+    if dose.random_low is None or dose.random_high is None:
+        return False
+    return not dose.random_low <= dose.probability <= dose.random_high
+
+
 def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
     """The answer in words: the likeliest token, from which layer on it comes first, the token asked
     about, and what becomes of it without the heads."""
     first = document.top[0]
     name = quote_text(first.token.text, view)
-    share = percent_text(first.probability)
+    share = percent(first.probability)
     last = document.layers[-1] if document.layers else None
     if last is not None and last.token.id == first.token.id and last.layer:
         yield say(
@@ -139,7 +235,7 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
             view,
             "{token} has {share}, place {rank}.",
             token=quote_text(target.token.text, view),
-            share=percent_text(target.probability),
+            share=percent(target.probability),
             rank=f"{target.rank:,}",
         )
     if document.without is not UNSET:
@@ -151,19 +247,20 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
                 for row in document.without.heads
             ),
             token=quote_text(target.token.text, view),
-            share=percent_text(document.without.target.probability),
+            share=percent(document.without.target.probability),
             now=listing(
-                f"{quote_text(row.token.text, view)} {percent_text(row.probability)}"
+                f"{quote_text(row.token.text, view)} {percent(row.probability)}"
                 for row in document.without.top[:3]
             ),
         )
+    yield from _dose_sentences(document, view)
     if document.following is not UNSET and document.following:
         least = min(document.following, key=lambda row: row.probability)
         yield say(
             view,
             "The least likely token of the text is {token}: {share} after those before it.",
             token=quoted_token(document.tokens, least.token, view),
-            share=percent_text(least.probability),
+            share=percent(least.probability),
         )
     yield not_learned_note(document.model, view)
 
@@ -185,6 +282,7 @@ NEXT_PARTS: Parts[NextDocument] = (
     ScreenPart("tokens", shown_tokens, never),
     ScreenPart("layers", _layer_table),
     ScreenPart("each", _each_table),
+    ScreenPart("doses", _dose_table),
     ScreenPart("next", _likeliest_table),
     ScreenPart("answer", _answer),
 )

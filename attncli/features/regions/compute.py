@@ -4,9 +4,9 @@ to each region.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
-from attncli.errors import InputError
-from attncli.features.effects.measures import log_softmax
+from attncli.errors import InputError, LimitError
+from attncli.features.effects.ablation import refuse_foreign
+from attncli.features.effects.measures import log_softmax, next_logits
 from attncli.features.effects.targets import (
     choose_target,
     following_tokens,
@@ -28,10 +29,25 @@ from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.kept_results import KeptResults, fingerprint
-from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, KnockOut
+from attncli.mechanism.context import (
+    NO_INTERVENTIONS,
+    Interventions,
+    Kind,
+    KnockOut,
+    Weights,
+)
+from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
-from attncli.models.run import LONG, ProgressStore, no_output_head, rows_for
+from attncli.models.run import (
+    LONG,
+    LeavingBranches,
+    ProgressStore,
+    Trunk,
+    no_output_head,
+    rows_for,
+    run_branches,
+)
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -40,12 +56,14 @@ class RegionResults(Struct, frozen=True):
     """The log probabilities of the answer that are known: of the whole text, and without the links
     to a region, by the region's number; more are added as they come.
 
-    answer: the entries whose log probabilities are summed.
+    answer: the entries whose log probabilities are summed. holding: by region, without the links to it
+    while every head attends as in the own run; empty where that is not measured.
     """
 
     answer: list[int] = []
     logprob: float | None = None
     regions: dict[int, float] = {}
+    holding: dict[int, float] = {}
 
 
 def ablate_regions(
@@ -54,6 +72,7 @@ def ablate_regions(
     regions: Sequence[Region],
     *,
     target: str | None = None,
+    hold: Literal["attention"] | None = None,
     tokens: Sequence[Token] | None = None,
     kept: Path | None = None,
     note: Callable[[str], None] = ignore,
@@ -74,6 +93,8 @@ def ablate_regions(
         regions: As `attncli.inputs.regions.find_regions` returns them.
         target: The answer: one entry, "id:N", or several tokens, whose log probabilities are
             summed; None is the model's own first choice.
+        hold: "attention" to measure each cut a second time while every head attends as in the
+            text's own run: the rest of a row whose links are cut grows, all else stays.
         tokens: Those of the text; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
@@ -111,13 +132,18 @@ def ablate_regions(
     else:
         rows = None
     runs = len(regions) + 1
+    if hold is not None:
+        _refuse_hold(model, len(tokens))
+    # held: the text's own run goes along with each
+    passes = runs + (2 * len(regions) if hold is not None else 0)
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
-    on_cost(replace(estimate, seconds=estimate.seconds * runs), len(tokens))
+    on_cost(replace(estimate, seconds=estimate.seconds * passes), len(tokens))
     places = [(region.name, region.tokens) for region in regions]
     if kept is None:
         path = None
     else:
-        path = kept / f"{fingerprint(model, tokens, places, target)}.json"
+        request = target if hold is None else (target, hold)
+        path = kept / f"{fingerprint(model, tokens, places, request)}.json"
     file = KeptResults[RegionResults](path, RegionResults)
     results = file.read() or RegionResults()
 
@@ -132,8 +158,7 @@ def ablate_regions(
         own.
         """
         effects = [
-            RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
-            for place, logprob in results.regions.items()
+            _region_effect(place, logprob, results) for place, logprob in results.regions.items()
         ]
         effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
         return RegionsDocument(
@@ -162,7 +187,10 @@ def ablate_regions(
             scores = _last_logits(
                 model, following, len(results.answer), rows, cut, progress_of_run(place + 1)
             )
-            results.regions[place] = sum_logprob(scores, results.answer)
+            logprob = sum_logprob(scores, results.answer)
+            if hold is not None:
+                results.holding[place] = _held_logprob(model, following, cut, results.answer)
+            results.regions[place] = logprob
             file.keep(results)
             on_result(len(results.regions) + 1, runs)
     except KeyboardInterrupt:  # it may have come before the last result was kept, or told of
@@ -174,6 +202,63 @@ def ablate_regions(
         raise
     file.drop()
     return document_so_far()
+
+
+def _region_effect(place: int, logprob: float, results: RegionResults) -> RegionEffect:
+    """What cutting the links to the region of this number changes, from the results so far."""
+    own = results.logprob or 0.0
+    change = logprob - own
+    if place not in results.holding:
+        return RegionEffect(region=place, logprob=logprob, change=change)
+    writes = results.holding[place] - own
+    return RegionEffect(
+        region=place, logprob=logprob, change=change, writes=writes, moved=change - writes
+    )
+
+
+def _refuse_hold(model: Model, count: int) -> None:
+    """Raise UnsupportedError for layers that run whole, LimitError for a text whose weights are not
+    held whole."""
+    refuse_foreign(model)
+    if count > LONG:
+        raise LimitError(
+            "--hold attention keeps the weights of a layer whole, and the text has {count:,} tokens",
+            expected="at most {most:,}",
+            hint="no --hold",
+            count=count,
+            most=LONG,
+        )
+
+
+def _held_logprob(
+    model: Model, tokens: Sequence[Token], cut: Interventions, answer: Sequence[int]
+) -> float:
+    """The log probability of the answer with links cut while every head attends as in the text's
+    own run, which goes along layer by layer. A cut is carried out on the weights that are held."""
+    backend = model.compute_backend(len(tokens))
+
+    def changes(trace: LayerTrace) -> Interventions:
+        """The cut links of one layer."""
+        key: tuple[int, Kind] = (trace.layer, "self")
+        return {key: cut[key]} if key in cut else {}
+
+    def no_branches(trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
+        """No single changes: every cut is made at once."""
+        yield from ()
+
+    trunk = Trunk(
+        model.spec,
+        model.store,
+        backend,
+        model.context(tokens, backend, ("weights",)),
+        joint=changes,
+        hold=True,
+    )
+    hidden = model.store.embed(backend, tokens)
+    joint = run_branches(trunk, hidden, no_branches).joint
+    assert joint is not None
+    scores = next_logits(model, backend, joint[-len(answer) :])
+    return sum_logprob(scores, answer)
 
 
 def interruption_note(count: int, runs: int) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from msgspec import UNSET, UnsetType, field
+
 from attncli.documents import Count, Header, Part, Regions, describe
 from attncli.features.effects.document import TargetToken
 from attncli.language import message
@@ -23,6 +25,19 @@ class RegionEffect(Part, frozen=True, kw_only=True):
             "That less the log probability with all links: below 0 where the answer draws on it."
         ),
     ]
+    writes: Annotated[
+        float | UnsetType,
+        describe("With --hold attention: the change while every head attends as in the own run."),
+    ] = field(default=UNSET, name="held")
+    moved: Annotated[
+        float | UnsetType,
+        describe("change − held: by moving where later heads look, interaction included."),
+    ] = UNSET
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield a (field, fault) unless `held` comes with `moved`."""
+        if (self.writes is UNSET) != (self.moved is UNSET):
+            yield "moved", message("one of held and moved without the other")
 
 
 class RegionsDocument(Header, tag="attn.regions/1", frozen=True, kw_only=True):

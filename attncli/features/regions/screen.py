@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import exp
 
+from msgspec import UNSET, UnsetType
+
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import bar, format_fixed, format_signed, percent
 from attncli.draw.safe import cells
@@ -25,10 +27,12 @@ LITTLE = 0.01
 
 def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
     """A line for each region as a table for `--plain`, its first row the names of the columns."""
-    yield ("region", "tokens", "logprob", "change")
+    is_held = any(effect.writes is not UNSET for effect in document.effects)
+    yield ("region", "tokens", "logprob", "change", *(("held", "moved") if is_held else ()))
     for effect in document.effects:
         region = document.regions[effect.region]
-        yield (region.name, len(region.tokens), effect.logprob, effect.change)
+        split = (_measured(effect.writes), _measured(effect.moved)) if is_held else ()
+        yield (region.name, len(region.tokens), effect.logprob, effect.change, *split)
 
 
 def _effect_table(document: RegionsDocument, view: View) -> Lines:
@@ -47,6 +51,13 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
         ],
         "change": [_number_or_dash(effect.change) for effect in document.effects],
     }
+    if any(effect.writes is not UNSET for effect in document.effects):
+        columns[message("held")] = [
+            _number_or_dash(_measured(effect.writes)) for effect in document.effects
+        ]
+        columns[message("moved")] = [
+            _number_or_dash(_measured(effect.moved)) for effect in document.effects
+        ]
     width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
     room = min(max(view.width - width, SHORTEST), LONGEST)
     columns[BAR] = [
@@ -56,11 +67,16 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
-        align=["left", "right", "right", "right", "left"],
+        align=["left", *["right"] * (len(columns) - 2), "left"],
         title=message("without the links to a region"),
         note=message("the log probability of the answer, in nats; all heads, one region at a time"),
         bars=len(columns) - 1,
     )
+
+
+def _measured(value: float | UnsetType) -> float | None:
+    """A number that may not have been measured; None then."""
+    return None if value is UNSET else value
 
 
 def _region_text(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
@@ -100,6 +116,7 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             before=percent(exp(document.logprob or 0.0), 1),
             after=percent(exp(first.logprob or 0.0), 1),
         )
+        yield from _held_sentences(first, document, view)
     elif measured:
         yield say(
             view, "No region lowers its log probability by more than 0.01 when it cannot be read."
@@ -115,6 +132,22 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             ),
         )
     yield not_learned_note(document.model, view)
+
+
+def _held_sentences(effect: RegionEffect, document: RegionsDocument, view: View) -> Iterator[str]:
+    """Yield how much of the first region's change is there while every head attends as before."""
+    if not isinstance(effect.writes, float) or not isinstance(effect.moved, float):
+        return
+    yield say(
+        view,
+        "With all other attention held as it was it goes to {held}: {writes} nats of {change} come of"
+        " what is no longer read there, {moved} of where later heads then look, interaction"
+        " included.",
+        held=percent(exp((document.logprob or 0.0) + effect.writes), 1),
+        writes=format_signed(effect.writes, 2),
+        change=format_signed(effect.change or 0.0, 2),
+        moved=format_signed(effect.moved, 2),
+    )
 
 
 def _answer_lines(document: RegionsDocument, view: View) -> Lines:

@@ -31,7 +31,7 @@ from attncli.cli.progress import foretell_text, foretell_work, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.features.generate import command as generate_option
-from attncli.features.generate.command import GenerateOptions
+from attncli.features.generate.command import GenerateOptions, WeighOptions
 from attncli.language import message
 
 WEIGHT_PARTS = {"scores", "weights", "output", "maps", "shapes"}
@@ -54,6 +54,7 @@ def run(
     output: Annotated[OutputOptions, meaning(show=DOCUMENT, top=DOCUMENT)],
     page: PageOptions,
     generate: GenerateOptions,
+    weighing: WeighOptions,
     query: Annotated[str | None, declarations.QUERY] = None,
     stages: Annotated[str | None, declarations.STAGES] = None,
     save: Annotated[
@@ -83,7 +84,7 @@ def run(
     generate_option.check_continuation(generate, environment)
     if generate.generate is not None:
         generate_option.write_continuations(
-            environment, generate, text, setup, output, regions, page
+            environment, generate, text, setup, output, regions, page, weighing
         )
         return
     if save is not None:
@@ -119,6 +120,13 @@ def run(
             hint="attn run --show implicit --json",
         )
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
+    weigh_in = request.weighed_heads(loaded_model.spec, weighing.weigh, weighing.weigh_heads)
+    if weighing.weigh is not None and page.html is not None:
+        what = message("a page computes weights anew, without what is weighed")
+        raise UsageError(what, expected="--weigh or --html")
+    if weighing.weigh is not None and (batch or not loaded_model.own_layers):
+        what = message("--weigh is about one text in layers that run one by one")
+        raise UsageError(what, expected="no --padded, and a family that runs natively")
     all_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
     # else links alone: every weight is for a document, a row, or an answer that leaves out rows
     # without a choice
@@ -162,7 +170,9 @@ def run(
         foretell_text(environment, len(text.text))
         tokens = request.tokens_of(loaded_model, text)
         layers, heads = layers_and_heads(loaded_model, setup.model)
-        text_regions = request.regions_of(environment, regions, text, tokens)
+        known_regions = request.regions_of(environment, regions, text, tokens)
+        # regions that are named for what is weighed alone leave the answer about words
+        text_regions = known_regions if weighing.weigh is None else []
         keeps_weights = all_stages or save or padded is not None or words
         keeps_weights = keeps_weights or (
             output.svg is not None and not is_named
@@ -204,6 +214,9 @@ def run(
                 top=output.top,
                 regions=text_regions,
                 all_links=all_links,
+                weigh=weighing.weigh,
+                weigh_in=weigh_in,
+                weigh_regions=known_regions,
                 whole=output.full or output.svg is not None,
                 tokens=tokens,
                 note=environment.note,

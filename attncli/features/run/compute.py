@@ -24,6 +24,11 @@ from attncli.documents.header import (
     shape_rows,
 )
 from attncli.errors import UnsupportedError, UsageError
+from attncli.features.effects.document import NextToken
+from attncli.features.effects.places import reads_on
+from attncli.features.effects.predictions import predicts_next
+from attncli.features.effects.targets import predicted_token
+from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.features.run.document import (
     HeadRegions,
     ImplicitHead,
@@ -42,6 +47,7 @@ from attncli.language import listing, message
 from attncli.measure.query_links import QueryLinks
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
+from attncli.mechanism.context import NO_INTERVENTIONS
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
@@ -63,7 +69,8 @@ class RunRequest(Struct, frozen=True):
     top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to
         words.
     span: tokens or words [first, stop) in a row that are one; `query` counts after that. regions:
-    between which weights are summed; a text is run by blocks of rows then.
+    between which weights are summed; a text is run by blocks of rows then. weighing: attention on
+    some keys, multiplied while it runs; None for none.
     """
 
     layers: Selection = EVERY
@@ -76,6 +83,7 @@ class RunRequest(Struct, frozen=True):
     words: bool = False
     span: tuple[int, int] | None = None
     regions: tuple[Region, ...] = ()
+    weighing: Weighing | None = None
 
 
 def cost(
@@ -213,6 +221,9 @@ def run(
     all_links: bool = False,
     whole: bool = False,
     regions: Sequence[Region] = (),
+    weigh: str | None = None,
+    weigh_in: Sequence[tuple[int, int]] | None = None,
+    weigh_regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
@@ -242,6 +253,10 @@ def run(
         whole: Whether every row is computed at once, also of a long text.
         regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the
             document then tells what goes from region to region, and holds no matrices.
+        weigh: A region or word and a factor, such as "document=×4", by which attention on it is
+            multiplied before rows are scaled.
+        weigh_in: The heads, each (layer, head), in which that is done; None for all.
+        weigh_regions: Named sets of tokens that `weigh` may name, besides `regions`.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
@@ -286,8 +301,22 @@ def run(
         layers = model.spec.attending(
             [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
         )
+    weighing = None
+    if weigh is not None:
+        nameable = [*regions, *weigh_regions]
+        weighing = find_weighing(weigh, tokens, nameable, heads=weigh_in, note=note)
     request = RunRequest(
-        layers, heads, index, matrices, stages, top, all_links, words, several, tuple(regions)
+        layers,
+        heads,
+        index,
+        matrices,
+        stages,
+        top,
+        all_links,
+        words,
+        several,
+        tuple(regions),
+        weighing,
     )
     whole = not regions and (
         whole or len(tokens) <= LONG or stages or words or several is not None or is_saved
@@ -396,6 +425,9 @@ def run_document(
             keep = ("weights",)
         keep = SQUARE if request.stages or on_trace is not None else keep
         on_block = None if long is None else long.on_block
+        changes = NO_INTERVENTIONS
+        if request.weighing is not None:
+            changes = request.weighing.interventions(model.spec)
         traces = (recording or model).trace(
             tokens,
             layers=request.layers,
@@ -403,12 +435,14 @@ def run_document(
             keep=keep,
             rows=rows,
             on_block=on_block,
+            interventions=changes,
         )
     shapes: list[ShapeRow] = [] if batch is None else batch.shapes
     layers: list[RunLayer] = []
     empty: list[EmptyRow] = []
     warnings: list[str] = notes(model, text, tokens)
     maps: list[PooledMap] = []
+    likeliest: list[NextToken] = []
     query_rows: list[Numbers] = []
     region_shares: list[tuple[int, list[int], RegionShares]] = []
     for trace in traces:
@@ -440,6 +474,8 @@ def run_document(
             query_rows.append(np.asarray(np.mean(rows_of_heads, 0, dtype=np.float64)))
         if request.matrices:
             layers.append(part)
+        if trace.layer == len(model.spec.blocks) - 1 and batch is None:
+            likeliest = _likeliest_next(model, trace)
         del trace, part  # while the next layer is computed
     if request.query is None:
         query = len(tokens) - 1
@@ -473,9 +509,30 @@ def run_document(
             beside.strongest_neighbour() if beside is not None and trained else UNSET
         ),
         strongest_back=UNSET if beside is None else beside.strongest_back(),
+        next_tokens=likeliest or UNSET,
+        weighed=UNSET if request.weighing is None else request.weighing.part(),
         empty_rows=empty,
-        warnings=warnings,
+        warnings=[*warnings, *weighing_notes(request.weighing)],
     )
+
+
+LIKELIEST = 3
+"""Next tokens that a run tells."""
+
+
+def _likeliest_next(model: Model, trace: LayerTrace) -> list[NextToken]:
+    """What comes most likely after the last token, from the last layer's trace; none of a model
+    that does not predict it."""
+    if not reads_on(model.spec) or not predicts_next(model):
+        return []
+    scores = np.asarray(model.backend.numpy(model.logits(trace.after[-1:])), np.float64)[0]
+    shares = np.exp(scores - scores.max())
+    shares = shares / shares.sum()
+    best = np.argsort(-shares, kind="stable")[:LIKELIEST].tolist()
+    return [
+        NextToken(token=predicted_token(model, number), probability=float(shares[number]))
+        for number in best
+    ]
 
 
 def region_part(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import (
     Count,
@@ -27,6 +27,7 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
+from attncli.features.effects.document import NextToken, Weighed
 from attncli.language import message
 
 Stages = Annotated[dict[str, Numbers], describe("With --stages all: every stage by name.")]
@@ -273,6 +274,13 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     strongest_back: Annotated[
         LinkRow | UnsetType | None,
         describe("With --query: the strongest link from another token to it."),
+    ] = UNSET
+    next_tokens: Annotated[
+        list[NextToken] | UnsetType,
+        describe("Of a decoder whose last layer ran: what comes most likely after the text."),
+    ] = field(default=UNSET, name="next")
+    weighed: Annotated[
+        Weighed | UnsetType, describe("With --weigh: the keys whose weights are multiplied.")
     ] = UNSET
     empty_rows: EmptyRows
     warnings: list[str]

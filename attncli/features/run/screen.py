@@ -25,6 +25,7 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
+from attncli.draw.numbers import percent
 from attncli.draw.region_tables import (
     has_regions,
     region_heads_part,
@@ -48,7 +49,7 @@ from attncli.draw.shaded_matrix import (
     visible,
 )
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
-from attncli.draw.token_names import key_names, token_reference
+from attncli.draw.token_names import key_names, quote_text, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import Message, contextual, listing, message, plural, say, term
@@ -227,9 +228,26 @@ def _has_tables(document: RunDocument, view: View) -> bool:
 
 def answer_part(document: RunDocument, view: View) -> Lines:
     """The answer of a run: about its regions where it has some, else about its words."""
+    next_line = sentences(_next_sentences(document, view), view)
     if document.region_shares is not UNSET:
-        return sentences(region_sentences(document, view), view)
-    return stack(run_answer(document, view), run_hint(document, view))
+        return stack(sentences(region_sentences(document, view), view), next_line)
+    return stack(run_answer(document, view), next_line, run_hint(document, view))
+
+
+def _next_sentences(document: RunDocument, view: View) -> Iterator[str]:
+    """Yield what a decoder would say after the text, and the command that says more."""
+    if document.next_tokens is UNSET:
+        return
+    first, *others = document.next_tokens
+    yield say(
+        view,
+        "Next comes {token} with {share} (beside it: {tokens}); more: attn next.",
+        token=quote_text(first.token.text, view),
+        share=percent(first.probability),
+        tokens=listing(
+            f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in others
+        ),
+    )
 
 
 def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:

@@ -21,6 +21,7 @@ from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.sweep import CutLink
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.aliases import local_folder
+from attncli.models.run import unembedding
 from attncli.models.verify import reference_model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
@@ -143,6 +144,44 @@ def test_a_cut_link_is_cut_in_the_weights_that_are_held(tmp_path: Path) -> None:
                 assert effect.holding["cosine"] == pytest.approx(
                     effect.readings["cosine"], abs=1e-12
                 )
+
+
+def test_a_region_is_cut_in_the_weights_that_are_held(folder_of: Callable[[str], Path]) -> None:
+    """Against transformers: the own run's weights without the links to the region, rows scaled
+    again, in place of each softmax."""
+    from attncli.features.regions.compute import ablate_regions
+    from attncli.inputs.regions import Region
+
+    folder = folder_of("gpt2 with head")
+    model = attncli.load(folder, dtype="float64")
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    regions = [Region("a", (2, 3)), Region("b", (6,))]
+    document = ablate_regions(model, "", regions, target="id:19", hold="attention", tokens=tokens)
+    matrix = np.asarray(unembedding(model.spec.head, model.store.outer(model.backend)))
+
+    def logprob(vectors: np.ndarray) -> float:
+        scores = matrix @ vectors[LAST]
+        return float(scores[19] - scores.max() - np.log(np.exp(scores - scores.max()).sum()))
+
+    with reference_model(folder, both=False) as reference:
+        with Holding() as own_run:
+            own = logprob(last_vectors(reference, IDS))
+        assert document.logprob == pytest.approx(own, abs=LIMIT)
+        for effect in document.effects:
+            inside = list(regions[effect.region].tokens)
+            held = []
+            for weights in own_run.seen:
+                cut = weights.clone()
+                for query in range(len(IDS)):
+                    if query not in inside:
+                        cut[..., query, inside] = 0
+                        cut[..., query, :] /= cut[..., query, :].sum(-1, keepdim=True)
+                held.append(cut)
+            with Holding(held):
+                known = logprob(last_vectors(reference, IDS)) - own
+            assert effect.writes == pytest.approx(known, abs=LIMIT)
+            assert effect.change == pytest.approx(effect.writes + effect.moved, abs=LIMIT)
+            assert abs(effect.moved) > 1e-6  # the negative control: held and free cuts differ
 
 
 def test_golden_values_of_a_real_model() -> None:

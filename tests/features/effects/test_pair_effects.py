@@ -111,3 +111,59 @@ def test_one_pair_of_a_text_is_told_with_probabilities(folder: Path) -> None:
     shown = ask(*line).out
     assert "the probability of" in shown
     assert "(now:" in shown
+
+
+def test_patched_pairs_bring_back_what_single_texts_do(model: Model) -> None:
+    document = attncli.patch_pairs(model, SAMPLES)
+    changes: dict[tuple[int, int], float] = {}
+    whole = 0.0
+    for pair in read_pairs(SAMPLES).pairs:
+        single = attncli.patch(model, pair.clean, pair.corrupt, target=" it", versus=" the")
+        size = single.m_clean - single.m_corrupt
+        whole += size
+        for row in single.effects:
+            place = (row.layer, row.head)
+            changes[place] = changes.get(place, 0.0) + row.recovered * size
+    assert document.pairs.count == 3
+    shares = [row.recovered for row in document.effects]
+    assert shares == sorted(shares, reverse=True)
+    for row in document.effects:
+        assert row.recovered == pytest.approx(changes[row.layer, row.head] / whole, abs=1e-10)
+        assert row.low is None
+        assert 0 <= row.sign_share <= 1
+
+
+def test_parts_of_logits_are_means_over_pairs_and_add_up(model: Model) -> None:
+    document = attncli.logits_pairs(model, SAMPLES)
+    singles = [
+        attncli.logits(model, pair.clean, target=" it", versus=" the")
+        for pair in read_pairs(SAMPLES).pairs
+    ]
+    for place, part in enumerate(document.parts):
+        known = np.mean([single.parts[place].value for single in singles])
+        assert part.value == pytest.approx(known, abs=1e-12)
+    assert document.sum == pytest.approx(sum(part.value for part in document.parts), abs=1e-9)
+    assert document.sum == pytest.approx(document.logit, abs=1e-9)
+    assert document.pairs.mean == pytest.approx(document.logit, abs=1e-12)
+
+
+@pytest.mark.parametrize("command", ["patch", "logits"])
+def test_the_commands_take_pairs_in_place_of_texts(
+    command: str, folder: Path, tmp_path: Path
+) -> None:
+    lines = SAMPLES.read_text().splitlines()
+    (path := tmp_path / "many.jsonl").write_text("\n".join(lines * 7))
+    line = [command, "--model", str(folder), "--pairs", str(path)]
+    document = ask(*line, "--json").json
+    assert document["pairs"]["count"] == 21
+    rows = document["effects"] if command == "patch" else document["parts"]
+    name = "recovered" if command == "patch" else "value"
+    for row in rows:
+        assert row["low"] <= row[name] <= row["high"]
+    screen = ask(*line).out
+    assert "Over 21 pairs" in " ".join(screen.split())
+    assert "95% interval" in screen
+    assert "sign_share" in ask(*line, "--plain").out.splitlines()[0]
+    assert ask(*line, "some text").code == 2
+    assert ask(command, "--model", str(folder), "--count", "3", "a b").code == 2
+    assert ask(*line, "--target", "it").code == 2

@@ -1,0 +1,133 @@
+"""Attention on a region weighed up or down: what `--weigh REGION=×4` means.
+
+Source: Zhang et al., Tell your model where to attend, 2023 (arXiv 2311.02262).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from attncli.documents import PlacedHead
+from attncli.errors import InputError, UsageError
+from attncli.features.effects.document import Weighed
+from attncli.inputs.regions import Region, region_tokens
+from attncli.inputs.token import Token, choose_span, ignore
+from attncli.language import message
+from attncli.mechanism.context import Intervention, Interventions, Kind, Weigh
+from attncli.mechanism.spec import Spec
+
+MOST = 100.0
+"""The largest factor."""
+WEIGHING = re.compile(
+    r"(?P<name>.+)=\s*[×xX*]?\s*(?P<factor>[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[0-9]+/[0-9]+)"
+)
+
+
+class Weighing(Struct, frozen=True):
+    """Keys whose weights are multiplied, and in which heads, (layer, head); None for all.
+
+    name: what the keys are called. keys: their positions, ascending. factor: 0 to `MOST`.
+    """
+
+    name: str
+    keys: tuple[int, ...]
+    factor: float
+    heads: tuple[tuple[int, int], ...] | None = None
+
+    def interventions(self, spec: Spec) -> Interventions:
+        """What is changed in each layer's self-attention."""
+        by_layer: dict[int, list[int]] = {}
+        for layer, head in self._heads_of(spec):
+            by_layer.setdefault(layer, []).append(head)
+        changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
+        for layer, numbers in by_layer.items():
+            changes[layer, "self"] = (Weigh(tuple(numbers), self.keys, self.factor),)
+        return changes
+
+    def _heads_of(self, spec: Spec) -> Sequence[tuple[int, int]]:
+        """The heads, (layer, head), all of the model where none are named."""
+        if self.heads is not None:
+            return self.heads
+        return [
+            (layer, head)
+            for layer in spec.attending()
+            for head in range(spec.blocks[layer].attention.heads)
+        ]
+
+    def part(self) -> Weighed:
+        """The weighing as documents hold it."""
+        heads = None
+        if self.heads is not None:
+            heads = [PlacedHead(layer=layer, head=head) for layer, head in self.heads]
+        return Weighed(name=self.name, keys=list(self.keys), factor=self.factor, heads=heads)
+
+
+def weighing_notes(weighing: Weighing | None) -> list[str]:
+    """The warning that a model does not run so by itself; none without a weighing."""
+    if weighing is None:
+        return []
+    places = {"name": repr(weighing.name), "factor": f"{weighing.factor:g}"}
+    if weighing.heads is None:
+        return [
+            message(
+                "attention on {name} is weighed ×{factor}: the model does not run so by itself",
+                **places,
+            )
+        ]
+    return [
+        message(
+            "attention on {name} is weighed ×{factor} in some heads: the model does not run so by"
+            " itself",
+            **places,
+        )
+    ]
+
+
+def find_weighing(
+    text: str,
+    tokens: Sequence[Token],
+    regions: Sequence[Region] = (),
+    *,
+    heads: Sequence[tuple[int, int]] | None = None,
+    note: Callable[[str], None] = ignore,
+) -> Weighing:
+    """What a value of `--weigh`, such as "system=×4", weighs in a text.
+
+    Args:
+        text: The name of a region or a word of the text, "=", and a factor from 0 to `MOST`, with or
+            without × before it, also as a fraction.
+        tokens: Those of the text.
+        regions: Those that may be named.
+        heads: In which heads, (layer, head); None for all.
+        note: Is told what becomes of ambiguous names.
+
+    Raises:
+        UsageError: For what has no factor, or one out of range.
+        InputError: For what names no token, and where nothing else is left to look at.
+    """
+    parts = WEIGHING.fullmatch(text.strip())
+    factor = None if parts is None else _factor(parts["factor"])
+    if parts is None or factor is None or factor > MOST:
+        what = message("--weigh is {value}", value=repr(text))
+        expected = message("NAME=×FACTOR, the factor from 0 to {most:g}", most=MOST)
+        raise UsageError(what, expected=expected, hint="--weigh 'document=×4'")
+    name = parts["name"].strip()
+    keys = region_tokens(regions, name, note)
+    if keys is None:
+        keys = tuple(range(*choose_span(tokens, name, note)))
+    if len(keys) >= len(tokens):
+        what = message("{name} is the whole text: weighed against nothing", name=repr(name))
+        raise InputError(what, expected="a region that leaves other tokens")
+    chosen = None if heads is None else tuple(dict.fromkeys(heads))
+    return Weighing(name, tuple(keys), factor, chosen)
+
+
+def _factor(text: str) -> float | None:
+    """The number that a factor is written as; None for a fraction by 0."""
+    above, _, below = text.partition("/")
+    if not below:
+        return float(above)
+    return float(above) / float(below) if float(below) else None

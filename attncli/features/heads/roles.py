@@ -1,0 +1,320 @@
+"""Scores of heads by role, measured on the model itself and not on a text: induction and duplicate
+tokens on random repeats, copying and successors by what a head's values write, retrieval on needles
+in haystacks.
+
+Sources: Olsson et al., In-context learning and induction heads, 2022; Wang et al., Interpretability
+in the wild, 2022, for duplicate and copying heads; Gould et al., Successor heads, 2023; Wu et al.,
+Retrieval head mechanistically explains long-context factuality, 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import EVERY, Array, Selection
+from attncli.errors import AttnError, UnsupportedError
+from attncli.features.effects.predictions import predicts_next
+from attncli.features.heads.across_heads import HeadMatrices, head_matrices
+from attncli.features.heads.document import HeadMetrics, RankedHead, Role, RoleRank
+from attncli.inputs.files import read_regular
+from attncli.inputs.token import TEXT_LIMIT, Token, ignore
+from attncli.language import message
+from attncli.measure.labels import LENGTH, RepeatScores, ordinary_tokens, repeat_scores
+from attncli.measure.layer_metrics import ROLE_METRICS
+from attncli.measure.metric import Measured
+from attncli.measure.row_facts import Floats, Ints
+from attncli.mechanism.attend import span
+from attncli.mechanism.context import Weights
+from attncli.mechanism.feed_forward import normalise
+from attncli.mechanism.mask import Mask
+from attncli.models.model import Model
+from attncli.models.run import cache_weights, unembedding
+
+ROLES: dict[Role, str] = {
+    "previous token": "previous",
+    "first-token rest": "sink",
+    "duplicate token": "duplicate",
+    "induction": "induction",
+    "retrieval": "retrieval",
+    "copying": "copying",
+    "successor": "successor",
+}
+"""The metric that ranks heads for each role."""
+RANKED = 10
+"""Heads of each role that a document tells, the highest score first."""
+DRAWN = 128
+"""Ordinary tokens among which a copied one must come first."""
+FETCH_LENGTH, FETCH_DEPTHS = 128, (0.0, 0.5, 1.0)
+"""Tokens of the haystacks, and where needles stand in them."""
+SEQUENCES = Path(__file__).parent / "sequences.txt"
+"""Words that follow each other, a line each; those count that a vocabulary has as one token."""
+
+
+class RoleScores(Struct, frozen=True):
+    """Scores of heads that belong to a model, whatever the text. values: by metric, (layer, head) to
+    score; heads that cannot have one are not there. chance: by metric, what a head would have that
+    does nothing of the kind. tested: by metric, over how many tokens or texts."""
+
+    values: dict[str, dict[tuple[int, int], float]]
+    chance: dict[str, float]
+    tested: dict[str, int]
+
+    def measured(self, name: str, layer: int, heads: Sequence[int]) -> Measured:
+        """A metric of a layer's heads, NaN where it is not known."""
+        scores = self.values.get(name, {})
+        value = np.array([scores.get((layer, head), np.nan) for head in heads])
+        rows = np.full(len(heads), self.tested.get(name, 0))
+        baseline = np.full(len(heads), self.chance.get(name, np.nan))
+        return Measured(ROLE_METRICS[name], value, rows, baseline)
+
+
+def role_scores(
+    model: Model,
+    names: Sequence[str],
+    *,
+    layers: Selection = EVERY,
+    repeats: RepeatScores | None = None,
+    progress: Callable[[float], None] = ignore,
+) -> RoleScores:
+    """The scores of these names, out of `ROLE_METRICS`, of every head of these layers.
+
+    repeats: scores of random repeats, where they are known. progress: told the share done, 0 to 1.
+    What a model cannot be asked (no output head, no single matrices, a task that it does not do)
+    has no scores.
+    """
+    scores = RoleScores({}, {}, {})
+    if {"induction", "duplicate"} & set(names):
+        _add_repeats(model, scores, repeats or repeat_scores(model, layers))
+    if {"copying", "successor"} & set(names):
+        _add_output_of(model, scores, layers)
+    if "retrieval" in names:
+        _add_retrieval(model, scores, progress)
+    return scores
+
+
+def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> None:
+    """Add what heads do on random repeats; even attention has 1 over the keys that a query sees."""
+    mask = model.spec.blocks[next(iter(model.spec.attending()), 0)].attention.mask
+    places = range(LENGTH, 2 * LENGTH)
+    even = float(np.mean([1.0 / _key_count(mask, place, 2 * LENGTH) for place in places]))
+    for name in ("induction", "duplicate"):
+        scores.values[name] = {place: row[f"repeats_{name}"] for place, row in repeats.items()}
+        scores.chance[name] = even
+        scores.tested[name] = LENGTH
+
+
+def _key_count(mask: Mask, place: int, keys: int) -> int:
+    """How many keys a query sees, at least 1."""
+    low, high = span(mask, place, place, keys)
+    return max(high - low, 1)
+
+
+def _add_retrieval(model: Model, scores: RoleScores, progress: Callable[[float], None]) -> None:
+    """Add the literal score of needles in haystacks, where the model does the task."""
+    from attncli.features.retrieval.compute import fetching_heads  # it runs many texts
+
+    try:
+        needles = fetching_heads(
+            model, lengths=(FETCH_LENGTH,), depths=FETCH_DEPTHS, progress=progress
+        )
+    except AttnError:  # it predicts nothing, or the needles are longer than its positions
+        return
+    if not needles.heads:
+        return
+    scores.values["retrieval"] = {(row.layer, row.head): row.literal.mean for row in needles.heads}
+    scores.chance["retrieval"] = float(np.mean([row.literal.chance for row in needles.heads]))
+    scores.tested["retrieval"] = needles.answered
+
+
+# What a head's values write of a token: through W_V and W_O to the output head's rows of tokens.
+
+
+def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
+    """Add the scores of copying and of successors, where values and output head have one matrix
+    each."""
+    has_head = predicts_next(model)
+    is_narrow = model.spec.head is not None and model.spec.head.projection
+    if not has_head or is_narrow or not model.own_layers or not model.spec.vocabulary:
+        return
+    ordinary = ordinary_tokens(model, 0)[:DRAWN]
+    followed = list(_followed_tokens(model))
+    if not ordinary or any(token.id is None for token in ordinary):
+        return
+    tests = {
+        "copying": _WrittenTest.of(model, ordinary, list(range(len(ordinary)))),
+        "successor": _WrittenTest.of(
+            model, [token for token, _ in followed], [after for _, after in followed]
+        ),
+    }
+    known = {name: test for name, test in tests.items() if test is not None}
+    for name, test in known.items():
+        scores.values[name] = {}
+        scores.chance[name] = 1.0 / len(test.rows)
+        scores.tested[name] = len(test.places)
+    for layer in model.spec.attending(layers):
+        weights = cache_weights(model.store.layer(model.backend, layer))
+        matrices = _matrices_of(model, layer)
+        for name, test in known.items():
+            entering = _entering(model, layer, weights, test.vectors)
+            for head in matrices:
+                output = _output_of(model, head, weights, entering) @ test.rows.T
+                right = output[test.places].argmax(-1) == test.answers
+                scores.values[name][layer, head.head] = float(right.mean())
+
+
+class _WrittenTest(Struct, frozen=True, eq=False):
+    """Tokens that heads are shown one at a time, and which of them each should write towards.
+    vectors: what leaves layer 0 of each, [token, width]; rows: of the output head, [token, width].
+    places: which of the tokens have an answer; answers: the place of each answer among the tokens."""
+
+    vectors: Array
+    rows: Floats
+    places: list[int]
+    answers: Ints
+
+    @classmethod
+    def of(
+        cls, model: Model, tokens: Sequence[Token], targets: Sequence[int | None]
+    ) -> _WrittenTest | None:
+        """The test of these tokens and the places of their answers; None for fewer than two."""
+        places = [place for place, target in enumerate(targets) if target is not None]
+        answers = np.array([target for target in targets if target is not None], np.int64)
+        if len(places) < 2:
+            return None
+        return cls(*_token_vectors(model, tokens), places, answers)
+
+
+def _followed_tokens(model: Model) -> Iterator[tuple[Token, int | None]]:
+    """Yield the tokens of `SEQUENCES` that are one entry each, with the place of the one that
+    follows it among all that are yielded; None for the last of a sequence."""
+    place = 0
+    lines = read_regular(SEQUENCES, what=message("a text file"), limit=TEXT_LIMIT)
+    for line in lines.decode("utf-8").splitlines():
+        tokens = [_single_token(model, word) for word in line.split()]
+        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+            if token is None:
+                continue
+            place += 1
+            yield token, None if after is None else place
+
+
+def _single_token(model: Model, word: str) -> Token | None:
+    """The token of a word inside of a text; None where it is several, or unknown."""
+    before = [token for token in model.tokenizer.encode("a") if not token.special]
+    both = [token for token in model.tokenizer.encode(f"a {word}") if not token.special]
+    if len(both) != len(before) + 1 or both[-1].unknown or both[-1].id is None:
+        return None
+    return both[-1]
+
+
+def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats]:
+    """What leaves layer 0 of each token alone, [token, width], and its row of the output head,
+    [token, width], as the final norm scales it.
+
+    Layer 0 is part of a token's embedding here, as it is in the sources.
+    """
+    backend = model.backend
+    first = model.tokenizer.encode("a")[:1]
+    before = [token for token in first if token.special]
+    texts = [
+        [
+            replace(entry, index=index, start=None, end=None)
+            for index, entry in enumerate([*before, token])
+        ]
+        for token in tokens
+    ]
+    (trace,) = model.trace_batch(texts, layers=[0], keep=())
+    outer = model.store.outer(backend)
+    assert model.spec.head is not None
+    table = unembedding(model.spec.head, outer)
+    assert table is not None
+    rows = np.asarray(backend.numpy(table[[token.id for token in tokens]]), np.float64)
+    norm = model.spec.final_norm
+    weight = outer("final.weight") if norm is not None and norm.affine else None
+    if norm is not None and weight is not None:
+        scale = np.asarray(backend.numpy(weight), np.float64)
+        rows = rows * (scale + 1.0 if norm.unit_offset else scale)
+    if norm is not None and norm.kind == "layer":
+        rows = rows - rows.mean(-1, keepdims=True)
+    return trace.after[:, len(before)], rows
+
+
+def _matrices_of(model: Model, layer: int) -> list[HeadMatrices]:
+    """The matrices of a layer's heads; none where a head has no single ones."""
+    try:
+        return head_matrices(model, layer, EVERY)
+    except UnsupportedError:
+        return []
+
+
+def _entering(model: Model, layer: int, weights: Weights, vectors: Array) -> Floats:
+    """What enters a layer's attention where its input is `vectors`, [token, width]."""
+    norm = model.spec.blocks[layer].norms.get("attn.in")
+    entering = vectors
+    if norm is not None:
+        entering = normalise(
+            model.backend, norm, vectors, weights("attn.in.weight"), weights("attn.in.bias")
+        )
+    return np.asarray(model.backend.numpy(entering), np.float64)
+
+
+def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Floats) -> Floats:
+    """What a head writes that looks at one token alone, [token, width], up to the size that a norm
+    behind it gives."""
+    backend = model.backend
+    block = model.spec.blocks[head.layer]
+    values = entering @ head.w_v
+    bias = weights("attn.v.bias")
+    if bias is not None:
+        width = head.w_v.shape[1]
+        group = block.attention.heads // block.attention.kv_heads
+        first = head.head // group * width
+        values = values + np.asarray(backend.numpy(bias), np.float64)[first : first + width]
+    output: Floats = values @ head.w_o
+    after = block.norms.get("attn.out")
+    scale = weights("attn.out.weight") if after is not None and after.affine else None
+    if after is not None and scale is not None:
+        numbers = np.asarray(backend.numpy(scale), np.float64)
+        output = output * (numbers + 1.0 if after.unit_offset else numbers)
+    return output
+
+
+# Heads in the order of each role.
+
+
+def rank_roles(heads: Sequence[HeadMetrics]) -> list[RoleRank]:
+    """The heads with the highest score of each role, with what chance gives; a role that no head
+    has a score of is left out."""
+    ranks = []
+    for role, metric in ROLES.items():
+        known = [
+            (value.value, head)
+            for head in heads
+            if (value := head.metrics.get(metric)) is not None and value.value is not None
+        ]
+        if not known:
+            continue
+        known.sort(key=lambda item: (-item[0], item[1].layer, item[1].head))
+        baselines = [
+            baseline.value
+            for head in heads
+            if head.baseline and (baseline := head.baseline.get(metric)) is not None
+            if baseline.value is not None
+        ]
+        ranks.append(
+            RoleRank(
+                role=role,
+                metric=metric,
+                chance=float(np.mean(baselines)) if baselines else None,
+                heads=[
+                    RankedHead(layer=head.layer, head=head.head, score=value)
+                    for value, head in known[:RANKED]
+                ],
+            )
+        )
+    return ranks

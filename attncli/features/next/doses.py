@@ -1,0 +1,162 @@
+"""A dose curve: what comes next as attention on a region is weighed by one factor after another,
+beside as many random tokens.
+
+Every number is that of a whole run. Source of the intervention: Zhang et al., Tell your model where
+to attend, 2023 (arXiv 2311.02262).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from attncli.arrays.numpy_backend import integers
+from attncli.errors import InputError
+from attncli.features.effects.measures import log_softmax
+from attncli.features.effects.weighing import Weighing
+from attncli.features.next.document import Dose
+from attncli.inputs.token import Token
+from attncli.measure.rest import resting_keys
+from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Past
+from attncli.models.model import Model
+from attncli.models.run import keeps_past
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""The doses of every curve; a factor that is asked for comes to them."""
+DRAWS = 5
+"""Draws of random tokens at each dose."""
+CONTINUED = 8
+"""Tokens by which the text goes on at each dose."""
+
+
+def factors_of(weighing: Weighing) -> list[float]:
+    """The factors of a curve, ascending."""
+    return sorted({*FACTORS, weighing.factor})
+
+
+def dose_runs(weighing: Weighing) -> int:
+    """About how many runs of the whole text a curve takes."""
+    return len(factors_of(weighing)) * (1 + DRAWS)
+
+
+def doses(
+    model: Model,
+    tokens: Sequence[Token],
+    weighing: Weighing,
+    entry: int,
+    position: int,
+    rows: int | None,
+    progress: Callable[[float], None],
+) -> list[Dose]:
+    """The curve of a weighing: the probability of the vocabulary's `entry` after `position`.
+
+    rows: query rows at a time, None for all. progress: told the share done, 0 to 1.
+    """
+    draws = list(random_keys(model, tokens, weighing, position))
+    result = []
+    factors = factors_of(weighing)
+    for place, factor in enumerate(factors):
+        weighed = replace(weighing, factor=factor)
+        own = probability_of(model, tokens, weighed, entry, position, rows)
+        of_draws = [
+            own
+            if factor == 1.0
+            else probability_of(model, tokens, replace(weighed, keys=keys), entry, position, rows)
+            for keys in draws
+        ]
+        result.append(
+            Dose(
+                factor=factor,
+                probability=own,
+                random=float(np.mean(of_draws)) if of_draws else None,
+                random_low=min(of_draws) if of_draws else None,
+                random_high=max(of_draws) if of_draws else None,
+                text=continuation(model, tokens[: position + 1], weighed),
+            )
+        )
+        progress((place + 1) / len(factors))
+    return result
+
+
+def random_keys(
+    model: Model, tokens: Sequence[Token], weighing: Weighing, position: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield sets of as many other tokens as are weighed, of those up to `position`; none where
+    there are not as many. Tokens where heads rest whatever the text says are not drawn unless they
+    are among those weighed, as taking them away changes everything."""
+    rest = resting_keys(tokens, model.identity.source)
+    may_rest = any(rest[key] for key in weighing.keys)
+    others = [
+        place
+        for place in range(position + 1)
+        if place not in weighing.keys and (may_rest or not rest[place])
+    ]
+    count = sum(key <= position for key in weighing.keys)
+    if not 0 < count <= len(others):
+        return
+    for draw in range(DRAWS):
+        order = integers(0, f"doses\0{draw}", len(others)).argsort(kind="stable")
+        yield tuple(sorted(others[place] for place in order[:count].tolist()))
+
+
+def probability_of(
+    model: Model,
+    tokens: Sequence[Token],
+    weighing: Weighing,
+    entry: int,
+    position: int,
+    rows: int | None,
+) -> float:
+    """The probability of a vocabulary's entry after `position` with a weighing."""
+    changes = weighing.interventions(model.spec)
+    last = len(model.spec.blocks) - 1
+    (trace,) = model.trace(
+        list(tokens), layers=[last], keep=(), rows=rows, interventions=changes, idle=True
+    )
+    logits = _logits(model, trace.after[position : position + 1])
+    return float(np.exp(log_softmax(logits))[entry])
+
+
+def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> str:
+    """How a text goes on with a weighing, the likeliest token each time, at most `CONTINUED`; ""
+    for a tokenizer that cannot write text, and where there are no positions left."""
+    changes: Interventions = NO_INTERVENTIONS
+    if weighing.factor != 1.0:
+        changes = weighing.interventions(model.spec)
+    limit = model.spec.max_positions
+    room = CONTINUED if limit is None else min(CONTINUED, limit - len(tokens))
+    past: Past = {}
+    running = list(tokens)
+    ids = [token.id for token in tokens if token.id is not None]
+    new: list[int] = []
+    last = len(model.spec.blocks) - 1
+    for step in range(room):
+        traces = model.trace(
+            running, layers=[last], keep=(), past=past, interventions=changes, idle=True
+        )
+        (trace,) = traces
+        number = int(_logits(model, trace.after[-1:]).argmax())
+        if number in model.ends:
+            break
+        try:
+            (token,) = model.tokenizer.ids_to_tokens([number])
+        except InputError:  # a padded vocabulary has entries without a token
+            break
+        new.append(number)
+        running = [replace(token, index=len(tokens) + step)]
+        if not keeps_past(model.spec, len(tokens) + step, len(tokens) + step + 1):
+            past = {}
+            entries = model.tokenizer.ids_to_tokens(new)
+            running = [*tokens, *(replace(t, index=len(tokens) + i) for i, t in enumerate(entries))]
+    before = model.tokenizer.text_of(ids)
+    return model.tokenizer.text_of([*ids, *new])[len(before) :]
+
+
+def _logits(model: Model, vectors: Any) -> Floats:
+    """The logits of one vector that leaves the last layer, [vocabulary], float64."""
+    return np.asarray(model.backend.numpy(model.logits(vectors)), np.float64)[0]
