@@ -137,7 +137,23 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
         *model.warnings,
         *((ENCODER,) if model.spec.decoder is not None else ()),
         *token_notes(text, tokens),
+        *_length_notes(model, tokens),
         *_separator_notes(model, tokens),
+    ]
+
+
+def _length_notes(model: Model, tokens: Sequence[Token]) -> list[str]:
+    """The warning that a text is longer than the model is made for, by its own word."""
+    limit = model.spec.stated_positions
+    if limit is None or len(tokens) <= limit:
+        return []
+    return [
+        message(
+            "{tokens:,} tokens are more than the {limit:,} positions that this model is made for:"
+            " what it does beyond, it has not learned",
+            tokens=len(tokens),
+            limit=limit,
+        )
     ]
 
 

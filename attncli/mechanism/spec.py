@@ -652,9 +652,10 @@ class Spec(Struct, frozen=True, kw_only=True):
     """A whole model: embedding, blocks, final norm.
 
     family: its `model_type`. max_positions: the longest text that the position table allows; None
-    if unlimited. head: None for a model that predicts no next token. decoder: the other side of an
-    encoder-decoder, whose blocks have cross-attention; `start` is the id its texts begin with.
-    biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
+    if unlimited. stated_positions: the longest text that the config says the model is made for, where
+    no table limits it; None where it says nothing. head: None for a model that predicts no next
+    token. decoder: the other side of an encoder-decoder, whose blocks have cross-attention; `start`
+    is the id its texts begin with. biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
     """
 
     family: str = ""
@@ -664,6 +665,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     embedding: Embedding = field(default_factory=Embedding)
     final_norm: Norm | None = None
     max_positions: int | None = None
+    stated_positions: int | None = None
     head: Head | None = None
     decoder: Spec | None = None
     start: int | None = None

@@ -736,6 +736,20 @@ def global_tokens(spec: Spec) -> tuple[int, ...]:
 KEY = "is_causal"
 
 
+POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+
+
+def with_stated_positions(config: Config, spec: Spec) -> Spec:
+    """The model with the longest text that its config says it is made for, where no table of
+    positions limits it; the model unchanged where the config says nothing."""
+    stated = config.get(*POSITION_KEYS)
+    if spec.max_positions is not None or spec.decoder is not None:
+        return spec
+    if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
+        return spec
+    return replace(spec, stated_positions=stated)
+
+
 def seen_both_ways(config: Config, spec: Spec) -> Spec:
     """The model unchanged, or, where its config says that it is not causal, with masks that let
     queries see later tokens too.

@@ -34,7 +34,14 @@ from attncli.inputs.tokenize import IdsOnly
 from attncli.language import listing, message
 from attncli.mechanism.spec import Norm, Rope, Spec
 from attncli.models.checkpoint_writing import CheckpointParts, stored_tensors
-from attncli.models.config import GLOBAL, LOCAL, Config, config_without, seen_both_ways
+from attncli.models.config import (
+    GLOBAL,
+    LOCAL,
+    Config,
+    config_without,
+    seen_both_ways,
+    with_stated_positions,
+)
 from attncli.models.families import ARCHITECTURES, RELATIVES, family
 from attncli.models.families.lfm2 import CONVOLUTION
 from attncli.models.families.qwen3_next import LINEAR
@@ -167,7 +174,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         model_family = family(self.config["model_type"])
         assert model_family is not None, "ARCHITECTURES names families only"
         config = config_without(self.config, ignore, where)
-        own_spec = seen_both_ways(config, model_family.spec(config))
+        own_spec = with_stated_positions(config, seen_both_ways(config, model_family.spec(config)))
         spec = _norms_as_stored(own_spec)
         self._refuse_unread(config, spec)
         self._own_spec, self._read_keys = own_spec, frozenset(config.read_keys)

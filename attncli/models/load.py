@@ -31,7 +31,7 @@ from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
-from attncli.models.config import config_without, seen_both_ways, settle
+from attncli.models.config import config_without, seen_both_ways, settle, with_stated_positions
 from attncli.models.estimate import MemoryBudget, free_memory
 from attncli.models.families import ALSO_CALLED, MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
@@ -786,7 +786,7 @@ def read_spec(
     if model_family is None:
         raise _family_refusal(kind, where)
     config = config_without(checkpoint.config, ignore, where)
-    spec = seen_both_ways(config, model_family.spec(config))
+    spec = with_stated_positions(config, seen_both_ways(config, model_family.spec(config)))
     if not spec.attending():
         raise UnsupportedError(
             "no layer of this {family} model attends",

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from processes import finish
 from tiny_checkpoints import CASES, PLAIN, Case, make
 
+import attncli
+from attncli.documents.header import notes
 from attncli.errors import InputError
 from attncli.models.description import describe, described_model
 
@@ -178,3 +180,19 @@ def test_layers_that_read_the_keys_of_others_keep_none(tmp_path: Path) -> None:
     assert [block.attention.shared for block in described.spec.blocks] == [None, None, 0, 1]
     own = replace(described.spec.blocks[2].attention, shared=None)
     assert own != described.spec.blocks[2].attention
+
+
+def test_the_positions_that_a_model_is_made_for_are_told_and_warned_of(tmp_path: Path) -> None:
+    """Rotary models have no table of positions: a longer text runs, and is told of."""
+    folder = make(CASES["llama"], tmp_path / "model")
+    model = attncli.load(folder)
+    limit = json.loads((folder / "config.json").read_text())["max_position_embeddings"]
+    assert (model.spec.max_positions, model.spec.stated_positions) == (None, limit)
+    shown = ask("models", "show", str(folder)).out
+    assert f"made for {limit:,}" in shown
+    assert "no limit" not in shown
+    shorter = model.tokenizer.ids_to_tokens([7, 3, 5] * (limit // 3))
+    longer = model.tokenizer.ids_to_tokens([7, 3, 5] * (limit // 3 + 1))
+    assert not any("made for" in text for text in notes(model, "", shorter))
+    (said,) = (text for text in notes(model, "", longer) if "made for" in text)
+    assert f"{len(longer):,} tokens are more than the {limit:,} positions" in said

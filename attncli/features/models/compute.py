@@ -574,6 +574,12 @@ class ModelSide(Part, frozen=True, kw_only=True):
     vocabulary: Size
     layers: Size
     max_positions: Size | None
+    stated_positions: Annotated[
+        Size | None,
+        describe(
+            "The longest text that the model is made for by its own word; no table limits it."
+        ),
+    ] = None
     embedding: EmbeddingPart
     groups: Annotated[list[LayerGroup], describe("Layers that do the same stand together.")]
     final_norm: NormPart | None
@@ -829,6 +835,7 @@ def side_of(spec: Spec) -> ModelSide:
         vocabulary=spec.vocabulary,
         layers=len(spec.blocks),
         max_positions=spec.max_positions,
+        stated_positions=spec.stated_positions,
         embedding=_part(spec.embedding, EmbeddingPart),
         groups=[_layer_group(layers, block) for layers, block in groups(spec.blocks)],
         final_norm=_part(spec.final_norm, NormPart),

@@ -466,12 +466,22 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
             yield (name, layer, *(getattr(attention, key) for key in keys), position)
 
 
+def _positions(side: ModelSide) -> Message:
+    """How long a text may be, by the model's table of positions or by its own word."""
+    if side.max_positions:
+        return message("at most {limit:,}", limit=side.max_positions)
+    if side.stated_positions:
+        return message(
+            "made for {limit:,}; longer texts run, with a warning", limit=side.stated_positions
+        )
+    return message("no limit")
+
+
 def _side(name: str, side: ModelSide, view: View) -> Lines:
     """What an encoder or a decoder does: sizes, embedding, layers by group, and what comes after
     the last.
     """
     embedding = side.embedding
-    limit = side.max_positions
     width = side.embedding.width
     sizes = [f"d_model {side.d_model}", count_phrase(side.layers, "layer")]
     sizes.append(message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary))
@@ -486,11 +496,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     return stack(
         heading(name, "", view),
         fact("sizes", sizes, view),
-        fact(
-            "positions",
-            [message("at most {limit:,}", limit=limit) if limit else message("no limit")],
-            view,
-        ),
+        fact("positions", [_positions(side)], view),
         fact("embedding", [message("token vectors"), *extra], view),
         *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
@@ -612,7 +618,7 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     if attention.position is not None:
         position = message("position {position}", position=_position(attention.position))
     conventions = [mask_and_position(attention.mask, "none", view)[0], position]
-    says = [spell(attention.mask_says, ascii=view.ascii)]
+    says = [localize(attention.mask_says, view)]
     return [fact(name, sizes, view), fact("", conventions, view), fact("", says, view)]
 
 

@@ -419,6 +419,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         _look_sentence(document, view),
         *_reasons(document, view),
         _exactness_sentence(document, view),
+        *_writes_sentences(document, view),
     ]
     if (
         document.weight >= NEARLY_ALL
@@ -444,6 +445,36 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         texts.append(say(view, "To save memory, the heads of each layer are one part here."))
     texts.append(not_learned_note(document.model, view))
     return [capitalize(text) for text in texts if text]
+
+
+def _writes_sentences(document: WhyDocument, view: View) -> list[str]:
+    """From which token most of what the head writes comes, and what it adds to the target's logit;
+    empty where that was not asked for."""
+    if document.writes is UNSET or not document.writes.sources:
+        return []
+    writes = document.writes
+    most = max(writes.sources, key=lambda row: row.share)
+    query, _ = _end_words(document, view)
+    if most.source < len(document.keys):
+        source = quoted_token(document.keys, most.source, view)
+    else:
+        source = say(view, "a learned key")
+    texts = [
+        say(
+            view,
+            "Of what the head writes for {query}, {share} comes from {source}.",
+            query=query,
+            share=percent(most.share),
+            source=source,
+        )
+    ]
+    if writes.target is not None and writes.logit is not None:
+        word = quote_text(writes.target.text, view)
+        amount = f"{writes.logit:+.2f}"
+        texts.append(
+            say(view, "It adds {amount} to the logit of {word}.", amount=amount, word=word)
+        )
+    return texts
 
 
 def _next_command(document: WhyDocument, view: View) -> str:

@@ -627,3 +627,18 @@ def test_a_model_that_runs_through_transformers_is_refused(
     assert (answer.code, answer.out) == (4, "")
     assert "transformers" in answer.err
     assert "expected: " in answer.err
+
+
+def test_the_answer_says_what_the_head_writes_where_that_was_asked(gpt2: str) -> None:
+    line = ("the cat sat on the mat", "--model", gpt2, "--from", "on", "--to", "cat")
+    asked = ("why", *line, "--head", "L1H0", "--target", "id:4", "--writes")
+    document = ask(*asked, "--json").json
+    written = document["writes"]
+    brief = " ".join(ask(*asked, "--brief").out.split())
+    most = max(written["sources"], key=lambda row: row["share"])
+    query, source = (
+        document["tokens"][place]["text"] for place in (document["link"]["query"], most["source"])
+    )
+    assert re.search(rf'what the head writes for "{query}", \S+% comes from "{source}"', brief)
+    assert f"It adds {written['logit']:+.2f} to the logit of" in brief
+    assert "the head writes" not in ask("why", *line, "--head", "L1H0", "--brief").out
