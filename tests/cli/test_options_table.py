@@ -15,7 +15,7 @@ KINDS = {
     "--by": {
         "zero|mean|resample",
         "part|token|frequency|dimension",
-        "part|token",
+        "part|token|word",
     },  # what a head or a score is divided by
 }
 """Spellings whose value differs in kind."""
