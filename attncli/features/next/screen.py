@@ -190,11 +190,18 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
         return
     others = [dose for dose in document.doses if dose.factor != 1.0]
     outside = sum(_is_outside(dose) for dose in others)
-    counts = {"outside": outside, "doses": len(others), "draws": document.draws}
+    # a value is as likely the least or the largest of itself and the draws as any other of them
+    chance = len(others) * 2 / (document.draws + 1)
+    counts = {
+        "outside": outside,
+        "doses": len(others),
+        "draws": document.draws,
+        "chance": f"{chance:.0f}",
+    }
     template = (
         message(
             "At {outside} of {doses} doses that lies outside what {draws} draws of as many random"
-            " tokens give."
+            " tokens give; by chance alone it would at about {chance}."
         )
         if outside
         else message(
