@@ -5,6 +5,7 @@ file holds.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,6 +46,16 @@ class Recipe(Protocol):
         """
 
 
+class ProductRecipe(ABC):
+    """A `Recipe` that can multiply by its tensor without making it."""
+
+    @abstractmethod
+    def product(self, x: Array) -> Array | None:
+        """x·Wᵀ, float32 [row, out], of x, float32 [row, in]; None where `rows` must be used. What
+        is not finite in W is not finite in the product.
+        """
+
+
 class ComputedPieces:
     """An iterator, shared by threads, over stretches of a computed matrix's rows: (first byte,
     float32 rows as bytes); each thread computes the stretch that it takes.
@@ -74,6 +85,17 @@ class ComputedPieces:
             start = next(self._places)
         rows = self._recipe.rows(start, min(start + self._step, self._count))
         return start * self._row, np.ascontiguousarray(rows, np.float32).reshape(-1).view(np.uint8)
+
+
+def is_plain(x: arrays.Array, backend: arrays.Backend) -> bool:
+    """Whether x is several rows of float32 numbers of NumPy's backend."""
+    return (
+        isinstance(x, np.ndarray)
+        and x.ndim == 2
+        and len(x) > 1
+        and x.dtype == np.float32
+        and backend.dtype == "float32"
+    )
 
 
 class DerivedCheckpoint(Checkpoint):
@@ -173,6 +195,13 @@ class DerivedCheckpoint(Checkpoint):
         if recipe is None:
             return super().product(name, x, backend, bias, in_out=in_out)
         info = self.info(name)
+        if isinstance(recipe, ProductRecipe) and not in_out and is_plain(x, backend):
+            direct = recipe.product(np.asarray(x))
+            if direct is not None and bool(np.isfinite(direct[:1]).all()):
+                self.bytes_read += info.bytes
+                if bias is not None:
+                    direct += np.asarray(bias)
+                return direct
         matrix = StoredMatrix(np.dtype("<f4"), info.shape)
         if (
             not recipe.unit

@@ -41,18 +41,16 @@ class QueryLinks:
         collector = self.consumer(layer, heads)
         count = self.rest.size
         i = np.arange(count)
+        beside = {offset: np.zeros((len(heads), count)) for offset in SIDES}
+        column = np.empty((len(heads), count))
         for head, matrix in enumerate(weights):
-            square = np.nan_to_num(np.asarray(matrix)[:, :count])
-            beside = {
-                -1: np.pad(np.diagonal(square, -1), (1, 0))[None],
-                1: np.pad(np.diagonal(square, 1), (0, 1))[None],
-            }
-            collector.add_rows(
-                slice(head, head + 1),
-                i,
-                beside,
-                square[:, self.query][None],
-            )
+            square = np.asarray(matrix)[:, :count]
+            beside[-1][head, 1:] = square.diagonal(-1)
+            beside[1][head, :-1] = square.diagonal(1)
+            column[head] = square[:, self.query]
+        for part in (*beside.values(), column):
+            np.nan_to_num(part, copy=False)
+        collector.add_rows(slice(0, len(heads)), i, beside, column)
 
     def strongest_back(self) -> LinkRow | None:
         """The strongest link from another token to the query, from a neighbour only where no other

@@ -215,16 +215,19 @@ class LinkCollector:
         self._layers.append((layer, heads, collector))
         return collector
 
-    def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
+    def add(
+        self, layer: int, heads: Sequence[int], weights: Sequence[Numbers], first: int = 0
+    ) -> None:
         """Add a whole layer's weights [query, key], one array per head; keys after the tokens
-        (learned keys) are ignored."""
+        (learned keys) are ignored. first: the query of the first row."""
         collector = self.consumer(layer, heads)
         count = len(weights[0]) if len(heads) else 0
         for _, row in portions(1, count, self._keys):
-            i = np.arange(row.start, row.stop)
+            asking = slice(first + row.start, first + row.stop)
+            i = np.arange(asking.start, asking.stop)
             for head, matrix in enumerate(weights):
                 rows = matrix[row, : self._keys]
-                collector.add_whole(head, rows, i, self._counted_pairs(row, rows.dtype))
+                collector.add_whole(head, rows, i, self._counted_pairs(asking, rows.dtype))
 
     def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
         """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None

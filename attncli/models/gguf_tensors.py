@@ -13,8 +13,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from attncli.arrays import numpy_backend
 from attncli.inputs.checkpoint import Array, TensorInfo
-from attncli.inputs.derived_checkpoint import Recipe
+from attncli.inputs.derived_checkpoint import ProductRecipe, Recipe
 from attncli.inputs.ggml_blocks import BlockKind
 from attncli.inputs.gguf_file import GgufTensor
 from attncli.mechanism.spec import DeltaRule, Mlp, Spec
@@ -182,11 +183,20 @@ class Undone(Struct, frozen=True):
 
 Unpack = Callable[[BlockKind, Array], Array]
 """Makes the numbers of some stored blocks, float32 [number], from their bytes, [byte]."""
+
+FEW_AT_ONCE = 2**18
+"""Numbers of a matrix unpacked at a time for a product with few rows: they stay in the processor's
+cache."""
+MANY_AT_ONCE = 2**19
+"""The same for a product with many rows, in which unpacking weighs little."""
+VECTORS = 4
+"""Products are as fast as they can be with multiples of this many vectors."""
+
 Fill = Callable[[TensorInfo, Array, int, str], None]
 """Fills an array from a byte on of the file that a tensor is in."""
 
 
-class BlockRecipe:
+class BlockRecipe(ProductRecipe):
     """Reads rows of a GGUF tensor out of its stored blocks, and reverses the converter's changes."""
 
     def __init__(
@@ -229,17 +239,69 @@ class BlockRecipe:
         pairs = numbers.reshape((-1, undone.head // 2, 2, *numbers.shape[1:]))
         return pairs.swapaxes(1, 2).reshape(numbers.shape)
 
+    def product(self, x: Array) -> Array | None:
+        """x·Wᵀ, [row, out] of float32, where some rows of W at a time are unpacked and multiplied
+        while they are in the processor's cache; None for what is no matrix, or is unpacked
+        otherwise. x: [row, in].
+
+        The converter's changes are reversed in x and in the product.
+        """
+        shape = self._tensor.shape
+        undone = self._undone
+        if len(shape) != 2 or undone.decay or self._unpack is not BlockKind.numbers:
+            return None
+        count = len(x)
+        vectors = np.zeros((shape[1], -(-count // VECTORS) * VECTORS), np.float32)
+        if undone.columns is None:
+            vectors[:, :count] = x.T
+        else:
+            vectors[undone.columns, :count] = x.T
+        result = np.empty((count, shape[0]), np.float32)
+        few = count <= numpy_backend.FEW_ROWS
+        step = max((FEW_AT_ONCE if few else MANY_AT_ONCE) // shape[1], 1)
+        starts = iter(range(0, shape[0], step))
+        block = self._tensor.block
+        sums = block.group_sums(vectors)
+
+        @np.errstate(over="ignore", invalid="ignore")  # whoever reads the tensor tells of it
+        def multiply() -> None:
+            """Multiply stretches of rows until none is left."""
+            room = np.empty(step * shape[1], np.float32)
+            for start in starts:
+                stop = min(start + step, shape[0])
+                part = block.product(self._stored_bytes(start, stop), vectors, sums, room)
+                result[:, start:stop] = part[:, :count].T
+
+        if count * shape[0] * shape[1] < numpy_backend.LARGE_PRODUCT:
+            threads = 1
+        else:
+            threads = min(numpy_backend.cores(), 2)
+        numpy_backend.at_once([multiply] * threads)
+        if undone.rows is not None:
+            return result[:, undone.rows]
+        if undone.head:
+            pairs = result.reshape(count, -1, undone.head // 2, 2)
+            return pairs.swapaxes(2, 3).reshape(result.shape)
+        return result
+
     def _stored_rows(self, start: int, stop: int) -> Array:
         """Rows start..stop-1 in float32, as the file has them."""
         tensor = self._tensor
-        count = self._tensor.shape[0]
-        row_bytes = (tensor.stop - tensor.start) // count
-        raw = np.empty(
-            (stop - start) * row_bytes if self.unit else tensor.stop - tensor.start, np.uint8
-        )
-        begin = tensor.start + (start * row_bytes if self.unit else 0)
+        numbers = self._unpack(tensor.block, self._stored_bytes(start, stop))
+        return numbers.reshape((stop - start, *tensor.shape[1:]))
+
+    def _stored_bytes(self, start: int, stop: int) -> Array:
+        """The bytes of rows start..stop-1, as the file has them; all of a tensor that is read whole."""
+        tensor = self._tensor
+        row_bytes = (tensor.stop - tensor.start) // tensor.shape[0]
+        if self.unit:
+            raw = np.empty((stop - start) * row_bytes, np.uint8)
+            begin = tensor.start + start * row_bytes
+        else:
+            raw = np.empty(tensor.stop - tensor.start, np.uint8)
+            begin = tensor.start
         self._fill(self._info, raw, begin, tensor.name)
-        return self._unpack(tensor.block, raw).reshape((stop - start, *tensor.shape[1:]))
+        return raw
 
 
 class JoinedHeads:

@@ -39,7 +39,7 @@ from attncli.inputs import gguf_tokenizer as gguf_tokenizers
 from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
-from attncli.inputs.gguf_file import GgufHeader, Metadata, read_gguf
+from attncli.inputs.gguf_file import GgufHeader, GgufTensor, Metadata, read_gguf
 from attncli.inputs.gguf_tokenizer import (
     AFTER_BYTES,
     FALCON,
@@ -53,7 +53,7 @@ from attncli.models import verify as models_verify
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
-from attncli.models.gguf_tensors import JoinedHeads, Undone
+from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone
 from attncli.models.load import load_tokenizer
 from attncli.models.verify import verify
 
@@ -307,6 +307,39 @@ def test_every_kind_of_blocks_is_what_the_package_makes_of_it(number: int):
     spoilt = raw.copy()
     spoilt[0, -1] ^= 0b01010101
     assert not np.array_equal(block.numbers(spoilt.reshape(-1)), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("number", BLOCKS)
+@pytest.mark.parametrize("change", ["none", "head", "rows", "columns"])
+def test_a_product_with_blocks_is_that_with_their_numbers(number: int, change: str):
+    """Five vectors with a matrix that no stretch divides, as it lies and with each of a converter's
+    changes reversed."""
+    block, rng, width, count = BLOCKS[number], np.random.default_rng(number), 768, 360
+    numbers = rng.standard_normal((count, width)).astype(np.float32)
+    raw = gguf_files.pack(numbers, Kind(number)).reshape(-1).view(np.uint8)
+    numbers = block.numbers(raw).reshape(count, width).astype(np.float64)
+    undone = {
+        "none": Undone(),
+        "head": Undone(head=12),
+        "rows": Undone(rows=rng.permutation(count)),
+        "columns": Undone(columns=rng.permutation(width)),
+    }[change]
+
+    def fill(info: TensorInfo, target: np.ndarray, start: int, name: str) -> None:
+        target[:] = raw[start : start + target.size]
+
+    tensor = GgufTensor("w", block, (count, width), 0, raw.size)
+    info = TensorInfo("float32", tensor.shape, Path("x"), 0, raw.size)
+    recipe = BlockRecipe(fill, tensor, info, undone)
+    x = rng.standard_normal((5, width)).astype(np.float32)
+    expected = x.astype(np.float64) @ recipe.rows(0, count).astype(np.float64).T
+    assert np.isfinite(expected).all()
+    product = recipe.product(x)
+    assert product is not None
+    assert product.shape == (5, count)
+    assert np.abs(product - expected).max() < 2e-6 * np.abs(expected).max()
+    if change != "none":
+        assert np.abs(product - x @ numbers.T).max() > 0.1 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize(("kind", "worst"), [(Kind.Q4_K, 0.22), (Kind.Q6_K, 0.08)])

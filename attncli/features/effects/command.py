@@ -254,7 +254,9 @@ def ablate(
     validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
     names = measures(measure_options)
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=EIGHT, many_runs=True
+    )
     from attncli.features.effects import compute as effects
     from attncli.features.effects.places import reads_on
 
@@ -361,7 +363,7 @@ def _ablate_pairs(
     means over pairs."""
     refuse_beside(environment, "--pairs", PAIR_SUBJECTS)
     view = validate_options(output, environment, "ablate")
-    loaded_model = request.model(environment, setup)
+    loaded_model = request.model(environment, setup, many_runs=True)
     from attncli.features.effects.pair_effects import ablate_pairs
 
     baselines: dict[str, Literal["corrupt", "zero", "mean"]] = {
@@ -411,7 +413,7 @@ def _ablate_regions(
     refuse_beside(environment, "--each-region", REGION_SUBJECTS)
     view = validate_options(output, environment, "regions", files={"--html": page.html})
     validate_page(page)
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, many_runs=True)
     from attncli.features.regions.compute import ablate_regions
     from attncli.inputs.hub import own_cache_folder
 

@@ -444,6 +444,7 @@ def run_document(
     maps: list[PooledMap] = []
     likeliest: list[NextToken] = []
     query_rows: list[Numbers] = []
+    rows_of_query_by_layer: list[tuple[int, list[int], list[Numbers]]] = []
     region_shares: list[tuple[int, list[int], RegionShares]] = []
     for trace in traces:
         heads = numbers_of(request.heads, model.spec.blocks[trace.layer].attention.heads)
@@ -464,11 +465,14 @@ def run_document(
             if words is not None:
                 part = between_words(part, words)
             weights = [kept_weights(head) for head in part.heads]
-            links.add(trace.layer, heads, weights)
-            for watcher in watchers:
-                watcher.add(trace.layer, heads, weights)
+            if beside is not None:
+                beside.add(trace.layer, heads, weights)
             if request.query is not None:
                 part = rows_of_query(part, request.query)
+                weights = [kept_weights(head) for head in part.heads]
+            links.add(trace.layer, heads, weights, request.query or 0)
+            if every is not None:
+                rows_of_query_by_layer.append((trace.layer, heads, weights))
         if request.query is not None:
             rows_of_heads = [kept_weights(head)[0][: len(row_tokens)] for head in part.heads]
             query_rows.append(np.asarray(np.mean(rows_of_heads, 0, dtype=np.float64)))
@@ -483,6 +487,8 @@ def run_document(
         query = request.query
     all_count = every is not None and not links.strongest()
     if every is not None and all_count:
+        for layer, heads, weights in rows_of_query_by_layer:
+            every.add(layer, heads, weights, query)
         links = every
         leave_out = ()
     return RunDocument(
