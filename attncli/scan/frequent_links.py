@@ -295,8 +295,8 @@ def _visible_beyond_rest(mask: Mask, count: int, rest: bytes) -> Bools:
     """Which keys each query sees but those where heads rest, booleans [head or 1, query, key]."""
     sight = sight_of(mask, count)
     visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
-    seen: Bools = visibility & ~np.frombuffer(rest, np.bool_)
-    return seen
+    beyond: Bools = visibility & ~np.frombuffer(rest, np.bool_)
+    return beyond
 
 
 class PairCount(NamedTuple):

@@ -447,7 +447,7 @@ def _has_label(head: ScanHead) -> bool:
 def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
     """The sentence how many heads rest, and how many of these have a label beside; empty where none
     rests."""
-    resting = [head for head in heads if any(each.earned and each.state for each in head.labels)]
+    resting = [head for head in heads if any(label.earned and label.state for label in head.labels)]
     if not resting:
         return []
     first, special = (LABELS[name].threshold for name in STATES)
@@ -511,7 +511,7 @@ def _text_count(document: ScanDocument, view: View) -> str:
 
 def _state_sentences(head: ScanHead) -> list[str]:
     """Where a head rests, and what its labels are measured on then; empty where it does not."""
-    scores = {each.name: each.score for each in head.labels if each.earned and each.state}
+    scores = {label.name: label.score for label in head.labels if label.earned and label.state}
     said: list[str] = []
     first, special = (scores.get(name) for name in STATES)
     if first is not None:

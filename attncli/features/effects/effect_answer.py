@@ -44,6 +44,7 @@ from attncli.features.effects.document import (
 from attncli.features.effects.head_phrase import AnyHead, head_phrase
 from attncli.features.find.document import FindDocument
 from attncli.language import Message, message, say
+from attncli.measure.rest import resting_keys
 
 TIMES = 2.0
 """A first effect of at least so many times the second is said to be that many times it."""
@@ -259,7 +260,8 @@ def _alike_sentences(
     keys = document.keys(first.attention)
     if first.looks is None or first.looks.key >= len(keys):
         return []
-    if keys[first.looks.key].special or keys[first.looks.key].unknown:
+    rest = resting_keys(keys, document.model.source)  # heads look nowhere where they rest
+    if rest[first.looks.key] or keys[first.looks.key].unknown:
         return []
     alike_heads = [
         (effect, effect.looks.weight)
