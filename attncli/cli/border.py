@@ -153,6 +153,8 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
             environment.write(
                 text.encode("utf-8", "surrogateescape")
             )  # names of files are completed
+    if environment.stdout_is_terminal and not environment.machine:
+        _tell_of_trained_model(words, environment)
     if environment.verbose:
         from attncli.cli.progress import effort
 
@@ -160,6 +162,24 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
             environment.note(origin)
         environment.note(effort(environment.models, environment.start_time))
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> None:
+    """End a screen of untrained weights with the command for a trained model that is installed, on
+    standard error: the answer itself is the same wherever it is given. Nothing where none is
+    installed, and for commands that fill the screen."""
+    sources = {model.identity.source for model in environment.models}
+    if not sources & {"seeded", "random"} or words[0] == "explore":
+        return
+    from attncli.models.aliases import installed_alias
+
+    name = installed_alias(environment.variables)
+    if name is not None:
+        environment.note(
+            message(
+                "a trained model is here: {command} …", command=f"attn {words[0]} --model {name}"
+            )
+        )
 
 
 # What Typer says of a command line that cannot be read, as one of our own errors.

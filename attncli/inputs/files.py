@@ -103,7 +103,10 @@ def make_folder(folder: Path) -> list[Path]:
 def written_at(path: Path) -> Path:
     """Where the content of an output file is now: its temporary file while it waits for others of
     `together`, else the path itself."""
-    target = path.resolve()
+    try:
+        target = path.resolve()
+    except NAME_ERRORS:  # whoever opens it says so
+        return path
     return next(
         (file.beside for file in reversed(_waiting.get() or []) if file.target == target), path
     )
@@ -311,11 +314,14 @@ SIZE_LIMIT = 2 * 2**30
 def system_errors(
     what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError
 ) -> Iterator[None]:
-    """A context manager that turns an OSError in its block into an attn error of this kind. what:
-    its sentence, with a place {strerror} for the system's reason."""
+    """A context manager that turns an OSError in its block into an attn error of this kind, and what
+    Python says of a name with a NUL in it. what: its sentence, with a place {strerror} for the
+    reason."""
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        if not isinstance(error, OSError) and "null byte" not in str(error):
+            raise
         raise kind(what, where=where, expected=expected, strerror=system_reason(error)) from error
 
 
@@ -327,7 +333,7 @@ def guarded_path(folder: Path, name: str) -> Path:
     """
     try:
         target = (folder / name).resolve()
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+    except NAME_ERRORS as error:
         raise InputError("this link leads nowhere", where=str(folder / name)) from error
     roots = [folder]
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(

@@ -240,6 +240,18 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
     return None if snapshot is None else snapshot.folder
 
 
+def installed_alias(variables: Mapping[str, str]) -> str | None:
+    """The first alias whose model an installed package holds; None where there is none."""
+    return next(
+        (
+            name
+            for name, alias in ALIASES.items()
+            if alias.package is not None and alias.package.is_here(variables)
+        ),
+        None,
+    )
+
+
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
     """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name that
     is neither; "" leaves the error as it is."""

@@ -14,6 +14,7 @@ from hub_server import COMMIT, Hub, serving
 from small_gpt2 import small_gpt2
 from validity import validate
 
+from attncli.models import aliases
 from attncli.models.packages import package_place
 
 TEXT = "it was too tired"
@@ -198,3 +199,32 @@ def test_no_mask_is_obeyed_by_a_model_with_its_own(tmp_path: Path) -> None:
     assert not np.triu(weights[2], 2).any()
     assert any("own mask away (causal)" in text for text in free["warnings"])
     assert not own["warnings"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("run", "a b"),
+        ("heads", "a b"),
+        ("find", "a b", "--from", "a", "--to", "b"),
+        ("explain", "multihead", "a b"),
+    ],
+)
+def test_a_screen_of_untrained_weights_ends_with_a_trained_model_that_is_installed(
+    line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ask(*line, terminal=True)
+    command = f"attn {line[0]} --model minilm"
+    assert told.err.splitlines()[-1] == f"a trained model is here: {command} …"
+    for quiet in (("--quiet",), ("--json",)):
+        if line[0] != "explain" or quiet != ("--json",):
+            assert "a trained model" not in ask(*line, *quiet, terminal=True).err
+    assert "a trained model" not in ask(*line).err, "a pipe's answer is for programs"
+    monkeypatch.setattr(aliases, "installed_alias", lambda variables: None)
+    bare = ask(*line, terminal=True)
+    assert "a trained model" not in bare.err
+    assert bare.out == told.out, "an answer depends on nothing that is installed"
+
+
+def test_a_screen_of_trained_weights_names_no_other_model() -> None:
+    assert "a trained model" not in ask("run", "a b", "--model", "minilm", terminal=True).err
