@@ -320,7 +320,7 @@ def system_errors(
     try:
         yield
     except (OSError, ValueError) as error:
-        if not isinstance(error, OSError) and "null byte" not in str(error):
+        if not isinstance(error, OSError) and "\0" not in where:
             raise
         raise kind(what, where=where, expected=expected, strerror=system_reason(error)) from error
 
