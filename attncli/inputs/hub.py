@@ -18,7 +18,6 @@ from difflib import SequenceMatcher
 from enum import Enum, auto
 from inspect import signature
 from io import BytesIO, StringIO
-from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal, TypeVar, assert_never
@@ -504,8 +503,8 @@ def _near_place(place: Path) -> Path | None:
     name = place.name.lower()
     best: tuple[float, Path] | None = None
     try:
-        entries = [entry.name for entry in islice(os.scandir(place.parent), MOST_BESIDE)]
-    except (OSError, ValueError):
+        entries = [path.name for path in folder_entries(place.parent)][:MOST_BESIDE]
+    except (AttnError, OSError, ValueError):
         return None
     for entry in sorted(entries):
         path = place.parent / entry
