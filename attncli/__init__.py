@@ -103,26 +103,16 @@ if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
         name."""
         from importlib import import_module
 
+        from attncli.results import show_results
+
         if name in _MODULES:
+            show_results()
             return import_module(_MODULES[name])
         if name not in __all__:
             raise AttributeError(f"module 'attncli' has no attribute {name!r}")
         public = getattr(import_module(_HOMES.get(name, f"attncli.features.{name}.compute")), name)
-        _show_results()
+        show_results()
         return public
-
-    def _show_results() -> None:
-        """Have results drawn in notebooks and files, whichever public name a program uses first."""
-        from attncli.mechanism.trace import VIEWS
-
-        if not VIEWS:
-            VIEWS.append(_views)
-
-    def _views() -> Any:
-        """The module `attncli.notebook`, which draws results; imported at the first call."""
-        from attncli import notebook
-
-        return notebook
 
 
 def __dir__() -> list[str]:

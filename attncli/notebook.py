@@ -138,6 +138,7 @@ def _screen_html(document: Document) -> str:
         width=SCREEN_WIDTH,
         file=StringIO(),
         force_terminal=True,
+        force_jupyter=False,  # in a notebook Rich would show it itself, and once more
         color_system="truecolor",
     )
     console.print(

@@ -23,6 +23,7 @@ from attncli.features.explain.softmax_topics import metric_document as metric
 from attncli.features.explain.softmax_topics import order_document as order
 from attncli.features.explain.softmax_topics import scaling_document as scaling
 from attncli.features.explain.softmax_topics import softmax_document as softmax
+from attncli.results import show_results
 
 __all__ = [
     "mask",
@@ -35,3 +36,5 @@ __all__ = [
     "scaling",
     "softmax",
 ]
+
+show_results()

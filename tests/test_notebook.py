@@ -34,6 +34,20 @@ def test_text_is_always_there() -> None:
     assert set(large._repr_mimebundle_()) == {"text/plain"}
 
 
+def test_a_notebook_shows_a_document_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich, in a notebook, displays what it prints: a screen for a cell's value is only recorded."""
+    from IPython import display
+    from rich import console
+
+    shown: list[object] = []
+    monkeypatch.setattr(console, "_is_jupyter", lambda: True)
+    monkeypatch.setattr(display, "display", lambda *values, **_: shown.extend(values))
+    document = attncli.tokens("the cat")
+    found = document._repr_mimebundle_()
+    assert "cat" in found["text/html"]
+    assert shown == []
+
+
 @pytest.mark.thorough
 def test_a_notebook_is_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: Any

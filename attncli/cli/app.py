@@ -13,7 +13,7 @@ from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import check_command, show_help, whole_page
 from attncli.cli.option import PlainParameters
 from attncli.errors import refused_value
-from attncli.language import languages, listing, message, translate
+from attncli.language import language_of, languages, listing, message, translate
 
 COMMANDS = {
     "run": message("Run attention on a text: tables, shape trace, strongest links."),
@@ -149,7 +149,7 @@ def _check_language(ctx: Any, args: list[str]) -> None:
         language = args[-1].removeprefix("--lang=")
     else:
         language = ctx.obj.variables.get("ATTN_LANG") or "en"
-    if language not in languages():
+    if language_of(language) not in languages():
         raise refused_value("--lang" if args else "ATTN_LANG", language, listing(languages()))
 
 

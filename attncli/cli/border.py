@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.cli.environment import Environment
 from attncli.errors import AttnError, ExitCode, LimitError, UsageError
-from attncli.language import languages, message
+from attncli.language import language_of, languages, message
 
 if TYPE_CHECKING:
     from typer.exceptions import TyperException
@@ -91,6 +91,7 @@ def _language(arguments: Sequence[str], environment: Environment) -> str:
             language = arguments[place + 1]
         elif argument.startswith("--lang="):
             language = argument.removeprefix("--lang=")
+    language = language_of(language)
     return language if language in languages() and not environment.wants_ascii() else "en"
 
 
@@ -230,16 +231,27 @@ RENAMED = {
     "-t": "--temperature",
 }
 """What is meant by a spelling that a command had until it meant something else in another."""
+VALUES_MEANT = {
+    "--causal": "--mask causal",
+    "--no-causal": "--mask none",
+    "--bidirectional": "--mask none",
+    "--window": "--mask window:4",
+    "--chinese": "--lang zh",
+}
+"""What is meant by options that other programs have: an option of ours with its value."""
 
 
 def no_option(context: Any, name: str) -> UsageError:
     """The UsageError for an option that the command of this context does not have."""
     path = context.command_path.rstrip()
     spellings = (
-        spelling for parameter in context.command.get_params(context) for spelling in parameter.opts
+        text for parameter in context.command.get_params(context) for text in parameter.opts
     )
     option_names = [spelling for spelling in spellings if spelling.startswith("--")]
-    if RENAMED.get(name) in option_names:
+    spelling = VALUES_MEANT.get(name, "")
+    if spelling.partition(" ")[0] in option_names:
+        close = [spelling]
+    elif RENAMED.get(name) in option_names:
         close = [RENAMED[name]]
     else:
         close = get_close_matches(name, option_names, 1, 0.75)
@@ -252,19 +264,58 @@ def no_option(context: Any, name: str) -> UsageError:
     return UsageError("{path} has no option {name}", hint=hint, path=path, name=name)
 
 
-def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
-    """The UsageError for arguments that are left over; mostly a text without its quotes. values:
-    the parameters read, by name."""
+DASHED = re.compile(r"[‐-―−﹘﹣－][‐-―−﹘﹣－-]?([a-z][a-z0-9-]+)(=.*)?", re.DOTALL)
+"""An option whose hyphens a text processor or a web page made into a dash."""
+
+
+def refuse_dashes(context: Any, words: list[str]) -> None:
+    """Raise UsageError where a word is an option of the command behind a dash that is no hyphen."""
     import shlex
 
-    path = path.rstrip()
+    for place, word in enumerate(words):
+        match = DASHED.fullmatch(word)
+        if match is None:
+            continue
+        option = f"--{match[1]}"
+        parameters = context.command.get_params(context)
+        if any(option in (*item.opts, *item.secondary_opts) for item in parameters):
+            rest = [*words[:place], option + (match[2] or ""), *words[place + 1 :]]
+            raise UsageError(
+                "{word} begins with a dash, and an option with two hyphens",
+                expected=option,
+                hint=f"{context.command_path.rstrip()} {shlex.join(rest)}",
+                word=repr(word),
+            )
+
+
+def too_many(context: Any, extra: list[str]) -> UsageError:
+    """The UsageError for arguments that are left over: mostly a text without its quotes, a number
+    without its option, or one more text."""
+    import shlex
+
+    path = context.command_path.rstrip()
+    values = context.params
     many = message("{extra} arguments too many", extra=len(extra))
     if len(extra) == 1:
         many = message("one argument too many")
     text = values.get("text")
     if not isinstance(text, str):
+        hint = f"{path} --help"
+        counts = any("-n" in parameter.opts for parameter in context.command.params)
+        if counts and len(extra) == 1 and extra[0].isdecimal():
+            hint = f"{path} -n {extra[0]}"
+        return UsageError("{many}: {extra}", hint=hint, many=many, extra=" ".join(extra))
+    if values.get("lines") or any(len(words.split()) > 1 for words in extra):
+        padded = (item.name for item in context.command.params if "--padded" in item.opts)
+        options = ["--padded" for name in padded if values.get(name)]
+        lines = shlex.join(["printf", r"%s\n", text, *extra])
         return UsageError(
-            "{many}: {extra}", hint=f"{path} --help", many=many, extra=" ".join(extra)
+            "{many} after the text {text}: {extra}",
+            expected="one text; several are the lines of a pipe or a file",
+            hint=f"{lines} | {' '.join([path, '--lines', *options])}",
+            many=many,
+            text=repr(text),
+            extra=shlex.join(extra),
         )
     second_argument = values.get("other")
     words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)

@@ -57,12 +57,12 @@ def pages(_context: typer.Context, _incomplete: str) -> list[str]:
 
 def orders(_context: typer.Context, incomplete: str) -> list[str]:
     """Completion candidates: the metrics to sort heads by; after a colon, the directions."""
-    from attncli.measure.metric import METRICS
+    from attncli.measure.layer_metrics import EVERY_METRIC
 
     name, colon, _ = incomplete.partition(":")
     if colon:
         return [f"{name}:asc", f"{name}:desc"]
-    return list(METRICS)
+    return list(EVERY_METRIC)
 
 
 def metric(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -120,9 +120,9 @@ def models(ctx: typer.Context, _incomplete: str) -> list[str]:
 
 def metrics(_context: typer.Context, incomplete: str) -> list[str]:
     """The metrics of heads, the last of several apart by commas."""
-    from attncli.measure.metric import METRICS
+    from attncli.measure.layer_metrics import EVERY_METRIC
 
-    return _after_comma(incomplete, [*METRICS, "all"])
+    return _after_comma(incomplete, [*EVERY_METRIC, "all"])
 
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -42,7 +42,7 @@ from attncli.cli.option import (
     subject_option,
     text_option,
 )
-from attncli.language import languages
+from attncli.language import language_of, languages
 
 LAYER_WEIGHTS, CHECKPOINT_ALONE = RUN | About.ONE_LAYER, RUN | About.CHECKPOINT
 AFTER_HEADS = LAYER_WEIGHTS | About.AFTER_HEADS
@@ -319,7 +319,9 @@ COLOR = delivery_option(
 ASCII = drawing_option(help="Draw and write in ASCII only.")
 LANGUAGES = [*languages()]
 """A list: a test adds a language."""
-LANG = delivery_option(help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES)
+LANG = delivery_option(
+    help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES, spelling=language_of
+)
 SCALE_COLORS = screen_option(
     help="How weights become shades.", values=("linear", "log", "row"), rare=True
 )

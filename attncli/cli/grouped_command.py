@@ -42,6 +42,10 @@ class GroupedCommand(PlainParameters, TyperCommand):
         """
         show_help(self, ctx, args)
         if not ctx.resilient_parsing:
+            if not all(word.isascii() for word in args):
+                from attncli.cli.border import refuse_dashes
+
+                refuse_dashes(ctx, args)
             self._refuse_values(ctx, args)
             self._take_settings(ctx)
         extra = super().parse_args(ctx, args)
@@ -50,7 +54,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
         if extra and not ctx.resilient_parsing:
             from attncli.cli.border import too_many
 
-            raise too_many(ctx.command_path, ctx.params, extra)
+            raise too_many(ctx, extra)
         if ctx.obj is not None and not ctx.resilient_parsing:
             from attncli.cli.output_conflicts import check_inputs
 

@@ -93,19 +93,23 @@ def option(
     with_number: bool = False,
     rare: bool = False,
     complete: Complete | None = None,
+    spelling: Callable[[str], str] = str,
 ) -> Any:
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its
     reader to find out.
 
     names: its flags; none for the parameter's own name. about: which forms of the answer it
     changes. values: the words that it takes, if those are all. with_number: each also with a number
-    after a colon. rare: the help page has it at the end of its group.
+    after a colon. rare: the help page has it at the end of its group. spelling: gives the one of
+    `values` that another spelling means, or what it is given.
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
         """The argument of an option, each of whose values must be one of `values`. Raises
         UsageError for any other.
         """
+        if isinstance(argument, str):
+            argument = spelling(argument)
         for value in _as_list(argument):
             word, colon, count = str(value).partition(":")
             if (

@@ -18,7 +18,7 @@ from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import parse_size
 from attncli.errors import LimitError, UsageError, refused_value
-from attncli.language import choice, languages, listing, message
+from attncli.language import choice, language_of, languages, listing, message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
@@ -82,7 +82,7 @@ def validate_options(
             expected="one or the other",
             lang=options.lang,
         )
-    if environment.variables.get("ATTN_LANG", "") not in ("", *languages()):
+    if language_of(environment.variables.get("ATTN_LANG", "")) not in ("", *languages()):
         raise refused_value("ATTN_LANG", environment.variables["ATTN_LANG"], choice(languages()))
     if options.quiet and options.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")

@@ -430,11 +430,11 @@ def model_name(environment: Environment, setup: RunSetup, tokenizer: str | None)
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
-    """The position of the token that a reference such as `cat` or `#3` names; notes say so when it
-    occurs more than once and none was chosen."""
-    from attncli.inputs.token import choose_token
+    """The position of the token that a reference such as `cat` or `#3` names, of a word of several
+    the last; notes say so when it occurs more than once and none was chosen."""
+    from attncli.inputs.token import choose_last_token
 
-    return choose_token(tokens, reference, environment.note)
+    return choose_last_token(tokens, reference, environment.note)
 
 
 def query_span(
@@ -497,11 +497,10 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
         InputError: For a layer or head that is not there.
     """
     from attncli.features.effects.places import most_heads
-    from attncli.mechanism.spec import HeadSelection, parse_head
+    from attncli.mechanism.spec import HeadSelection
 
-    words = comma_parts(options.head)
-    if any(parse_head(part) or part[:1] in ("L", "l") for part in words):
-        return HeadSelection(pairs=head_pairs(spec, words, options.layer))
+    if pairs := named_heads(spec, options):
+        return HeadSelection(pairs=pairs)
     if most:
         count = most_heads(spec)
     else:
@@ -509,6 +508,17 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
     return HeadSelection(
         numbers(options.layer, "layer", len(spec.blocks)), numbers(options.head, "head", count)
     )
+
+
+def named_heads(spec: Spec, options: ModelOptions) -> list[tuple[int, int]]:
+    """The layer and the head of each name such as L5H11 that `--head` holds; none where it holds
+    numbers or is not given. Raises as `head_pairs`."""
+    from attncli.mechanism.spec import parse_head
+
+    words = comma_parts(options.head)
+    if any(parse_head(part) or part[:1] in ("L", "l") for part in words):
+        return head_pairs(spec, words, options.layer)
+    return []
 
 
 def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:

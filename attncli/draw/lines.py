@@ -4,6 +4,7 @@ screen; the Rich console that prints them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -348,7 +349,7 @@ def markdown(text: str, view: View) -> Lines:
     """A page in the view's width. Blocks of code stay as they are, so that what is copied from them
     runs.
     """
-    from rich.markdown import Markdown
+    from attncli.draw.markdown_tables import GuidePage
 
     narrow = replace(view, width=min(view.width, WIDEST))
     blocks: list[Lines] = []
@@ -356,8 +357,20 @@ def markdown(text: str, view: View) -> Lines:
         if index % 2:
             blocks.append(_code_block(part.partition("\n")[2], view))
         elif part.strip():
-            blocks.append(lay_out(Markdown(part, hyperlinks=False), narrow))
+            blocks.append(lay_out(GuidePage(_joined_lines(part), hyperlinks=False), narrow))
     return stack(*blocks)
+
+
+SOFT_BREAK = re.compile(
+    r"(?:(?<=[，。；：？！、）”》])|(?<=[\u3400-\u9fff])(?=\n {0,3}[\u3400-\u9fff“（《]))"
+    r"\n {0,3}(?!\s|[-*+>#|]|\d+\. |$)"
+)
+"""A line end in a paragraph where the language writes no space: Markdown makes one of it."""
+
+
+def _joined_lines(text: str) -> str:
+    """A page's text with the lines of a paragraph joined where no space belongs between them."""
+    return SOFT_BREAK.sub("", text)
 
 
 def _code_block(text: str, view: View) -> Lines:

@@ -38,7 +38,7 @@ from attncli.draw.lines import (
 )
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
-from attncli.draw.token_names import mark_unknown_words, unknown_words_note
+from attncli.draw.token_names import name_tokens, unknown_words_note
 from attncli.draw.view import View
 from attncli.language import Message, contextual, listing, message, plural, say
 
@@ -387,7 +387,7 @@ def screen_of(schema: str) -> Screen:
 
     def screen(document: Any, view: View) -> Lines:
         """The screen of a document with its unknown words marked."""
-        marked_document = mark_unknown_words(document)
+        marked_document = name_tokens(document)
         lines: Lines = draw(marked_document, view)
         if marked_document is document:
             return lines

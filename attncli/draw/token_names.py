@@ -1,7 +1,8 @@
-"""What tokens are called on screens, and words that a model does not know: marked in every view.
+"""What tokens are called on screens: pieces of a word or a character by what they are pieces of, and
+words that a model does not know by a mark, in every view.
 
-A vocabulary gives all of them one id. What a screen shows of such a word is what the model makes of
-any other.
+A vocabulary gives all unknown words one id. What a screen shows of such a word is what the model
+makes of any other.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from attncli.documents import TokenRow
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.safe import cut, label
 from attncli.draw.view import View
 from attncli.inputs.regions import REST
+from attncli.inputs.token import BYTES, bytes_name
 from attncli.language import message, say
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
-    from attncli.documents import Numbers, TokenRow
+    from attncli.documents import Numbers
+    from attncli.inputs.token import Token
 
 
 MARK = "?"
@@ -32,7 +37,7 @@ TEXT_CELLS = 24
 """The cells of a text that a sentence names it by."""
 TEXT_OF = {
     "tokens": "text", "queries": "query_text", "keys": "key_text", "corrupt_tokens": "corrupt",
-    "source_tokens": "source_text",
+    "source_tokens": "source_text", "pieces": "text", "moved": "text",
 }  # fmt: skip
 """The members that hold a text's tokens, and those that hold the text."""
 PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
@@ -73,29 +78,178 @@ def bare_text(token: NamedToken) -> str:
     return token.text
 
 
-def mark_unknown_words(document: PartOrDocument) -> PartOrDocument:
-    """The document as screens and figures show it: each unknown word's text with its mark. The
-    document itself where the model knows all words."""
+class PieceName(Struct, frozen=True):
+    """What a token is called that is one of several pieces. text: in tables. word: what it is a
+    piece of. is_bytes: whether it is a part of a character, and has no text of its own.
+    """
+
+    text: str
+    word: str
+    is_bytes: bool
+
+
+def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
+    """The names of those tokens of a text that are pieces of a word, or of a character, by place.
+
+    A part of a character is called by it and by which part it is: `超 1/3`.
+    """
+    from attncli.inputs.word_groups import word_starts
+
+    names: dict[int, PieceName] = {}
+    starts = word_starts(tokens, text)
+    for first, stop in pairwise([*starts, len(tokens)]):
+        pieces = tokens[first:stop]
+        if pieces[0].special:
+            continue
+        parts = _parts_of_characters(pieces, text)
+        word = _covered(pieces, text) or "".join(parts.get(0, ("", ""))[:1])
+        for number, piece in enumerate(pieces):
+            if number in parts:
+                names[first + number] = PieceName(parts[number][1], word, is_bytes=True)
+            elif len(pieces) > 1 and word and piece.start != piece.end:
+                names[first + number] = PieceName(piece.text, word, is_bytes=False)
+    return names
+
+
+def _parts_of_characters(pieces: Sequence[Token], text: str) -> dict[int, tuple[str, str]]:
+    """Of those pieces of a word that are bytes the characters and what they are called, by place."""
+    parts: dict[int, tuple[str, str]] = {}
+    runs: list[list[int]] = []
+    for number, piece in enumerate(pieces):
+        if not BYTES.fullmatch(piece.text):
+            continue
+        last = pieces[runs[-1][-1]] if runs and runs[-1][-1] == number - 1 else None
+        if last is not None and _shares_a_character(last, piece):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for run in runs:
+        letters = _letters([pieces[number] for number in run], text)
+        for place, number in enumerate(run, 1):
+            name = letters if len(run) == 1 else f"{letters} {place}/{len(run)}"
+            parts[number] = (letters, name if letters else bytes_name(pieces[number].text))
+    return parts
+
+
+def _shares_a_character(last: Token, piece: Token) -> bool:
+    """Whether a piece of bytes goes on with the character of the one before it; of those that stand
+    in no text any may.
+    """
+    if last.end is None or piece.start is None:
+        return last.end is piece.start
+    return piece.start < last.end
+
+
+def _letters(pieces: Sequence[Token], text: str) -> str:
+    """The characters that pieces of bytes make up; where they lack some, what they cover of the
+    text.
+    """
+    spelled = "".join(piece.text for piece in pieces)
+    try:
+        return bytes.fromhex(re.sub("[^0-9A-F]", "", spelled.replace("0x", ""))).decode().strip()
+    except ValueError:
+        return _covered(pieces, text)
+
+
+def named_bytes(tokens: Sequence[Token]) -> list[Token]:
+    """Tokens of a text with those that are bytes named by the character that they are parts of."""
+    if not any(token.text.startswith("<0x") for token in tokens):
+        return list(tokens)
+    parts = _parts_of_characters(tokens, "")
+    return [
+        replace(token, text=parts[place][1]) if place in parts else token
+        for place, token in enumerate(tokens)
+    ]
+
+
+def _covered(pieces: Sequence[Token], text: str) -> str:
+    """The part of a text that pieces in a row cover, without blanks around it; "" for those that
+    stand in no text.
+    """
+    start, end = pieces[0].start, pieces[-1].end
+    if start is None or end is None or not text:
+        return ""
+    return text[start:end].strip() or text[start:end]
+
+
+class PieceRow(TokenRow, frozen=True, kw_only=True):
+    """A token that is one of several pieces of a word or a character, as screens name it."""
+
+    word: str
+    """What it is a piece of."""
+    is_bytes: bool
+    """Whether it is a part of a character, and has no text of its own."""
+
+
+def name_tokens(document: PartOrDocument) -> PartOrDocument:
+    """The document as screens and figures show it: pieces named by what they are pieces of, and
+    each unknown word's text with its mark. The document itself where nothing of that is in it."""
     changes: dict[str, Any] = {}
     for name, value in _members(document):
         if isinstance(value, list):
-            entries = [_marked_entry(entry) for entry in value]
+            entries = [_named_entry(entry) for entry in value]
+            if name in TEXT_OF and _is_token(value[0]):
+                entries = _with_pieces(entries, value, getattr(document, TEXT_OF[name], ""))
+            elif _is_token(value[0]):
+                entries = _with_bytes_in_rows(entries, value)
             if any(new is not old for new, old in zip(entries, value, strict=True)):
                 changes[name] = entries
-        elif (part := mark_unknown_words(value)) is not value:
+        elif (part := _named_entry(value)) is not value:
             changes[name] = part
     if changes:
         return replace(document, **changes)
     return document
 
 
-def _marked_entry(entry: Any) -> Any:
-    """An entry of a list with its unknown words marked: a token by its text, a part by its members."""
+def _named_entry(entry: Any) -> Any:
+    """An entry of a list with its names: a token by its text, a part by its members."""
     if not _is_token(entry):
-        return mark_unknown_words(entry)
+        return _with_bytes_named(name_tokens(entry))
     if entry.unknown:
         return replace(entry, text=marked_text(entry))
+    if entry.start is None:
+        return _with_bytes_named(entry)
     return entry
+
+
+def _with_bytes_named(part: Any) -> Any:
+    """A part whose own text is bytes, with a name for them; any other as it is."""
+    text = getattr(part, "text", None)
+    if isinstance(text, str) and text.startswith("<0x") and (name := bytes_name(text)) != text:
+        return replace(part, text=name)
+    return part
+
+
+def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[Any]:
+    """The rows of tokens whose text is not at hand, such as new ones, with bytes named."""
+    from attncli.documents.header import tokens_of
+
+    if not any(row.text.startswith("<0x") for row in rows):
+        return entries
+    tokens = tokens_of(rows)
+    return [
+        entry if token.text == row.text else replace(entry, text=token.text)
+        for entry, row, token in zip(entries, rows, named_bytes(tokens), strict=True)
+    ]
+
+
+def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> list[Any]:
+    """The rows of a text's tokens with those that are pieces named. entries: the same rows, unknown
+    words marked."""
+    from attncli.documents.header import tokens_of
+
+    if not isinstance(text, str) or not text:
+        return entries
+    entries = list(entries)
+    for place, name in piece_names(tokens_of(rows), text).items():
+        entry = entries[place]
+        if type(entry) is not TokenRow:  # that of attn tokens, with more members
+            entries[place] = replace(entry, text=name.text)
+            continue
+        facts = {field: getattr(entry, field) for field in TokenRow.__struct_fields__}
+        facts["text"] = entry.text if entry.unknown or not name.is_bytes else name.text
+        entries[place] = PieceRow(**facts, word=name.word, is_bytes=name.is_bytes)
+    return entries
 
 
 def unknown_words_note(document: Any, screen: Lines, view: View) -> Lines:
@@ -341,9 +495,9 @@ def quoted_token(
     if index >= len(tokens):
         return quote_text("bias_k", view)
     token = tokens[index]
-    name = quote_text(bare_text(token), view)
+    name = quoted_row(token, view)
     if any(
-        place != index and place < len(tokens) and tokens[place].text == token.text
+        place != index and place < len(tokens) and quoted_row(tokens[place], view) == name
         for place in beside
     ):
         return say(
@@ -355,6 +509,18 @@ def quoted_token(
     if token.unknown:
         return say(view, "{name} (unknown)", name=name)
     return name
+
+
+def quoted_row(token: TokenRow, view: View) -> str:
+    """A token's text in quotes; a piece with the word that it is a piece of."""
+    if not isinstance(token, PieceRow):
+        return quote_text(bare_text(token), view)
+    word = quote_text(token.word, view)
+    if token.is_bytes:
+        return say(view, "a piece of {word}", word=word)
+    return say(
+        view, "{name} (a piece of {word})", name=quote_text(bare_text(token), view), word=word
+    )
 
 
 def token_reference(tokens: Sequence[TokenRow], index: int, view: View) -> str:

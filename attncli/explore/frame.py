@@ -24,7 +24,7 @@ from attncli.draw.sentence import (
     words,
 )
 from attncli.draw.shaded_matrix import bar_style, palette_of, shade, sign, tint
-from attncli.draw.token_names import bare_text, unknown_words_sentence, word_name
+from attncli.draw.token_names import bare_text, unknown_words_sentence
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, grid, head_cell_width, head_summary, matrix
 from attncli.explore.loaded_run import Pair
@@ -531,9 +531,10 @@ def _chosen_word(scene: Scene) -> str:
     tokens = scene.loaded_run.keys if scene.state.is_turned else scene.loaded_run.queries
     if not tokens:
         return ""
-    return cut(
-        label(word_name(tokens[min(scene.state.word, len(tokens) - 1)]), ascii=scene.view.ascii), 14
+    names = scene.loaded_run.names(
+        "keys" if scene.state.is_turned else "queries", ascii=scene.view.ascii
     )
+    return cut(names[min(scene.state.word, len(tokens) - 1)], 14)
 
 
 def _title(text: str, view: View, *, is_focused: bool) -> Line:

@@ -12,7 +12,6 @@ import numpy as np
 from attncli.draw.lines import FAINT, Line, Piece, remark
 from attncli.draw.safe import cells, clusters, cut, label, pad, spell
 from attncli.draw.shaded_matrix import normalise, palette_of, shade, sign
-from attncli.draw.token_names import word_name
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.panels import (
     BLANK,
@@ -258,13 +257,13 @@ def head_summary(scene: Scene) -> Pane:
         for query, key, weight in links[: lines_left - 1]:
             a, b = (
                 pad(
-                    cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii),
+                    cut(name, side, ascii=view.ascii),
                     side,
                     align,
                 )
-                for token, align in (
-                    (loaded_run.queries[query], "right"),
-                    (loaded_run.keys[key], "left"),
+                for name, align in (
+                    (loaded_run.names("queries", ascii=view.ascii)[query], "right"),
+                    (loaded_run.names("keys", ascii=view.ascii)[key], "left"),
                 )
             )
             pairs[len(rows)] = (query, key)

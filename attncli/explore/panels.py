@@ -28,9 +28,8 @@ from attncli.draw.lines import (
     stack,
 )
 from attncli.draw.numbers import bar, bar_pieces
-from attncli.draw.safe import cells, cut, label, pad, spell
+from attncli.draw.safe import cells, cut, pad, spell
 from attncli.draw.shaded_matrix import Palette, bar_style, palette_of, shade, sign
-from attncli.draw.token_names import word_name
 from attncli.draw.tour import STEP_OF_PART, step_title
 from attncli.draw.view import View
 from attncli.errors import UsageError
@@ -42,7 +41,7 @@ from attncli.features.explain.derivation_screen import LEADS, Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.features.why.document import WhyDocument
 from attncli.features.why.screen import why_sentences, why_sides
-from attncli.inputs.token import find_token
+from attncli.inputs.token import find_span
 from attncli.language import message, plural, say
 
 NDArray = np.ndarray[Any, Any]
@@ -511,8 +510,8 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
             text=repr(text),
         )
     return (
-        find_token(loaded_run.queries, parts[0]).index,
-        find_token(loaded_run.keys, parts[1]).index,
+        find_span(loaded_run.queries, parts[0]).stop - 1,
+        find_span(loaded_run.keys, parts[1]).stop - 1,
     )
 
 
@@ -532,8 +531,8 @@ def search(scene: Scene) -> Pane:
 
 def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
     """The chosen link as it is written, such as `it → animal`."""
-    ends = (loaded_run.queries[state.query], loaded_run.keys[state.key])
-    texts = [cut(label(word_name(token), ascii=view.ascii), 16, ascii=view.ascii) for token in ends]
+    queries, keys = (loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys"))
+    texts = [cut(name, 16, ascii=view.ascii) for name in (queries[state.query], keys[state.key])]
     return (" -> " if view.ascii else " → ").join(texts)
 
 

@@ -298,8 +298,18 @@ def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
 
 # Naming a token of a text: `it`, `the:2`, `#7`; or several in a row: `#3-5`, `didn't`, `面包`.
 
+BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
+"""The text of a token that is some bytes of a character."""
 MARKS = "Ġ▁ \t\n\r"
 SHOWN = 30
+
+
+def bytes_name(text: str) -> str:
+    """What is shown of bytes whose character is not known, such as a predicted piece: `0xE8 0xB6`;
+    any other text as it is."""
+    if not BYTES.fullmatch(text):
+        return text
+    return text.replace("><", " ").strip("<>")
 
 
 class TokenMatch(Struct, frozen=True):
@@ -367,7 +377,7 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
                 "{reference} is token {match_index}, {text}",
                 reference=repr(reference),
                 match_index=match.index,
-                text=repr(tokens[match.index].text),
+                text=repr(bytes_name(tokens[match.index].text)),
             )
         )
     if match.occurrences > 1:
@@ -382,6 +392,30 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
             )
         )
     return match.index
+
+
+def choose_last_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
+    """The index of the token that a reference names, or of the last one of a word of several: there
+    a model that reads from left to right has the whole word. note: called with a sentence where
+    that is so, and as `choose_token` calls it.
+
+    Raises InputError as `find_span`.
+    """
+    match = find_span(tokens, reference)
+    count = match.stop - match.first
+    if count == 1:
+        return choose_token(tokens, reference, note)
+    note_first(match, reference, note)
+    last = match.stop - 1
+    note(
+        message(
+            "{reference} is {count} tokens: this is about the last of them, #{index}",
+            reference=repr(reference),
+            count=count,
+            index=last,
+        )
+    )
+    return last
 
 
 def choose_span(
@@ -615,7 +649,7 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
 
 def _token_text(token: Token) -> str:
     """A token's text as a user may write it; one of blanks alone is quoted."""
-    return token.text.strip(MARKS) or repr(token.text)
+    return bytes_name(token.text.strip(MARKS)) or repr(token.text)
 
 
 def _is_separate(before: Token, token: Token) -> bool:

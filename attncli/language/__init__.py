@@ -33,6 +33,7 @@ How to write a sentence:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from os import scandir
@@ -54,6 +55,10 @@ class Speech(Protocol):
     def ascii(self) -> bool:
         """Whether only ASCII leaves the program."""
         ...
+
+
+BLANK_BESIDE_QUOTES = re.compile("(?<=[\u3400-\u9fff]) (?=“)|(?<=”) (?=[\u3400-\u9fff])")
+"""A blank between an ideograph and quotes, where none is written."""
 
 
 class Message(str):
@@ -100,9 +105,10 @@ class Message(str):
             sentence = catalogue.gettext(self.template)
         if not self.values:
             return sentence
-        return sentence.format(
-            **{name: _translate_value(value, lang) for name, value in self.values.items()}
-        )
+        values = {name: _translate_value(value, lang) for name, value in self.values.items()}
+        if sentence != self.template and "attn " not in sentence:  # a command stays as it is
+            values = {name: _in_quotes_of(value, catalogue) for name, value in values.items()}
+        return BLANK_BESIDE_QUOTES.sub("", sentence.format(**values))
 
 
 class MessageList(Message):
@@ -239,6 +245,19 @@ def languages() -> tuple[str, ...]:
     return ("en", *sorted(name.removesuffix(".mo") for name in names if name.endswith(".mo")))
 
 
+def language_of(name: str) -> str:
+    """The language that a name with a region, a script or an encoding means.
+
+    Args:
+        name: Such as "zh-CN", "zh_Hans" or "en_US.UTF-8".
+
+    Returns:
+        Its name in `languages()`, "zh" or "en" here; the name as it is where there is none.
+    """
+    language, *_ = name.lower().replace("_", "-").replace(".", "-").split("-")
+    return language if language in languages() else name
+
+
 @cache
 def catalogue_of(lang: str) -> NullTranslations:
     """The gettext catalogue of a language; for English, or a language without one, a catalogue that
@@ -276,6 +295,17 @@ def _translate_value(value: object, lang: str) -> object:
     if isinstance(value, Message):
         return value.translation(lang)
     return value
+
+
+def _in_quotes_of(value: object, catalogue: NullTranslations) -> object:
+    """A value that `repr` put in quotes, such as a token of the user's, in those of a language; a
+    place such as '#3' is typed with the straight ones, and anything else stays as it is."""
+    if type(value) is not str or len(value) < 3 or value[0] not in "'\"" or value[-1] != value[0]:
+        return value
+    inside = value[1:-1]
+    if value[0] in inside or inside.startswith("#"):
+        return value
+    return catalogue.gettext('"{text}"').format(text=inside)
 
 
 SEPARATORS = (

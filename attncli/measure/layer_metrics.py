@@ -11,7 +11,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.language import message
-from attncli.measure.metric import ALL_ROWS, Measured, Metric, PerRow, metric_of, row_mean
+from attncli.measure.metric import ALL_ROWS, METRICS, Measured, Metric, PerRow, metric_of, row_mean
 from attncli.measure.row_facts import AttentionRows, Bools, Floats
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
@@ -155,6 +155,12 @@ KIND_METRICS = {
 }  # fmt: skip
 """By name: what a head looks at by kind of token and by distance; of `special`, `punctuation` and
 `self`, which every command has, the scan tells beside them."""
+
+
+TEXT_METRICS = {**METRICS, **KIND_METRICS, **CORPUS_METRICS}
+"""By name, all that is measured in texts: what `--metric all` means."""
+EVERY_METRIC = {**TEXT_METRICS, **ROLE_METRICS}
+"""By name, all that can be measured of a head: what `attn explain metric` lists."""
 
 
 def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:

@@ -34,6 +34,7 @@ from attncli.measure.row_facts import (
     WeightRows,
     find_sight,
 )
+from attncli.mechanism.checked_arguments import checked
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -601,6 +602,7 @@ def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
     return WeightRows(numpy_backend("float64"), even, i, sight.low, sight, about)
 
 
+@checked
 def measure(
     weights: Array | ArrayLike,
     visible: Array | ArrayLike | None = None,

@@ -53,6 +53,7 @@ from attncli.measure.row_facts import (
     WeightRows,
     find_sight,
 )
+from attncli.mechanism.checked_arguments import checked
 
 LARGEST = 2**20
 """Bytes of a file of metrics, at most."""
@@ -135,6 +136,7 @@ class RowsOfBlock:
             self.punctuation = about.punctuation[:count]
 
 
+@checked
 def load_metrics(path: str | Path) -> list[Metric]:
     """The metrics of a user's Python file; from now on they can be named wherever metrics are.
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.pairs import Pair, PairFile
-from attncli.inputs.token import Token, Tokenizer, ignore
+from attncli.inputs.token import Token, Tokenizer, bytes_name, ignore
 from attncli.language import listing, message
 from attncli.mechanism.context import Weights
 from attncli.models.model import Model
@@ -115,7 +115,7 @@ def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
             "{answer} is {count} tokens to this model: {pieces}",
             answer=repr(answer),
             count=len(pieces),
-            pieces=listing(repr(token.text) for token in pieces),
+            pieces=listing(repr(bytes_name(token.text)) for token in pieces),
         )
     raise InputError(what, expected="an answer of one token")
 

@@ -21,6 +21,7 @@ from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.measure.metric import DEFAULT, Measured, Metric, Tally, metrics_of
 from attncli.measure.row_facts import Bools, TokenFacts, token_facts
 from attncli.measure.row_stream import RowFeeder
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.load import CachedStore
@@ -37,6 +38,7 @@ products, take 0.62 s where one with two takes 0.71 (100 short texts of MiniLM),
 too small to share."""
 
 
+@checked
 def measure_texts(
     model: Model,
     texts: Iterable[str | Sequence[Token]],

@@ -12,10 +12,12 @@ from attncli.arrays.backend import DTYPES, Array, Backend, Library, backend_of
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.language import message
 from attncli.mechanism.attend import Rule, attend
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, intersection
 from attncli.mechanism.trace import SQUARE, AttentionTrace
 
 
+@checked
 def attention(
     q: Library,
     k: Library,

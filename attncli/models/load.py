@@ -26,6 +26,7 @@ from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.language import listing, message
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import ReadWeights, TableWeights, Weights
 from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
@@ -533,6 +534,7 @@ MANY_TEXTS = 100
 """Texts that weights are held for, as far as "auto" is concerned: torch repays its import."""
 
 
+@checked
 def load(
     name_or_dir: str | Path | None = None,
     *,

@@ -20,6 +20,7 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Past
+from attncli.mechanism.head_choice import choose_heads_of
 from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
@@ -216,7 +217,7 @@ class Model(Struct, frozen=True, eq=False):
         Args:
             text: The text, or its tokens.
             layers: Which to yield; layers after the last of them are not read.
-            heads: Which heads to keep in stages with a head axis.
+            heads: Which heads to keep in stages with a head axis, as `choose_heads_of` reads them.
             keep: Which n × n stages to keep.
             rows: Query rows at a time, with `on_block`; see `Context`. None for all.
             on_block: Told each layer's number, the kind of attention and a block of rows.
@@ -241,6 +242,7 @@ class Model(Struct, frozen=True, eq=False):
         """
         self._check_memory()
         tokens = self.encode(text)
+        layers, heads = choose_heads_of(self.spec, layers, heads).layers_and_heads()
         if past and not run.keeps_past(self.spec, tokens[0].index, tokens[-1].index + 1):
             raise UsageError(
                 "the keys of the first {count} tokens are turned otherwise in a longer text",

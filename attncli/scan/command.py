@@ -445,8 +445,9 @@ def _scan_request(
 ) -> ScanRequest:
     """The `ScanRequest` that the command's options stand for. Raises UsageError, InputError for a
     bad file of metrics."""
+    from attncli.measure.layer_metrics import TEXT_METRICS
     from attncli.measure.metric_file import load_metrics
-    from attncli.scan.corpus_scan import EVERY_METRIC, USUAL
+    from attncli.scan.corpus_scan import USUAL
     from attncli.scan.intake import parse_format
     from attncli.scan.plan import ScanRequest
     from attncli.scan.worker import check_effects
@@ -460,7 +461,7 @@ def _scan_request(
         if name.strip()
     ]
     if names == ["all"]:
-        metrics = EVERY_METRIC
+        metrics = tuple(TEXT_METRICS)
     else:
         metrics = tuple(names) or USUAL
     if names in ([], ["all"]):

@@ -13,9 +13,10 @@ from attncli.errors import AttnError, InputError
 from attncli.inputs.files import is_there
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
-from attncli.measure.layer_metrics import KIND_METRICS
-from attncli.measure.metric import DEFAULT, METRICS, Metric
+from attncli.measure.layer_metrics import KIND_METRICS, TEXT_METRICS
+from attncli.measure.metric import DEFAULT, Metric
 from attncli.measure.metric_file import path_of_metric
+from attncli.mechanism.checked_arguments import checked
 from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.scan import plan as plans
@@ -31,10 +32,9 @@ WHOLE = ScanPart()
 """All of a scan."""
 USUAL = (*DEFAULT, "special", "normalised_entropy", *KIND_METRICS)
 """The metrics of a scan that names none."""
-EVERY_METRIC = (*METRICS, *KIND_METRICS)
-"""The metrics of a scan that names all: of weights."""
 
 
+@checked
 def scan_corpus(
     model: str,
     corpus: str | Path | Sequence[str | Path],
@@ -96,7 +96,7 @@ def scan_corpus(
     if request is None:
         files = ([corpus]) if (isinstance(corpus, str | Path)) else (corpus)
         if "all" in metrics:
-            names = EVERY_METRIC
+            names = tuple(TEXT_METRICS)
         else:
             names = tuple(
                 metric.name if isinstance(metric, Metric) else metric for metric in metrics

@@ -40,7 +40,14 @@ KINDS_OF_FILES = {
 
 DOORS = {
     PACKAGE / name
-    for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py", "topics.py")
+    for name in (
+        "__init__.py",
+        "__main__.py",
+        "metrics.py",
+        "notebook.py",
+        "results.py",
+        "topics.py",
+    )
 }
 """What callers come in by: in no room."""
 

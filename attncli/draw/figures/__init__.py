@@ -39,7 +39,7 @@ from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import (
     key_names,
-    mark_unknown_words,
+    name_tokens,
     quote_text,
     quoted_token,
     quoted_word,
@@ -602,7 +602,7 @@ def figure(
     takes it. room: points from left to right that it may take (see `Style.room`)."""
     drawing = Drawing(theme, room=room)
     view = View(lang=lang)
-    document = mark_unknown_words(document)
+    document = name_tokens(document)
     match document:
         case RunDocument() if document.region_shares is not UNSET:
             top = draw_title(drawing, _title(document), model_note(document, view))

@@ -29,8 +29,9 @@ from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.sentence import left_out_names
 from attncli.draw.token_names import (
-    mark_unknown_words,
     marked_text,
+    name_tokens,
+    named_bytes,
     region_name,
     split_claims,
     unknown_word_sentences,
@@ -470,7 +471,7 @@ def words(tokens: Sequence[Token]) -> list[list[str | int]]:
     space else 0, and 1 if it is a special token else 0."""
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
-    for token in tokens:
+    for token in named_bytes(tokens):
         follows_directly = token.start is not None and (token.start, token.part) == end
         rows.append(
             [
@@ -757,7 +758,7 @@ def answer_of(document: Document) -> Answer:
     answer = screen_of(document.schema).sentences
     if answer is None:
         return {}
-    marked_document = mark_unknown_words(document)
+    marked_document = name_tokens(document)
     pieces = {}
     for lang in languages():
         view = View(lang=lang, claims=True)
@@ -886,6 +887,7 @@ def effects_of(document: Document) -> list[PageEffects]:
     """What a document of ablation, patching or logits says of its single self-attention heads, an
     entry for each measure; empty for any other document or without such heads."""
     effects: list[PageEffects] = []
+    document = name_tokens(document)
     match document:
         case AblateDocument():
             if isinstance(document.place, str):

@@ -25,6 +25,7 @@ from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.measure.rest import resting_keys
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.mask import intersection
 from attncli.mechanism.mask.cache_policy import (
     POLICIES,
@@ -53,6 +54,7 @@ class PolicyRun(Struct, frozen=True):
     logprob: float | None
 
 
+@checked
 def cache(
     model: Model,
     text: str,

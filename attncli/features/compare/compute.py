@@ -36,12 +36,13 @@ from attncli.features.compare.document import (
 )
 from attncli.features.run.document import RunDocument, RunHead
 from attncli.inputs.regions import Region
-from attncli.inputs.token import choose_token, find_span, ignore
+from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
 from attncli.inputs.word_groups import word_starts
 from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
 from attncli.measure.row_stream import kinds_left_out
+from attncli.mechanism.checked_arguments import checked
 from attncli.version import __version__
 
 # Which tokens of two texts correspond: the longest runs of equal tokens.
@@ -163,6 +164,7 @@ class MeasuredRows(Struct, frozen=True, eq=False):
         return None
 
 
+@checked
 def compare(
     a: RunDocument,
     b: RunDocument,
@@ -391,7 +393,7 @@ def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None)
             raise InputError(
                 "{text} (token {token}) is only in A, so there is nothing to compare its row with",
                 expected="a token that both texts have",
-                text=repr(a.tokens[token].text),
+                text=repr(bytes_name(a.tokens[token].text)),
                 token=token,
             )
     return np.asarray([pairs.a.index(token) for token in query])

@@ -31,9 +31,10 @@ from attncli.features.cost.document import (
     VariantName,
 )
 from attncli.inputs.token import ignore
-from attncli.language import message, plural
+from attncli.language import listing, message, plural
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.mask import AllOf, Causal, Chunk, Everywhere, Mask, Window, parse_mask
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
@@ -283,6 +284,7 @@ def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalC
     )
 
 
+@checked
 def cost(
     n: int,
     *,
@@ -324,6 +326,8 @@ def cost(
         LimitError: Where dense scores would not fit, if they are to be timed.
     """
     parsed = tuple(parse_mask(item) if isinstance(item, str) else item for item in masks)
+    if dtype not in ITEM:
+        raise refused_value("dtype", dtype, listing(ITEM))
     if model is not None:
         if d_model is not None or heads is not None:
             raise UsageError(

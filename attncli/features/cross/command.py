@@ -63,6 +63,7 @@ def cross(
     from attncli.draw.encoding import estimate_bytes
     from attncli.features.cross.compute import cross as compute_cross
     from attncli.features.cross.compute import cross_memory, cross_numbers, cross_texts
+    from attncli.mechanism.spec import HeadSelection
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cross", files={"--html": page.html})
@@ -98,8 +99,11 @@ def cross(
     texts = cross_texts(loaded_model, side_texts[0], key, value_text, name=name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
-    layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
-    heads = request.numbers(setup.model.head, "head", first.heads)
+    if pairs := request.named_heads(decoder, setup.model):
+        layers, heads = HeadSelection(pairs=pairs).layers_and_heads()
+    else:
+        layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
+        heads = request.numbers(setup.model.head, "head", first.heads)
     document_bytes = estimate_bytes(
         cross_numbers(loaded_model, texts, layers, heads), setup.compute.dtype
     )

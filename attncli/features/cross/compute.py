@@ -19,6 +19,7 @@ from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.measure.run_record import CrossTexts, cross_traces
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import Attention, Block
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import estimate
@@ -39,6 +40,7 @@ def states(count: int) -> list[Token]:
     return [Token(place, f"s{place}", None, None, None) for place in range(count)]
 
 
+@checked
 def cross(
     model: Model,
     query_text: str,

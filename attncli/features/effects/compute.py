@@ -60,10 +60,11 @@ from attncli.features.effects.targets import (
 )
 from attncli.features.effects.word_parts import deletion_curve, word_sum
 from attncli.inputs.regions import Region, region_tokens
-from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.token import Token, bytes_name, choose_span, ignore
 from attncli.inputs.word_groups import token_notes_of_two
 from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
@@ -72,6 +73,7 @@ Which = Selection | HeadSelection
 """Which heads: numbers that count in every layer, or any heads by layer and number."""
 
 
+@checked
 def ablate(
     model: Model,
     text: str,
@@ -146,7 +148,12 @@ def ablate(
     """
     if tokens is None:
         tokens = model.encode(text)
-    measures = _measures_with(measures, versus, hold)
+    measures = _measures_with(measures, target, versus, hold)
+    if every and (target is not None or (query is not None and "vector" not in measures)):
+        raise UsageError(
+            "every token that follows is measured, and one is named",
+            expected="every, or target and query",
+        )
     if link is None:
         cut_link = None
     else:
@@ -175,7 +182,9 @@ def ablate(
                 "{target} is {count} tokens, {pieces}: their log-probabilities are added",
                 target=repr(target),
                 count=len(request.answer),
-                pieces=listing(repr(entry.text) for entry in target_tokens(model, request.answer)),
+                pieces=listing(
+                    repr(bytes_name(entry.text)) for entry in target_tokens(model, request.answer)
+                ),
             )
         )
     if isinstance(heads, HeadSelection):
@@ -212,12 +221,17 @@ def ablate(
 
 
 def _measures_with(
-    measures: Sequence[Measure], versus: str | None, hold: str | None
+    measures: Sequence[Measure], target: str | None, versus: str | None, hold: str | None
 ) -> Sequence[Measure]:
-    """The measures, "difference" alone where `versus` is given and they are the usual ones. Raises
-    UsageError where one of "difference", `versus` and `hold` misses what it needs."""
+    """The measures; where they are the usual ones, "difference" alone with `versus`, and "logprob"
+    alone with a target, as the command has it. Raises UsageError where one of "difference",
+    `target`, `versus` and `hold` misses what it needs."""
     if versus is not None and tuple(measures) == ("vector",):
         return ("difference",)
+    if target is not None and tuple(measures) == ("vector",):
+        return ("logprob",)
+    if target is not None and versus is None and "logprob" not in measures:
+        raise UsageError("a target is about log-probabilities", expected='"logprob" among measures')
     if ("difference" in measures) != (versus is not None):
         what = message("a difference of two logits needs both of them")
         raise UsageError(what, expected="--versus TOK, and --measure difference among the measures")
@@ -227,6 +241,7 @@ def _measures_with(
     return measures
 
 
+@checked
 def logits(
     model: Model,
     text: str,
@@ -370,6 +385,7 @@ def _source_rows(values: Floats) -> list[LogitSource]:
     ]
 
 
+@checked
 def patch(
     model: Model,
     clean: str,

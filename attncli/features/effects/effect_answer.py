@@ -20,7 +20,9 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import (
     capitalize_sentences,
     quote_text,
+    quoted_row,
     quoted_token,
+    quoted_word,
     short,
 )
 from attncli.draw.view import View
@@ -151,11 +153,13 @@ def subject(document: AblateDocument, view: View) -> str:
         )
     if document.place == "mean":
         return say(view, "the mean of all vectors")
-    texts = [
-        token.text
-        for token in document.tokens[document.place.token : _last_token(document.place) + 1]
-    ]
-    return quote_text(" ".join(texts), view)
+    tokens = document.tokens[document.place.token : _last_token(document.place) + 1]
+    if len(tokens) == 1:
+        return quoted_row(tokens[0], view)
+    start, end = tokens[0].start, tokens[-1].end
+    if start is None or end is None or not document.text:
+        return quote_text(" ".join(token.text for token in tokens), view)
+    return quoted_word(document.text[start:end], view)
 
 
 def _last_token(place: TokenPlace) -> int:

@@ -59,6 +59,7 @@ from attncli.language import message
 from attncli.measure.bootstrap import mean_intervals, ratio_intervals
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
@@ -67,6 +68,7 @@ PairBaseline = Literal["corrupt", "zero", "mean"]
 """What stands for a head in the clean text: its values in the corrupt one, nothing, its mean."""
 
 
+@checked
 def ablate_pairs(
     model: Model,
     file: str | Path,
@@ -137,6 +139,7 @@ def ablate_pairs(
     return _document(model, fitted, results, by)
 
 
+@checked
 def patch_pairs(
     model: Model,
     file: str | Path,
@@ -265,6 +268,7 @@ def _patch_document(
     )
 
 
+@checked
 def logits_pairs(
     model: Model,
     file: str | Path,

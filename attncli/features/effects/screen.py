@@ -19,8 +19,8 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import (
     capitalize_sentences,
     quote_text,
+    quoted_row,
     quoted_token,
-    quoted_word,
     short,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
@@ -989,9 +989,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
                 " {measure}"
             )
         ),
-        place=comma.join(
-            quoted_word(document.tokens[index].text, view) for index in document.places
-        ),
+        place=comma.join(quoted_row(document.tokens[index], view) for index in document.places),
         measure=say(view, PATCH_MEASURES[document.measure], **names),
     )
     if document.into is not UNSET:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.effects.document import TargetToken
 from attncli.features.effects.places import reads_on
-from attncli.inputs.token import Token, Tokenizer, ignore
+from attncli.inputs.token import Token, Tokenizer, bytes_name, ignore
 from attncli.language import Message, listing, message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
@@ -105,7 +105,9 @@ def choose_target(
                 "{name} is {count} tokens here, {pieces}: what is measured is the first of them",
                 name=repr(name),
                 count=len(target.ids),
-                pieces=listing(repr(entry.text) for entry in target_tokens(model, target.ids)),
+                pieces=listing(
+                    repr(bytes_name(entry.text)) for entry in target_tokens(model, target.ids)
+                ),
             )
         )
         return _target_of(target.ids[:1], row)
@@ -146,7 +148,7 @@ def small_note(model: Model, target: Target | None) -> list[str]:
         message(
             "{target} has a probability of {probability} here; the model's own choice is {choice}"
             " ({most})",
-            target=repr(answer_text(model, target.ids)),
+            target=repr(bytes_name(answer_text(model, target.ids))),
             probability=probability_text(probability),
             choice=_own_name(model, target.own),
             most=probability_text(float(np.exp(target.own_logprob or 0.0))),
@@ -158,7 +160,7 @@ def _own_name(model: Model, number: int) -> str:
     """The model's own choice by its text; by its id where the tokenizer does not have it, since a
     vocabulary may be padded."""
     try:
-        return repr(target_token(model, number).text)
+        return repr(bytes_name(target_token(model, number).text))
     except InputError:
         return f"{BY_ID}{number}"
 

@@ -85,6 +85,12 @@ def chosen_layer(model: Model, options: ModelOptions) -> int:
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
     """The layer and the head that `--layer` and `--head` name; None for one that is not given.
     Raises as `chosen_layer`."""
+    pairs = request.named_heads(model.spec, options)
+    if pairs:
+        if len(pairs) > 1:
+            expected = message("one: this is about one {noun}", noun=term("head"))
+            raise UsageError("--head names {count} heads", expected=expected, count=len(pairs))
+        return pairs[0]
     if options.layer is None:
         layer = None
     else:
@@ -508,11 +514,9 @@ def matrix_softmax(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
-    layer = chosen_layer(loaded_model, setup.model)
-    head = single(
-        request.numbers(setup.model.head, "head", loaded_model.spec.blocks[layer].attention.heads),
-        "head",
-    )
+    open_layer, open_head = chosen_place(loaded_model, setup.model)
+    layer = chosen_layer(loaded_model, setup.model) if open_layer is None else open_layer
+    head = open_head or 0
     refuse_over(
         estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text"
     )

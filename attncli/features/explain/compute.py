@@ -55,11 +55,12 @@ from attncli.features.run.compute import (
     layer_projections,
     run_document,
 )
-from attncli.inputs.token import Token, choose_token, ignore
+from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.word_groups import token_notes
 from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import (
     Alibi,
@@ -112,6 +113,7 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     return HeadShares(shares, UNSET if bias is None else float64_of(model, bias))
 
 
+@checked
 def explain(
     model: Model,
     text: str,
@@ -152,7 +154,7 @@ def explain(
     if query is None:
         index = default_query(tokens)
     else:
-        index = choose_token(tokens, query, note)
+        index = choose_last_token(tokens, query, note)
     place = strongest_head(
         model, text, tokens, index, layer=layer, head=head, note=note, on_cost=on_cost
     )
@@ -511,6 +513,7 @@ def derivation_shapes(model: Model, tokens: int, layer: int) -> list[tuple[int, 
 # Topics of `attn explain` about a whole layer: masks, several heads, positions, residual and norm.
 
 
+@checked
 def mask_topic_document(
     model: Model,
     text: str,
@@ -585,6 +588,7 @@ def _padded_texts(
 # Several heads, and how their outputs become one: topic "multihead" of `attn.explain/1`.
 
 
+@checked
 def multihead_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int
 ) -> MultiheadTopic:
@@ -679,6 +683,7 @@ ADDED = {
 """What is added to the input; other tables that checkpoints have are added likewise."""
 
 
+@checked
 def position_document(
     models: Iterable[Model],
     text: str,
@@ -795,6 +800,7 @@ def _position_facts(
 # `attn.explain/1`.
 
 
+@checked
 def residual_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int
 ) -> ResidualTopic:

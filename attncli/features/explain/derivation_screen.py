@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.documents import Numbers
+from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import (
     Lines,
     heading,
@@ -414,26 +415,22 @@ class Derivation:
         tokens = document.tokens
         best = int(np.argmax(self.weights[: len(document.tokens)]))
         query, key = (token_reference(tokens, index, view) for index in (document.query, best))
-        other_heads = f"attn find … --from {query} --to {key}"
-        without_head = f"attn ablate … --query {query} --head L{document.layer}H{document.head}"
+        unknown = ["--unknown"] if tokens[document.query].unknown else []
+        head = ["--head", f"L{document.layer}H{document.head}"]
+        titles = {
+            name: f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}"
+            for name in ("heads", "effect")
+        }
+        ends = ["--from", query, "--to", key, *unknown]
+        find = command_about(document, "find", ends, view)
+        other_heads = command_lines(find, view, before=titles["heads"], style="bold")
         if model.attending == model.heads == 1:
-            other_heads = say(view, "there are none: this model has one head")
-            without_head = f"attn ablate … --query {query}" + (
-                " --num-heads 1" if model.source == "seeded" else ""
-            )
-        if tokens[document.query].unknown:
-            other_heads = f"{other_heads} --unknown"
-            without_head = f"{without_head} --unknown"
-        return stack(
-            *(
-                heading(
-                    f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}",
-                    spell(text, ascii=view.ascii),
-                    view,
-                )
-                for name, text in (("heads", other_heads), ("effect", without_head))
-            )
-        )
+            head = []
+            none = message("there are none: this model has one head")
+            other_heads = heading(titles["heads"], none, view)
+        ablate = command_about(document, "ablate", ["--query", query, *head, *unknown], view)
+        effect = command_lines(ablate, view, before=titles["effect"], style="bold")
+        return stack(other_heads, effect)
 
     def matrices(self) -> Lines:
         """The matrices of all queries, with the worked query's row marked, and how far its row is

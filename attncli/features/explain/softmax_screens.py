@@ -620,13 +620,10 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     ]
     body = table(["", document.name], rows, view, align=["left", "right"])
     rows_note = say(view, "{count} of {total} rows used", count=example.rows, total=len(texts))
-    return (
-        heading(document.name, document.says, view),
-        stack(*parts),
-        example_matrix,
-        stack(body, remark(rows_note, view)),
-        metric_answer(document, view),
-    )
+    blocks = [heading(document.name, document.says, view), stack(*parts)]
+    if example.rows:  # a matrix alone has no texts, words or vectors
+        blocks += [example_matrix, stack(body, remark(rows_note, view))]
+    return (*blocks, metric_answer(document, view))
 
 
 def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
@@ -645,19 +642,20 @@ def metrics_screen(view: View) -> Lines:
     """The list of all metrics, each with what a high value means; in a brief view their names
     alone.
     """
-    from attncli.measure.metric import METRICS  # only this list needs them
+    from attncli.measure.layer_metrics import EVERY_METRIC  # only this list needs them
 
     if view.brief:
-        names = say(view, contextual("between", ", ")).join(METRICS)
+        names = say(view, contextual("between", ", ")).join(EVERY_METRIC)
         return sentences(
-            [say(view, "{count} metrics: {metrics}.", count=len(METRICS), metrics=names)], view
+            [say(view, "{count} metrics: {metrics}.", count=len(EVERY_METRIC), metrics=names)],
+            view,
         )
-    rows = [[name, localize(metric.says, view)] for name, metric in METRICS.items()]
+    rows = [[name, localize(metric.says, view)] for name, metric in EVERY_METRIC.items()]
     more = say(
         view,
         "{count} metrics: attn explain metric NAME tells the formula, the range and an example of"
         " one.",
-        count=len(METRICS),
+        count=len(EVERY_METRIC),
     )
     return stack_spaced(
         table(["metric", message("a high value means")], rows, view), sentences([more], view)

@@ -31,9 +31,11 @@ from attncli.features.explain.document import (
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import token_notes
 from attncli.language import listing, message
+from attncli.measure.layer_metrics import EVERY_METRIC, KIND_METRICS
 from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -104,13 +106,18 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     )
 
 
+SIGNS_OF_LISTS = str.maketrans({"−": "-", **dict.fromkeys("[](){},;，、；【】（）", " ")})
+"""What stands around and between numbers in a list; the sign of printed negative numbers."""
+
+
 def parse_scores(numbers: Sequence[str]) -> list[float]:
-    """Parse the numbers of `attn explain softmax`, given as separate words or joined by commas.
+    """Parse the numbers of `attn explain softmax`, given as separate words, joined by commas of any
+    script, or as the list that a program prints.
 
     Raises InputError for none or for what is no finite number.
     """
     scores = []
-    for piece in " ".join(numbers).replace(",", " ").split():
+    for piece in " ".join(numbers).translate(SIGNS_OF_LISTS).split():
         try:
             value = float(piece)
         except ValueError:
@@ -132,7 +139,8 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
     return scores
 
 
-def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
+@checked
+def softmax_document(scores: Sequence[float], temperature: float = 1.0) -> SoftmaxTopic:
     """Build the document of topic "softmax": scores divided by the temperature, then their softmax
     with and without the maximum subtracted.
 
@@ -245,6 +253,7 @@ def row_softmax(scores: Floats) -> Floats:
 # Softmax by rows against softmax over the whole matrix: topic "matrix-softmax" of `attn.explain/1`.
 
 
+@checked
 def matrix_softmax_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int
 ) -> MatrixSoftmaxTopic:
@@ -289,8 +298,14 @@ CHUNK = 2**22
 """Random numbers drawn at a time, which bounds the memory."""
 
 
+@checked
 def scaling_document(
-    d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None
+    d_k: int = 64,
+    *,
+    samples: int = 4096,
+    keys: int = 10,
+    seed: int = 0,
+    d_model: int | None = None,
 ) -> ScalingTopic:
     """Build the document of topic "scaling": the measured variance of q·k for random vectors, and
     what scaling does to a softmax.
@@ -471,6 +486,7 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
     return order
 
 
+@checked
 def order_document(
     models: Iterable[Model],
     text: str,
@@ -564,33 +580,36 @@ EXAMPLE = ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.2, 0.3, 0.5, 0.0), (0.
 """A causal head of four tokens, worked by hand in the tests: rows are queries, columns keys."""
 
 
+@checked
 def metric_document(name: str) -> MetricTopic:
     """Build the document that explains a metric: its definition, its value for the head `EXAMPLE`,
     and that for uniform attention.
 
     Args:
-        name: The name of one of `attncli.metrics.METRICS`.
+        name: The name of one of `EVERY_METRIC`.
 
     Returns:
         What `attn explain metric NAME --json` writes. Uniform is over what a causal query may see.
-        Both values are null for a metric that needs tokens.
+        Both values are null for a metric that needs tokens, texts or vectors.
 
     Raises:
         UsageError: For an unknown name.
     """
-    if name not in METRICS:
-        hint = " ".join(["attn explain metric", *get_close_matches(name, METRICS, 1)])
+    if name not in EVERY_METRIC:
+        hint = " ".join(["attn explain metric", *get_close_matches(name, EVERY_METRIC, 1)])
         raise UsageError(
-            "there is no metric {name}", expected=listing(METRICS), hint=hint, name=repr(name)
+            "there is no metric {name}", expected=listing(EVERY_METRIC), hint=hint, name=repr(name)
         )
-    metric = METRICS[name]
-    causal = np.tril(np.ones((4, 4), bool))
-    result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
-    value, uniform = (
-        None if np.isnan(number[0]) else float(number[0])
-        for number in (result.value, result.baseline)
-    )
-    rows = int(result.rows[0])
+    metric = EVERY_METRIC[name]
+    value, uniform, rows = None, None, 0
+    if name in {**METRICS, **KIND_METRICS}:  # those are of texts and vectors, and a matrix has none
+        causal = np.tril(np.ones((4, 4), bool))
+        result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric,))[metric.name]
+        value, uniform = (
+            None if np.isnan(number[0]) else float(number[0])
+            for number in (result.value, result.baseline)
+        )
+        rows = int(result.rows[0])
     return MetricTopic(
         version=__version__,
         topic="metric",

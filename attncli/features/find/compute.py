@@ -33,6 +33,7 @@ from attncli.language import message
 from attncli.measure.rest import Bools, Floats, resting_keys, word_in_front
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate, free_memory
@@ -166,6 +167,7 @@ def _rank_of_key(row: Floats, visible: Bools, key: int) -> tuple[int | None, int
     return rank, top if row[top] > 0 else None
 
 
+@checked
 def find(
     model: Model,
     text: str,

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
+from attncli.draw.command_lines import command_about, command_lines, reference
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import percent
 from attncli.draw.rest_names import rest_names, resting_key
 from attncli.draw.sentence import not_learned_note, sentence, words
-from attncli.draw.token_names import claim, quote_text, quoted_token, token_reference
+from attncli.draw.token_names import claim, quote_text, quoted_token
 from attncli.draw.view import View
 from attncli.features.find.document import BeyondRest, FindDocument, FoundHead
 from attncli.language import message, plural, say
@@ -86,17 +87,16 @@ def find_hint(document: FindDocument, view: View) -> Lines:
     behind another word; nothing in a brief answer, and where there is nothing to add."""
     if view.brief or not document.heads:
         return Lines()
-    query, key = (
-        token_reference(document.tokens, index, view) for index in (document.query, document.key)
-    )
+    query, key = (reference(document, index, view) for index in (document.query, document.key))
     if not _heads_by_weight(document):
         if all(head.reverse.rank is None for head in document.heads):
             return Lines()
-        command = f"attn find … --from {key} --to {query}"
-        return remark(say(view, "Try:  {command}", command=command), view)
+        command = command_about(document, "find", ["--from", key, "--to", query], view)
+        return command_lines(command, view, before=say(view, "Try:"))
     if rests_on_key(document) and document.word_before is UNSET:
-        command = f"attn find … --from {query} --to {key} --verify"
-        return remark(say(view, "Does it rest there?  {command}", command=command), view)
+        options = ["--from", query, "--to", key, "--verify"]
+        command = command_about(document, "find", options, view)
+        return command_lines(command, view, before=say(view, "Does it rest there?"))
     return Lines()
 
 

@@ -37,6 +37,7 @@ from attncli.language import message
 from attncli.measure.rest import Bools, resting_keys
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS, Past
 from attncli.mechanism.spec import state_size
 from attncli.models import run
@@ -181,6 +182,7 @@ class GenerateRequest(Struct, frozen=True):
     weighing: Weighing | None = None
 
 
+@checked
 def generate(
     model: Model,
     text: str,

@@ -354,8 +354,8 @@ def _comparison(
     from attncli.features.heads.across_heads import parse_across, parse_directions
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES
-    from attncli.measure.layer_metrics import column_metric
-    from attncli.measure.metric import DEFAULT, METRICS
+    from attncli.measure.layer_metrics import TEXT_METRICS, column_metric
+    from attncli.measure.metric import DEFAULT
     from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
@@ -379,7 +379,9 @@ def _comparison(
         layers=layers,
         heads=heads,
         metrics=(
-            (*METRICS, *own) if "all" in names else tuple(dict.fromkeys(names)) or (*DEFAULT, *own)
+            (*TEXT_METRICS, *own)
+            if "all" in names
+            else tuple(dict.fromkeys(names)) or (*DEFAULT, *own)
         ),
         maps=parts is None
         or bool(parts & MATRICES)

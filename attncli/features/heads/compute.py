@@ -66,6 +66,7 @@ from attncli.measure.row_stream import (
 )
 from attncli.measure.run_record import metric_values
 from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
@@ -233,6 +234,7 @@ class _LayerTally:
         return head_parts
 
 
+@checked
 def heads(
     model: Model,
     text: str,

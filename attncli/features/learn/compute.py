@@ -43,9 +43,10 @@ from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task, even_scores, head_scores
 from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
 from attncli.inputs.files import refuse_half_characters
-from attncli.inputs.token import Token, choose_token, ignore
+from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.tokenize import IdsOnly, tokenizer
 from attncli.language import choice, listing, message, plural
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Zero
 from attncli.mechanism.mask import visible
 from attncli.mechanism.spec import Spec
@@ -150,7 +151,8 @@ def _make_task(
                     expected=message("two words or more, with blanks between them"),
                 )
             return sentence_task(
-                tokens, *(choose_token(tokens, reference, note) for reference in (query, target))
+                tokens,
+                *(choose_last_token(tokens, reference, note) for reference in (query, target)),
             )
         case "FILE":
             if text is None:
@@ -219,6 +221,7 @@ def small_model_of(request: LearnRequest) -> SmallModel:
     return small_model(request.architecture, len(task.words) + 1, task.length)
 
 
+@checked
 def learn(
     task: str | LearnRequest,
     text: str | None = None,

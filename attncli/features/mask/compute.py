@@ -17,6 +17,7 @@ from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, intersection, parse_mask
 from attncli.mechanism.projection import (
     LayerAttention,
@@ -52,6 +53,7 @@ POSITIONS = 16
 """Positions that are drawn where neither a size nor a file says how many."""
 
 
+@checked
 def mask(
     masks: str | Mask | Sequence[str | Mask] = (),
     n: int | None = None,

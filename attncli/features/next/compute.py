@@ -34,6 +34,7 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Interventions, Zero
 from attncli.models.estimate import CostEstimate, seconds_of, work_of
 from attncli.models.model import Model
@@ -51,6 +52,7 @@ class _TextRun(Struct, frozen=True, eq=False):
     backend: Backend
 
 
+@checked
 def next_word(
     model: Model,
     text: str,

@@ -12,7 +12,7 @@ from attncli.draw.safe import spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text, quoted_token, short
+from attncli.draw.token_names import quote_text, quoted_row, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import NextToken
 from attncli.features.next.document import Dose, LayerChoice, NextDocument
@@ -58,7 +58,7 @@ def _likeliest_table(document: NextDocument, view: View) -> Lines:
     if document.without is not UNSET:
         (_, tokens, left), (_, shares, right), _ = _columns(document.without.top, view)
         columns += [(say(view, "without"), tokens, left), ("", shares, right)]
-    after = quote_text(document.tokens[document.position].text, view)
+    after = quoted_row(document.tokens[document.position], view)
     return table(
         [name for name, _, _ in columns],
         [list(row) for row in zip(*(cells for _, cells, _ in columns), strict=True)],
@@ -105,7 +105,7 @@ def _each_table(document: NextDocument, view: View) -> Lines:
     cells = [
         [
             str(row.token),
-            quote_text(document.tokens[row.token].text, view),
+            quoted_row(document.tokens[row.token], view),
             percent(row.probability),
             f"{row.rank:,}",
         ]

@@ -15,11 +15,13 @@ from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
 from attncli.measure.bootstrap import MeanInterval, mean_intervals
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
+from attncli.mechanism.checked_arguments import checked
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.version import __version__
 
 
+@checked
 def pairs(
     model: Model,
     file: str | Path,

@@ -47,6 +47,7 @@ from attncli.language import listing, message
 from attncli.measure.query_links import QueryLinks
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
@@ -205,6 +206,7 @@ def run_batch(
     ]
 
 
+@checked
 def run(
     model: Model,
     text: str,

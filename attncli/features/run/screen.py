@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.documents import ShapeRow, TopLink
+from attncli.draw.command_lines import command_about, command_lines, reference
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import (
     Lines,
@@ -49,7 +50,7 @@ from attncli.draw.shaded_matrix import (
     visible,
 )
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
-from attncli.draw.token_names import key_names, quote_text, token_reference
+from attncli.draw.token_names import key_names, quote_text
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import Message, contextual, listing, message, plural, say, term
@@ -531,14 +532,15 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     query = document.queries[0]
     if document.tokens[query].unknown:  # attn ablate takes no such word
         return Lines()
-    name = token_reference(document.tokens, query, view)
-    matter = say(view, "Does it matter?  attn ablate … --query {query}", query=name)
+    name = reference(document, query, view)
+    ablation = command_about(document, "ablate", ["--query", name], view)
+    matter = command_lines(ablation, view, before=say(view, "Does it matter?"))
     back = document.strongest_back
     if not back or not document.every_link_counts:
-        return remark(matter, view)
-    start = token_reference(document.tokens, back.query, view)
-    command = f"attn find … --from {start} --to {name}"
-    return stack(remark(say(view, "Try:  {command}", command=command), view), remark(matter, view))
+        return matter
+    ends = ["--from", reference(document, back.query, view), "--to", name]
+    command = command_about(document, "find", ends, view)
+    return stack(command_lines(command, view, before=say(view, "Try:")), matter)
 
 
 RUN_PARTS: Parts[RunDocument] = (

@@ -34,7 +34,8 @@ from attncli.inputs.word_groups import token_notes
 from attncli.language import message
 from attncli.measure.kept_results import KeptResults, description_digest
 from attncli.measure.labels import repeat_scores
-from attncli.measure.metric import metric_of
+from attncli.measure.layer_metrics import column_metric
+from attncli.mechanism.checked_arguments import checked
 from attncli.models.aliases import locate
 from attncli.models.estimate import duration_words
 from attncli.models.load import load, open_checkpoint
@@ -116,6 +117,7 @@ def step_of(name: str) -> int | None:
     return None
 
 
+@checked
 def series(
     checkpoints: Sequence[str | Path],
     text: str | Iterable[str],
@@ -158,7 +160,7 @@ def series(
     chosen = tuple(dict.fromkeys(metrics))
     for name in chosen:
         if name not in REPEATS:
-            metric_of(name)
+            column_metric(name)
     # a model that is not there is told before a word is said about the text
     locate(names[0], variables=os.environ if variables is None else variables, fetch=Fetch(note))
     request = SeriesRequest(

@@ -34,7 +34,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.whole_number import LARGEST
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import message, term
 
 if TYPE_CHECKING:
     from attncli.mechanism.attend import RowBlock
@@ -92,6 +92,7 @@ def tensors(
     from attncli.inputs.tensors import read_tensors
     from attncli.models.one_layer import scale_number
 
+    layer, head = named_layer(layer, head)
     stored_tensors = read_tensors(file, allow_nonfinite=True)
     masks = request.mask(mask)
     if scale == "sqrt-dmodel":
@@ -152,6 +153,30 @@ def tensors(
     if output.svg is not None:
         write_figure(document, output, environment)
     write_documents([document], output, environment, view)
+
+
+def named_layer(layer: int | None, head: list[str] | None) -> tuple[int | None, list[str] | None]:
+    """The layer and the heads that are meant where `--head` names both, such as L5H11,L5H3.
+
+    Raises UsageError beside `--layer`, and for heads of several layers: one is shown.
+    """
+    from attncli.mechanism.spec import parse_head
+
+    pairs = [parse_head(part) for part in request.comma_parts(head)]
+    places = [pair for pair in pairs if pair is not None]
+    if not places or len(places) < len(pairs):
+        return layer, head
+    layers = sorted({number for number, _ in places})
+    if layer is not None:
+        raise UsageError("--head names layers, and so does --layer", expected="one or the other")
+    if len(layers) > 1:
+        raise UsageError(
+            "--{what} names {numbers} {what}s",
+            expected=message("one: this is about one {noun}", noun=term("layer")),
+            what="layer",
+            numbers=len(layers),
+        )
+    return layers[0], [str(number) for _, number in places]
 
 
 tensors_app = command_app(

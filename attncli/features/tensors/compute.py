@@ -32,6 +32,8 @@ from attncli.measure.row_stream import RowFeeder, TopLinks, share
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole, metric_values
 from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_within, stream
 from attncli.mechanism.attention import check_arguments
+from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.head_choice import choose_numbers, layer_and_heads
 from attncli.mechanism.mask import Everywhere, Mask, intersection, shows_all
 from attncli.mechanism.trace import SQUARE, shapes_of
 from attncli.models.layout import names_text
@@ -208,6 +210,7 @@ def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
     )
 
 
+@checked
 def tensors(
     arrays: CapturedTensors | Tensors,
     *,
@@ -245,6 +248,7 @@ def tensors(
     Raises:
         InputError: For arrays that are missing or do not fit each other.
     """
+    layer, heads = layer_and_heads(layer, heads)
     if not isinstance(arrays, CapturedTensors):
         work = sum(array.size for array in arrays.values())
         backend = choose("auto", device=None, dtype="float32", work=work)
@@ -255,7 +259,7 @@ def tensors(
         trace = arrays.attend()
     if trace is not None:
         on_trace(trace)
-    chosen = numbers_of(heads, arrays.q.shape[-3])
+    chosen = choose_numbers(heads, arrays.q.shape[-3], "head")
     return tensors_document(
         name, arrays, trace, options.mask, heads=chosen, top=top, stages=stages, progress=progress
     )

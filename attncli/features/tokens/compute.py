@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from attncli.documents import Document, TokenRow, axes, describe, token_facts
 from attncli.inputs.token import Token, Tokenizer
+from attncli.mechanism.checked_arguments import checked
 from attncli.version import __version__
 
 
@@ -33,6 +34,7 @@ class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
     warnings: list[str]
 
 
+@checked
 def tokens(
     text: str,
     tokenizer: str | Tokenizer = "word",

@@ -50,6 +50,7 @@ from attncli.language import message
 from attncli.measure.row_facts import exclusion
 from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Kind
 from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import HeadSelection, Rope, Spec
@@ -79,6 +80,7 @@ class WhyRequest(Struct, frozen=True):
     by: Split = "part"
 
 
+@checked
 def why(
     model: Model,
     text: str,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET
 
+from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_period, percent, writer
 from attncli.draw.safe import cut, label, spell
@@ -17,8 +18,8 @@ from attncli.draw.token_names import (
     capitalize,
     claim_link,
     quote_text,
+    quoted_row,
     quoted_token,
-    quoted_word,
     token_reference,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
@@ -408,8 +409,10 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
         blocks.append(
             remark("tint: how far above what its row expects the score of each word is", view)
         )
-    matters = say(view, "Does it matter?  {command}", command=_next_command(document, view))
-    return stack(*blocks, sentences([*why_sentences(document, view), matters], view))
+    matters = command_lines(
+        _next_command(document, view), view, before=say(view, "Does it matter?")
+    )
+    return stack(*blocks, sentences(why_sentences(document, view), view), matters)
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
@@ -477,13 +480,15 @@ def _writes_sentences(document: WhyDocument, view: View) -> list[str]:
     return texts
 
 
-def _next_command(document: WhyDocument, view: View) -> str:
-    """The `attn ablate` command that would test whether the link matters."""
+def _next_command(document: WhyDocument, view: View) -> list[str]:
+    """The words of the `attn ablate` command that tests whether the link matters."""
     link = document.link
     sides = ((document.tokens, link.query), (document.keys, link.key))
     ends = [token_reference(tokens, index, view) for tokens, index in sides]
-    cross = " --cross" if link.attention == "cross" else ""
-    return f"attn ablate … --from {ends[0]} --to {ends[1]}{cross}"
+    options = ["--from", ends[0], "--to", ends[1]]
+    if link.attention == "cross":
+        options.append("--cross")
+    return command_about(document, "ablate", options, view)
 
 
 def _look_sentence(document: WhyDocument, view: View) -> str:
@@ -689,7 +694,7 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
     places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
     template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
     if part.kind == "head" and (source := source_of(part, document)):
-        name = quoted_word(source[0].text, view)
+        name = quoted_row(source[0], view)
         if source[1]:
             name = say(view, "{name} ({place})", name=name, place=source[0].index)
         template = message("what layer {layer} head {head} brought to {word} from {source}")

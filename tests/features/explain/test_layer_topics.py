@@ -338,7 +338,7 @@ def test_steps_need_a_terminal_and_a_screen(words: tuple[str, ...]) -> None:
 
 def test_a_trained_models_answer_names_the_command_that_tests_it() -> None:
     shown = ask("run", "a cat sat", "--model", "minilm", "--query", "cat").out.splitlines()
-    assert shown[-1] == "Does it matter?  attn ablate … --query cat"
+    assert shown[-1] == 'Does it matter?  attn ablate --model minilm "a cat sat" --query cat'
     assert "Does it matter" not in ask("run", "a cat sat", "--query", "cat").out
     assert (
         "Does it matter"

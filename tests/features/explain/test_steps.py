@@ -4,6 +4,7 @@ are about.
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,9 @@ def flat(screen: str) -> str:
 def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang: str) -> None:
     screen = ask("explain", *options, "--lang", lang, width=width).out
     # a residual and a norm that somebody asks for have their table after the steps
-    assert len(screen.splitlines()) < (80 if "--residual" in options else 60)
+    limit = 80 if "--residual" in options else 60
+    # below that width the two commands at the end are broken
+    assert len(screen.splitlines()) < limit + (4 if width < 120 else 0)
     query = options[2] if options[1] == "--query" else "f"
     titles = [
         f"1 similarity of {query}",
@@ -65,9 +68,9 @@ def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang
             f"5 {query} 的输出",
         ]
     titles += (
-        ["6 the other heads  ", "7 without the head  attn ablate … --query"]
+        ["6 the other heads", "7 without the head"]
         if lang == "en"
-        else ["6 其他的头  ", "7 去掉这个头  attn"]
+        else ["6 其他的头", "7 去掉这个头"]
     )
     places = [screen.index(f"\n{title}") for title in titles]
     assert places == sorted(places)
@@ -212,9 +215,10 @@ def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
 def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
     alone = ask("explain", TEXT, "--query", "on").out
     assert "6 the other heads  there are none: this model has one head\n" in alone
-    command = re.search(r"7 without the head  attn ablate … (.*)\n", alone)
-    assert command is not None
-    found = json.loads(ask("ablate", TEXT, *command[1].split(), "--json").out)
+    command = shlex.split(alone.partition("7 without the head")[2].replace("\\\n", ""))
+    assert command[:2] == ["attn", "ablate"]
+    assert TEXT in command
+    found = json.loads(ask(*command[1:], "--json").out)
     assert [(row["layer"], row["head"]) for row in found["effects"]] == [(0, 0)]
     several = ("explain", "on and on", "--num-heads", "4", "--head", "2", "--query", "on:2")
     answer = ask(*several).out
@@ -222,9 +226,10 @@ def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
     key = ("'#0'", "and", "'#2'")[
         int(np.argmax(weights))
     ]  # a word that stands twice is named by its place
-    assert f"6 the other heads  attn find … --from '#2' --to {key}\n" in answer
-    assert "7 without the head  attn ablate … --query '#2' --head L0H2\n" in answer
+    command_start = '--num-heads 4 "on and on"'
+    assert f"6 the other heads\nattn find {command_start} --from '#2' --to {key}\n" in answer
+    assert f"attn ablate {command_start} --query '#2' --head L0H2\n" in answer
     # where its letters cannot be written a word is named by its place, too
     assert "--query '#2'" in ask("explain", "我 看 你", "--ascii", "--show", "further").out
-    assert ask(*several, "--show", "further").out.count("\n") == 2
+    assert ask(*several, "--show", "further").out.count("\n") == 4
     assert "attn ablate" not in ask(*several, "--brief").out

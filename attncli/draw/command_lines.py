@@ -1,0 +1,181 @@
+"""A command to try next, whole: with the model and the text that a document is about, so that it
+can be copied as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from attncli.draw.lines import FAINT, Lines, line, stack
+from attncli.draw.safe import cells, safe, spell
+from attncli.draw.token_names import token_reference
+from attncli.draw.view import View
+from attncli.inputs.tokenize import words
+
+if TYPE_CHECKING:
+    from attncli.documents import TokenRow
+
+LONGEST_TEXT = 400
+"""Characters of a text that a command holds; a longer one is a file of the reader's."""
+CONTINUED = " \\"
+"""Ends a line of a command that goes on."""
+QUOTED_PART = ("'\\", '"\\')
+"""How a part of a text ends that the next line goes on with."""
+TOKENIZERS: dict[str, Callable[[str], list[tuple[int, int]]]] = {
+    "": lambda text: list(words(text)),
+    "whitespace": lambda text: [match.span() for match in re.finditer(r"\S+", text)],
+    "char": lambda text: [match.span() for match in re.finditer(r"\S", text)],
+}
+"""What `--tokenizer` says for seeded weights, and where it cuts a text; the first without it."""
+
+
+def command_about(document: Any, name: str, options: Sequence[str], view: View) -> list[str]:
+    """The words of a command about a document's own text and model.
+
+    Args:
+        document: Of one text.
+        name: The command's.
+        options: The other words, as a shell reads them.
+        view: Whether only ASCII may be written: no other text can then be copied.
+
+    Returns:
+        The words, quoted as a shell needs them: command, model, text, options. A text of several
+        lines, or a long one, is `--file FILE` for the reader to fill in.
+    """
+    return ["attn", name, *_model_words(document), *_text_words(document, view), *options]
+
+
+def reference(document: Any, index: int, view: View) -> str:
+    """A token of a document as an option names it; a word that was merged, by the tokens that the
+    command will find there."""
+    tokens: Sequence[TokenRow] = document.tokens
+    name = token_reference(tokens, index, view)
+    pieces = getattr(document, "pieces", None)
+    if not name.startswith("'#") or not pieces:
+        return name
+    word = tokens[index]
+    inside = [
+        piece.index
+        for piece in pieces
+        if None not in (piece.start, word.start, piece.end, word.end)
+        and word.start <= piece.start
+        and piece.end <= word.end
+    ]
+    return f"'#{inside[0]}-{inside[-1]}'" if inside else name
+
+
+def command_lines(
+    command_words: Sequence[str], view: View, *, before: str = "", style: str = FAINT
+) -> Lines:
+    """A command on as few lines as the width allows: each but the last ends in a backslash, as a
+    shell goes on reading; a text longer than a line is taken apart into quoted parts.
+
+    before: one of the program's own texts, in front of it or on a line above it. style: of that
+    text.
+    """
+    parts = [part for word in _with_values(command_words) for part in _parts(word, view.width - 4)]
+    rows = [parts[0]]
+    for last, part in pairwise(parts):
+        joint = "" if last.endswith(QUOTED_PART) else " "
+        if joint and cells(rows[-1] + joint + part) + len(CONTINUED) <= view.width:
+            rows[-1] += joint + part
+        else:
+            rows.append(part)
+    lines = [
+        row if row.endswith(QUOTED_PART) or place == len(rows) - 1 else row + CONTINUED
+        for place, row in enumerate(rows)
+    ]
+    shown = [line((safe(text, ascii=view.ascii), FAINT)) for text in lines]
+    if not before:
+        return stack(*shown)
+    name = spell(before, ascii=view.ascii)
+    if len(lines) == 1 and cells(f"{name}  {lines[0]}") <= view.width:
+        return line((name, style), (f"  {safe(lines[0], ascii=view.ascii)}", FAINT))
+    return stack(line((name, style)), *shown)
+
+
+def _model_words(document: Any) -> list[str]:
+    """The options that name a document's model; none for the weights of a command without them."""
+    model = document.model
+    if model.source == "checkpoint":
+        adapters = [
+            word for adapter in model.adapters or () for word in ("--adapter", shlex.quote(adapter))
+        ]
+        return ["--model", shlex.quote(model.name or "MODEL"), *adapters]
+    if model.source == "file":
+        return ["--weights", shlex.quote(model.name or "FILE")]
+    options = ["--num-heads", str(model.heads)]
+    if model.seed:
+        options += ["--seed", str(model.seed)]
+    if model.d_model != 64:
+        options += ["--d-model", str(model.d_model)]
+    return [*options, *_tokenizer_words(document)]
+
+
+def _tokenizer_words(document: Any) -> list[str]:
+    """`--tokenizer` with the kind that cuts a document's text as it is cut; nothing for words."""
+    spans = [(row.start, row.end) for row in getattr(document, "pieces", None) or document.tokens]
+    for name, cut in TOKENIZERS.items():
+        if cut(document.text) == spans:
+            return ["--tokenizer", name] if name else []
+    return ["--tokenizer", "PATH"]
+
+
+def _text_words(document: Any, view: View) -> list[str]:
+    """A document's text as a shell reads it, or a place for a file with it."""
+    text = document.text
+    is_shown = text.isprintable() and (text.isascii() or not view.ascii)
+    if not is_shown or not 0 < len(text) <= LONGEST_TEXT:
+        return ["--file", "FILE"]
+    return [_quoted(text)]
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes: double ones, which an apostrophe does not end, where nothing in it means
+    more to a shell."""
+    if any(sign in text for sign in '"$`!\\'):
+        return shlex.quote(text)
+    return f'"{text}"'
+
+
+def _with_values(command_words: Sequence[str]) -> Iterator[str]:
+    """The words of a command, those options that have a value with it."""
+    option = ""
+    for word in command_words:
+        if option and not word.startswith("--"):
+            yield f"{option} {word}"
+            option = ""
+            continue
+        if option:
+            yield option
+            option = ""
+        if word.startswith("--"):
+            option = word
+        else:
+            yield word
+    if option:
+        yield option
+
+
+def _parts(word: str, room: int) -> list[str]:
+    """A word of a command as it is, or a quoted text of more than `room` cells in parts: all but
+    the last end in a backslash behind the closing quote, and a shell joins them."""
+    if cells(word) <= room:
+        return [word]
+    first, *values = shlex.split(word)
+    if values:
+        return [first, *_parts(_quoted(values[0]), room)]
+    text = first
+    parts = [""]
+    pieces = re.findall(r"\S+\s*|\s+", text)
+    if any(cells(piece) > room for piece in pieces):
+        pieces = list(text)
+    for piece in pieces:
+        if parts[-1] and cells(_quoted(parts[-1] + piece)) > room:
+            parts.append("")
+        parts[-1] += piece
+    return [*(_quoted(part) + "\\" for part in parts[:-1]), _quoted(parts[-1])]

@@ -1,0 +1,300 @@
+"""What is passed to a public function, checked where it enters: a wrong kind of value is an error
+that names the argument, what it was and what is expected.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import math
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from functools import cache, wraps
+from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from attncli.arrays.backend import EVERY
+from attncli.errors import InputError, UsageError
+from attncli.language import listing, message
+from attncli.mechanism.head_choice import choose_heads_of
+
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+SHOWN = 60
+"""Characters of a value that an error shows."""
+SEVERAL = (Sequence, Collection, Iterable, list)
+
+
+def checked(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+    """A public function that first checks the kinds of its arguments, by their annotations.
+
+    Texts are taken where a path is meant, and layers and heads as `choose_heads_of` reads them.
+
+    Args:
+        function: The function. One whose arguments choose heads has the model as its first.
+
+    Returns:
+        The function, which raises UsageError for an argument of another kind than its annotation's,
+        and InputError for layers and heads that the model does not have.
+    """
+
+    @wraps(function)
+    def call(*values: Parameters.args, **settings: Parameters.kwargs) -> Answer:
+        """Check the arguments, then call the function."""
+        signature = _signature(function)
+        bound = signature.bind(*values, **settings)
+        kinds = _kinds(function)
+        for name, value in bound.arguments.items():
+            kind = kinds.get(name, Any)
+            if kind is not CHOICE:
+                bound.arguments[name] = _value_of(name, value, kind)
+        if CHOICE in kinds.values() and "model" in bound.arguments:
+            _choose(function, bound)
+        _check_places(bound.arguments)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+CHOICE = object()
+"""The kind of an argument that chooses layers or heads."""
+CHOICES = ("Selection", "Which", "HeadSelection")
+
+
+@cache
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    """A function's parameters."""
+    return inspect.signature(function)
+
+
+@cache
+def _kinds(function: Callable[..., object]) -> dict[str, Any]:
+    """The kind of each parameter, by its annotation; `Any` for what only a type checker knows."""
+    kinds: dict[str, Any] = {}
+    for name, parameter in _signature(function).parameters.items():
+        annotation = str(parameter.annotation)
+        if any(part.strip() in CHOICES for part in annotation.split("|")):
+            kinds[name] = CHOICE
+            continue
+        names = _Names({**getattr(function, "__globals__", {}), **OF_NAME})
+        kinds[name] = eval(annotation, {}, names)
+    return kinds
+
+
+class Arrays:
+    """Stands for arrays of any library, and for lists that are read as one."""
+
+
+class Recordings:
+    """Stands for what takes the heads of a run: it has a class `Recording` among its own."""
+
+
+NAMES: dict[Any, str] = {
+    str: message("a text"),
+    int: message("a whole number"),
+    float: message("a number"),
+    bool: message("True or False"),
+    Path: message("a path"),
+    Arrays: message("an array of numbers"),
+    Recordings: message("a recording of a run"),
+    NoneType: message("None"),
+}
+"""What kinds are called in errors."""
+OF_NAME: dict[str, Any] = {
+    "Array": Arrays,
+    "Library": Arrays,
+    "Bools": Arrays,
+    "Recording": Recordings,
+}
+"""Kinds that annotations name and this module cannot import."""
+
+
+class _Names(dict[str, Any]):
+    """The names that annotations use; those imported for type checkers alone are `Any`."""
+
+    def __missing__(self, name: str) -> Any:
+        if name in OF_NAME:
+            return OF_NAME[name]
+        return getattr(builtins, name, Any)
+
+
+def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> None:
+    """Put the layers and heads that a caller names in place, as numbers that the model has."""
+    arguments = bound.arguments
+    parameters = _signature(function).parameters
+    names = [name for name in ("layers", "heads") if name in parameters]
+    if not any(name in arguments for name in names):
+        return
+    chosen = [arguments.get(name, parameters[name].default) for name in names]
+    spec = arguments["model"].spec
+    if "query_text" in parameters:  # of two texts: the decoder looks at the encoder
+        spec = spec.decoder or spec
+    if any(isinstance(part, Collection) and len(part) == 0 for part in chosen):
+        raise UsageError("no layer or no head is chosen", expected="at least one of them")
+    selection = choose_heads_of(spec, *chosen)
+    if any(part in str(parameters["heads"].annotation) for part in ("Which", "HeadSelection")):
+        if selection.pairs:
+            arguments["heads"] = selection
+            arguments.pop("layers", None)
+            return
+        chosen = [selection.layers, selection.heads]
+    else:
+        chosen = list(selection.layers_and_heads())
+    arguments.update(zip(names, chosen, strict=True))
+
+
+NEVER_EMPTY = ("tokens", "scores", "measures", "repeats")
+"""Lists that hold something."""
+AT_LEAST_ONE = ("batch", "count", "d_k", "keys", "n", "samples", "seeds")
+"""Counts of what there must be some of."""
+
+
+def _check_places(arguments: Mapping[str, Any]) -> None:
+    """Raise InputError for a layer, head or token, each told by its number, that is not there."""
+    places = [arguments.get("layer"), arguments.get("head")]
+    model = arguments.get("model")
+    if model is not None and any(isinstance(place, int) for place in places):
+        layer, head = (EVERY if place is None else [place] for place in places)
+        choose_heads_of(model.spec, layer, head)
+    tokens, query = arguments.get("tokens"), arguments.get("query")
+    if not isinstance(query, int) or not isinstance(tokens, Sequence):
+        return
+    if not 0 <= query < len(tokens):
+        raise InputError(
+            "there is no token #{index}",
+            expected=message(
+                "#0 to #{last}: the text has {tokens} tokens",
+                last=len(tokens) - 1,
+                tokens=len(tokens),
+            ),
+            index=query,
+        )
+
+
+def _check_size(name: str, value: Any) -> None:
+    """Raise UsageError for an empty list where something must be in it, a count below 1, and a
+    number that is none."""
+    if name in NEVER_EMPTY and isinstance(value, Sized) and len(value) == 0:
+        raise UsageError("{name} is empty", expected="at least one of them", name=name)
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and not math.isfinite(value):
+        raise UsageError(
+            "{name} is {value}", expected="a finite number", name=name, value=str(value)
+        )
+    if is_number and name in AT_LEAST_ONE and value < 1:
+        raise UsageError("{name} is {value}", expected="at least 1", name=name, value=str(value))
+
+
+def _value_of(name: str, value: Any, kind: Any) -> Any:
+    """The value of an argument, a path in place of its text. Raises UsageError for another kind."""
+    if not _fits(value, kind):
+        raise UsageError(
+            "{name} is {value}",
+            expected=_expected(kind),
+            name=name,
+            value=_shown(value),
+        )
+    _check_size(name, value)
+    options = typing.get_args(kind) if _is_union(kind) else (kind,)
+    if Path in options and str not in options and isinstance(value, str):
+        return Path(value)
+    return value
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it: whole where it is short, else its type."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = ""
+    return text if text and len(text) <= SHOWN else message("a {kind}", kind=type(value).__name__)
+
+
+def _is_union(kind: Any) -> bool:
+    """Whether a kind is one of several."""
+    return isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind; what a kind says that cannot be checked here holds."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if _is_union(kind):
+        return any(_fits(value, part) for part in parts)
+    if origin is typing.Literal:
+        return any(value is part or (type(value) is type(part) and value == part) for part in parts)
+    if kind in CLASSES:
+        return CLASSES[kind](value)
+    if origin is Callable:
+        return callable(value)
+    if origin in SEVERAL:
+        return _fits_several(value, origin, parts[0])
+    if origin is tuple and parts and parts[-1] is not Ellipsis:
+        return (
+            isinstance(value, Sequence)
+            and len(value) == len(parts)
+            and all(map(_fits, value, parts))
+        )
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping)
+    if getattr(kind, "_is_protocol", False):
+        return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
+    return isinstance(value, kind) if isinstance(kind, type) and kind is not Any else True
+
+
+CLASSES: dict[Any, Callable[[Any], bool]] = {
+    NoneType: lambda value: value is None,
+    None: lambda value: value is None,
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: isinstance(value, bool) or type(value).__name__ == "bool",
+    int: lambda value: isinstance(value, Integral) and not isinstance(value, bool),
+    float: lambda value: isinstance(value, Real) and not isinstance(value, bool),
+    Path: lambda value: isinstance(value, str | PathLike) and bool(fspath(value)),
+    Arrays: lambda value: _is_array(value),
+    Recordings: lambda value: any(base.__name__ == "Recording" for base in type(value).__mro__),
+}
+"""Whether a value is of a kind, by kind."""
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array of numbers, or a list that is read as one."""
+    if isinstance(value, list | tuple):
+        return np.asarray(value).dtype.kind in "biuf"
+    return len(getattr(value, "shape", ())) > 0
+
+
+def _fits_several(value: Any, origin: Any, part: Any) -> bool:
+    """Whether a value holds several of a kind; a text is no list of its letters. What can be read
+    once alone is not read."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        return False
+    if origin is not Iterable and not isinstance(value, Collection):
+        return False
+    if isinstance(value, Mapping) or (origin is Sequence and not hasattr(value, "__getitem__")):
+        return False
+    return not isinstance(value, Collection) or all(_fits(item, part) for item in value)
+
+
+def _expected(kind: Any) -> str:
+    """A kind in words."""
+    if _is_union(kind):
+        return listing([_expected(part) for part in typing.get_args(kind)], " or ")
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return listing(map(repr, parts), " or ")
+    if kind in NAMES:
+        return NAMES[kind]
+    if origin is Callable:
+        return message("a function")
+    if origin in SEVERAL:
+        return message("a list, each of it {part}", part=_expected(parts[0]))
+    if origin is tuple:
+        return message("{count} of them", count=len(parts))
+    name = getattr(kind, "__name__", "")
+    if name == "Model":
+        return message("a model, as attncli.load gives it")
+    return message("a {kind}", kind=name or str(kind))

@@ -1,0 +1,183 @@
+"""Layers and heads as a caller names them: 5, [0, 3], "2-5", "L5H11", [(5, 11)]; checked against
+the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from numbers import Integral
+from typing import Any
+
+from attncli.arrays.backend import EVERY, Selection
+from attncli.errors import InputError, UsageError
+from attncli.language import message
+from attncli.mechanism.spec import HeadSelection, Spec, parse_head
+
+
+def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
+    """The layers and heads that a caller names, checked against a model.
+
+    Args:
+        spec: The model's, or that of its decoder.
+        layers: `EVERY`, a number, several, or a text as `--layer` takes it: "0,2-5".
+        heads: The same of heads, or heads with their layers: "L5H11,L3H1", [(5, 11)], or a
+            HeadSelection.
+
+    Returns:
+        Numbers in the order given, or pairs of a layer and a head.
+
+    Raises:
+        UsageError: For what chooses no layers or heads, and for heads with their layers beside
+            layers.
+        InputError: For a layer or head that is not there.
+    """
+    counts = [_heads_of(spec, layer) for layer in range(len(spec.blocks))]
+    if isinstance(heads, HeadSelection):
+        if heads.pairs:
+            _check_pairs(heads.pairs, counts)
+            return heads
+        layers, heads = heads.layers, heads.heads
+    chosen = list(range(len(counts))) if layers is EVERY else _plain_numbers(layers)
+    _check(chosen, len(counts), "layer")
+    layer_numbers: Selection = EVERY if layers is EVERY else chosen
+    if heads is EVERY:
+        return HeadSelection(layer_numbers)
+    places = list(_places(heads))
+    pairs = [place for place in places if isinstance(place, tuple)]
+    if not pairs:
+        numbers = [place for place in places if not isinstance(place, tuple)]
+        attending = [counts[layer] for layer in chosen if counts[layer]]
+        if attending:
+            _check(numbers, max(attending), "head")
+        return HeadSelection(layer_numbers, numbers)
+    if layers is not EVERY:
+        raise UsageError("the heads name their layers, and so does layers", expected="one of both")
+    if len(pairs) < len(places):
+        raise _no_choice(heads)
+    _check_pairs(pairs, counts)
+    return HeadSelection(pairs=tuple(pairs))
+
+
+def choose_numbers(selection: Any, count: int, what: str) -> list[int]:
+    """The numbers that a selection of layers or heads names, or all of them.
+
+    Args:
+        selection: `EVERY`, a number, several, or a text: "0,2-5".
+        count: How many there are.
+        what: "layer" or "head".
+
+    Returns:
+        Numbers from 0, in the order given.
+
+    Raises:
+        UsageError: For what chooses none.
+        InputError: For one that is not there.
+    """
+    if selection is EVERY:
+        return list(range(count))
+    numbers = _plain_numbers(selection)
+    _check(numbers, count, what)
+    return numbers
+
+
+def layer_and_heads(layer: int | None, heads: Any) -> tuple[int | None, Any]:
+    """The layer that heads name, such as "L5H11", and their numbers in it; both as they are where
+    they name none. Raises UsageError for heads of other layers than this one."""
+    if heads is EVERY:
+        return layer, heads
+    places = list(_places(heads))
+    pairs = [place for place in places if isinstance(place, tuple)]
+    if not pairs:
+        return layer, heads
+    layers = {number for number, _ in pairs}
+    if len(pairs) < len(places) or len(layers | ({layer} - {None})) > 1:
+        raise _no_choice(heads)
+    return pairs[0][0], [head for _, head in pairs]
+
+
+def _heads_of(spec: Spec, layer: int) -> int:
+    """How many heads a layer has, in the attention that has the most; 0 where it does not attend."""
+    block = spec.blocks[layer]
+    if block.instead:
+        return getattr(block.mixer, "heads", 0)
+    return max(block.attention.heads, 0 if block.cross is None else block.cross.heads)
+
+
+def _check_pairs(pairs: Collection[tuple[int, int]], counts: list[int]) -> None:
+    """Raise InputError for a layer and head that is not there. counts: heads, by layer."""
+    for layer, head in pairs:
+        _check([layer], len(counts), "layer")
+        _check([head], counts[layer], "head")
+
+
+def _check(numbers: Collection[int], count: int, what: str) -> None:
+    """Raise InputError for a number that is none of 0..count-1. what: "layer" or "head"."""
+    for number in numbers:
+        if not 0 <= number < count:
+            raise InputError(
+                "there is no layer {number}" if what == "layer" else "there is no head {number}",
+                expected=(
+                    message("0 to {last} ({count} layers)", last=count - 1, count=count)
+                    if what == "layer"
+                    else message("0 to {last} ({count} heads)", last=count - 1, count=count)
+                ),
+                number=number,
+            )
+
+
+def _plain_numbers(selection: Any) -> list[int]:
+    """The numbers of a selection of layers. Raises UsageError for what holds others."""
+    places = list(_places(selection))
+    if any(isinstance(place, tuple) for place in places):
+        raise _no_choice(selection)
+    return [place for place in places if not isinstance(place, tuple)]
+
+
+def _places(selection: Any) -> Iterator[int | tuple[int, int]]:
+    """Each number, or pair of a layer and a head, of a selection. Raises UsageError for others."""
+    if _is_number(selection):
+        yield int(selection)
+        return
+    if isinstance(selection, str):
+        yield from _places_of_text(selection, selection)
+        return
+    if not isinstance(selection, Collection):
+        raise _no_choice(selection)
+    for item in selection:
+        if _is_number(item):
+            yield int(item)
+        elif isinstance(item, str):
+            yield from _places_of_text(item, selection)
+        elif isinstance(item, tuple) and len(item) == 2 and all(map(_is_number, item)):
+            yield int(item[0]), int(item[1])
+        else:
+            raise _no_choice(selection)
+
+
+def _places_of_text(text: str, selection: Any) -> Iterator[int | tuple[int, int]]:
+    """The same of a text, such as "0,2-5" or "L5H11,L3H1". selection: what an error tells."""
+    for part in text.split(","):
+        if pair := parse_head(part):
+            yield pair
+        elif match := re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip()):
+            first, last = (int(end) for end in (match[1], match[2] or match[1]))
+            if first > last:
+                raise _no_choice(selection)
+            yield from range(first, last + 1)
+        else:
+            raise _no_choice(selection)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a whole number, NumPy's too, and not a truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _no_choice(selection: object) -> UsageError:
+    """The error, returned and not raised, for a selection that names no layers or heads."""
+    return UsageError(
+        "{selection} chooses no layers or heads",
+        expected='a number from 0, several, or heads by name: 5, [0, 3], range(4), "L5H11"',
+        selection=repr(selection)[:80],
+    )

@@ -1,0 +1,20 @@
+"""What draws the results of public functions, told to the engine: it imports nothing that draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def show_results() -> None:
+    """Have results drawn in notebooks and files, whichever public name a program uses first."""
+    from attncli.mechanism.trace import VIEWS
+
+    if not VIEWS:
+        VIEWS.append(_views)
+
+
+def _views() -> Any:
+    """The module `attncli.notebook`, which draws results; imported at the first call."""
+    from attncli import notebook
+
+    return notebook

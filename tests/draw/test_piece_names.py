@@ -1,0 +1,79 @@
+"""Pieces of words and characters are called by what they are pieces of, on every screen, page and
+figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from asking import ask
+from small_gpt2 import small_gpt2
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+TEXT = "她 umpty"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A decoder whose vocabulary is bytes and a few merges: a Chinese character is three tokens."""
+    folder = small_gpt2(tmp_path_factory.mktemp("bytes") / "model", layers=1)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=260, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(["pty pty pty"] * 3, trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return str(folder)
+
+
+COMMANDS = (
+    ("run", "--full"), ("run", "--query", "她"), ("run", "--generate", "2"), ("heads", "--full"),
+    ("find", "--from", "umpty", "--to", "她"), ("why", "--from", "umpty", "--to", "她"), ("explain",),
+    ("explain", "--query", "她"), ("explain", "--query", "umpty"), ("ablate",), ("ablate", "--query", "她"),
+    ("ablate", "--target", "umpty"), ("logits",), ("logits", "--target", "umpty"), ("next", "--each"),
+    ("next", "--target", "她"), ("tokens",), ("cache", "--target", "umpty"),
+)  # fmt: skip
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_screen_shows_bytes_and_every_word_can_be_named(
+    words: tuple[str, ...], lang: str, model: str
+) -> None:
+    command, *options = words
+    for width in (60, 120):
+        found = ask(command, TEXT, "--model", model, *options, "--lang", lang, width=width)
+        assert found.code == 0, found.err
+        assert "<0x" not in found.out
+
+
+@pytest.mark.parametrize("name", ["her.html", "her.svg"])
+def test_no_page_or_figure_shows_bytes(name: str, model: str, tmp_path: Path) -> None:
+    option = "--html" if name.endswith("html") else "--figure"
+    path = tmp_path / name
+    found = ask("run", TEXT, "--model", model, "--query", "她", option, str(path))
+    assert found.code == 0, found.err
+    written = path.read_text("utf-8")
+    assert "0xE5" not in written
+    assert "她" in written
+
+
+def test_an_answer_names_the_word_that_a_piece_is_of(model: str) -> None:
+    answers = [
+        " ".join(ask("run", TEXT, "--model", model, "--query", f"#{place}", "--brief").out.split())
+        for place in range(7)
+    ]
+    assert any('a piece of "她"' in answer for answer in answers)
+    assert any('(a piece of "umpty")' in answer for answer in answers)
+    chinese = ask("run", TEXT, "--model", model, "--query", "#6", "--brief", "--lang", "zh").out
+    assert "的一部分" in chinese
+
+
+def test_the_document_keeps_the_bytes(model: str) -> None:
+    tokens = ask("run", TEXT, "--model", model, "--json").json["tokens"]
+    assert [token["text"] for token in tokens[:3]] == ["<0xE5>", "<0xA5>", "<0xB9>"]
+    listed = ask("tokens", TEXT, "--model", model).out
+    assert [f"她 {place}/3" in listed for place in (1, 2, 3)] == [True] * 3
