@@ -103,6 +103,7 @@ NAMES: dict[Any, str] = {
     Arrays: message("an array of numbers"),
     Recordings: message("a recording of a run"),
     NoneType: message("None"),
+    typing.BinaryIO: message("an open file"),
 }
 """What kinds are called in errors."""
 OF_NAME: dict[str, Any] = {
@@ -256,6 +257,7 @@ CLASSES: dict[Any, Callable[[Any], bool]] = {
     Path: lambda value: isinstance(value, str | PathLike) and bool(fspath(value)),
     Arrays: lambda value: _is_array(value),
     Recordings: lambda value: any(base.__name__ == "Recording" for base in type(value).__mro__),
+    typing.BinaryIO: lambda value: hasattr(value, "read"),
 }
 """Whether a value is of a kind, by kind."""
 
