@@ -25,6 +25,12 @@ WRONG: tuple[object, ...] = (
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that is taken for a path is one of an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
     """A call that succeeds of every public function, by name."""

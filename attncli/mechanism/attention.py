@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, intersectio
 from attncli.mechanism.trace import SQUARE, AttentionTrace
 
 
-@checked
+@partial(checked, by_itself=("window", "offset", "key_lengths", "mask", "bias"))
 def attention(
     q: Library,
     k: Library,
@@ -320,8 +321,12 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
     """
     if window is None:
         return Everywhere()
-    if len(window) != 2 or not all(
-        side is None or (isinstance(side, int | np.integer) and side >= 0) for side in window
+    if (
+        not isinstance(window, Sequence)
+        or len(window) != 2
+        or not all(
+            side is None or (isinstance(side, int | np.integer) and side >= 0) for side in window
+        )
     ):
         raise UsageError(
             "window is {window}",

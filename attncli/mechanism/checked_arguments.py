@@ -30,13 +30,16 @@ SHOWN = 60
 SEVERAL = (Sequence, Collection, Iterable, list)
 
 
-def checked(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+def checked(
+    function: Callable[Parameters, Answer], *, by_itself: Collection[str] = ()
+) -> Callable[Parameters, Answer]:
     """A public function that first checks the kinds of its arguments, by their annotations.
 
     Texts are taken where a path is meant, and layers and heads as `choose_heads_of` reads them.
 
     Args:
         function: The function. One whose arguments choose heads has the model as its first.
+        by_itself: Arguments that the function checks itself.
 
     Returns:
         The function, which raises UsageError for an argument of another kind than its annotation's,
@@ -51,7 +54,7 @@ def checked(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answ
         kinds = _kinds(function)
         for name, value in bound.arguments.items():
             kind = kinds.get(name, Any)
-            if kind is not CHOICE:
+            if kind is not CHOICE and name not in by_itself:
                 bound.arguments[name] = _value_of(name, value, kind)
         if CHOICE in kinds.values() and "model" in bound.arguments:
             _choose(function, bound)

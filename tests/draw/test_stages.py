@@ -94,19 +94,17 @@ def test_a_learner_meets_the_names_of_the_texts() -> None:
 
 
 def test_every_metric_has_a_line_of_meaning() -> None:
-    from attncli.measure.metric import METRICS
+    from attncli.measure.layer_metrics import EVERY_METRIC
 
     table, told = ask("explain", "metric", width=120).out.split("\n\n")
     lines = table.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == list(METRICS)
-    assert all(METRICS[line.split()[0]].says in line for line in lines)
-    assert (
-        told
-        == f"{len(METRICS)} metrics: attn explain metric NAME tells the formula, the range and an example of one.\n"
-    )
+    assert [line.split()[0] for line in lines] == list(EVERY_METRIC)
+    assert all(EVERY_METRIC[line.split()[0]].says in line for line in lines)
+    more = "attn explain metric NAME tells the formula, the range and an example of one."
+    assert told == f"{len(EVERY_METRIC)} metrics: {more}\n"
     chinese = ask("explain", "metric", "--lang", "zh").out
     assert all(
         any("\u4e00" <= char <= "\u9fff" for char in line) for line in chinese.splitlines() if line
     )
     brief = ask("explain", "metric", "--brief").out
-    assert brief.replace("\n", " ") == f"{len(METRICS)} metrics: {', '.join(METRICS)}. "
+    assert brief.replace("\n", " ") == f"{len(EVERY_METRIC)} metrics: {', '.join(EVERY_METRIC)}. "

@@ -313,7 +313,11 @@ def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
     sentences = []
     largest = document.float32.largest_weight
     reference = document.float32.reference_weight
-    if largest is not None and reference is not None and isfinite(largest + reference):
+    if (
+        isinstance(largest, float)
+        and isinstance(reference, float)
+        and isfinite(largest + reference)
+    ):
         weights = say(
             view,
             "The largest difference of one weight in float32 is {own}, of transformers' own"

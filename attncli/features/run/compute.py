@@ -26,9 +26,6 @@ from attncli.documents.header import (
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.effects.document import NextToken
 from attncli.features.effects.places import reads_on
-from attncli.features.effects.predictions import predicts_next
-from attncli.features.effects.targets import predicted_token
-from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.features.run.document import (
     HeadRegions,
     ImplicitHead,
@@ -58,6 +55,7 @@ from attncli.models.model import Model, take_text
 from attncli.models.run import LONG, check_indices, rows_for
 
 if TYPE_CHECKING:
+    from attncli.features.effects.weighing import Weighing
     from attncli.measure.region_sums import RegionShares
     from attncli.measure.run_record import Recording  # only a page needs it
 
@@ -305,6 +303,8 @@ def run(
         )
     weighing = None
     if weigh is not None:
+        from attncli.features.effects.weighing import find_weighing
+
         nameable = [*regions, *weigh_regions]
         weighing = find_weighing(weigh, tokens, nameable, heads=weigh_in, note=note)
     request = RunRequest(
@@ -493,6 +493,10 @@ def run_document(
             every.add(layer, heads, weights, query)
         links = every
         leave_out = ()
+    if request.weighing is not None:
+        from attncli.features.effects.weighing import weighing_notes
+
+        warnings += weighing_notes(request.weighing)
     return RunDocument(
         **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
         queries=UNSET if request.query is None else [request.query],
@@ -520,7 +524,7 @@ def run_document(
         next_tokens=likeliest or UNSET,
         weighed=UNSET if request.weighing is None else request.weighing.part(),
         empty_rows=empty,
-        warnings=[*warnings, *weighing_notes(request.weighing)],
+        warnings=warnings,
     )
 
 
@@ -531,7 +535,12 @@ LIKELIEST = 3
 def _likeliest_next(model: Model, trace: LayerTrace) -> list[NextToken]:
     """What comes most likely after the last token, from the last layer's trace; none of a model
     that does not predict it."""
-    if not reads_on(model.spec) or not predicts_next(model):
+    if model.spec.head is None or not reads_on(model.spec):
+        return []
+    from attncli.features.effects.predictions import predicts_next
+    from attncli.features.effects.targets import predicted_token
+
+    if not predicts_next(model):
         return []
     scores = np.asarray(model.backend.numpy(model.logits(trace.after[-1:])), np.float64)[0]
     shares = np.exp(scores - scores.max())

@@ -89,4 +89,4 @@ def test_page_explorer_and_derivation_number_the_steps_alike() -> None:
     steps = {name: number for number, name in titles if name in numbers}
     assert list(steps) == ["similarity", "scale", "mask", "softmax", "output"]
     assert steps.items() <= numbers.items()
-    assert all(f"\n{number} {TOUR[number].title}  " in screen for number in (6, 7))
+    assert all(f"\n{number} {TOUR[number].title}" in screen for number in (6, 7))

@@ -639,6 +639,6 @@ def test_the_answer_says_what_the_head_writes_where_that_was_asked(gpt2: str) ->
     query, source = (
         document["tokens"][place]["text"] for place in (document["link"]["query"], most["source"])
     )
-    assert re.search(rf'what the head writes for "{query}", \S+% comes from "{source}"', brief)
+    assert re.search(rf'what the head writes for "{query}"[^,]*, \S+% comes from "{source}"', brief)
     assert f"It adds {written['logit']:+.2f} to the logit of" in brief
     assert "the head writes" not in ask("why", *line, "--head", "L1H0", "--brief").out
