@@ -57,8 +57,8 @@ class Speech(Protocol):
         ...
 
 
-BLANK_BESIDE_QUOTES = re.compile("(?<=[\u3400-\u9fff]) (?=“)|(?<=”) (?=[\u3400-\u9fff])")
-"""A blank between an ideograph and quotes, where none is written."""
+BLANK_BESIDE_QUOTES = re.compile("(?<=[\u3400-\u9fff]) (?=“)|(?<=[”）]) (?=[\u3400-\u9fff])")
+"""A blank between an ideograph and quotes or a bracket, where none is written."""
 
 
 class Message(str):
