@@ -22,7 +22,7 @@ TEXT = "她吃苹果，他吃香蕉"
 MODEL = ("--model", "minilm")
 ONE = ("--head", "L0H0")
 COUNT = "7 of 9 words are unknown to this model: it cannot tell them apart"
-COUNT_ZH = "9 个词中有 7 个是这个模型不认识的：它分不清这些词"
+COUNT_ZH = "9个词中有 7个是这个模型不认识的：它分不清这些词"
 LINES: dict[str, tuple[str, ...]] = {
     "run": ("run", TEXT, *MODEL),
     "heads": ("heads", TEXT, *MODEL),
@@ -302,7 +302,7 @@ def test_several_texts_are_counted(tmp_path: Path) -> None:
     line = ("ablate", *MODEL, *ONE, "--lines", "--file", str(tmp_path / "texts"))
     document = ask(*line, "--json").json
     assert "2 of 3 texts hold words that are unknown to this model" in document["warnings"]
-    assert "3 个文本中有 2 个含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
+    assert "3个文本中有 2个含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
 
 
 @pytest.mark.thorough
@@ -382,7 +382,7 @@ def test_texts_with_different_counts_are_named() -> None:
     line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL, "--brief")
     assert f'In "{TEXT}": 7 of 9 words are unknown' in ask(*line, width=200).out
     assert 'In "她吃苹果，他喝香水": 6 of 9 words are unknown' in ask(*line, width=200).out
-    assert f"“{TEXT}”：9 个词中有 7 个" in ask(*line, "--lang", "zh", width=200).out
+    assert f"“{TEXT}”：9个词中有 7个" in ask(*line, "--lang", "zh", width=200).out
 
 
 @pytest.mark.many
@@ -405,7 +405,7 @@ def test_warnings_of_two_texts_say_which(
     ]
     assert counted == [f"{names[0]}: {COUNT}", f"{names[1]}: {COUNT.replace('7', '6', 1)}"]
     chinese = ask(*line, *reads, "--lang", "zh", width=200).out
-    assert "9 个词中有 6 个是这个模型不认识的" in chinese
+    assert "9个词中有 6个是这个模型不认识的" in chinese
     assert "words are unknown" not in chinese
     same = ask(line[0], TEXT, "她吃香蕉，他吃苹果", *reads, "--json").json["warnings"]
     assert [text for text in same if "are unknown" in text] == [COUNT]

@@ -79,7 +79,7 @@ def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None
 
 
 def test_places_are_filled_with_what_stood_there() -> None:
-    assert translate(plural("{count} head", "{count} heads", count=12), "zh") == "12 个头"
+    assert translate(plural("{count} head", "{count} heads", count=12), "zh") == "12个头"
     assert (
         translate(message("layer {layer} head {head}", layer=3, head=1), "zh") == "第 3 层第 1 头"
     )
@@ -115,13 +115,13 @@ def test_help_is_told_in_chinese_plain_and_drawn() -> None:
 
 
 ERRORS = [
-    (("run", TEXT, "--query", "dog"), "错误：文本中没有词元 'dog'"),
+    (("run", TEXT, "--query", "dog"), "错误：文本中没有词元“dog”"),
     (("run", TEXT, "--query", "#9"), "错误：没有词元 #9"),
     (("run", TEXT, "--query", "cat:2"), "应为：cat:1：它只出现一次"),
     (("run", TEXT, "--layer", "3"), "错误：没有第 3 层"),
-    (("run", TEXT, "--mask", "nothing"), "错误：未知的掩码 'nothing'"),
+    (("run", TEXT, "--mask", "nothing"), "错误：未知的掩码“nothing”"),
     (("run", TEXT, "--nonsense"), "错误：attn run 没有选项 --nonsense"),
-    (("run", TEXT, "--num-heads", "7"), "错误：d_model 64 不能被 7 个头整除"),
+    (("run", TEXT, "--num-heads", "7"), "错误：d_model 64 不能被 7个头整除"),
     (("find", TEXT), "错误：attn find 需要两个词元"),
 ]
 """What people run into first, and what it says."""

@@ -215,7 +215,8 @@ def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
 def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
     alone = ask("explain", TEXT, "--query", "on").out
     assert "6 the other heads  there are none: this model has one head\n" in alone
-    command = shlex.split(alone.partition("7 without the head")[2].replace("\\\n", ""))
+    last_step = alone.partition("7 without the head")[2].partition("\n\n")[0]
+    command = shlex.split(last_step.replace("\\\n", ""))
     assert command[:2] == ["attn", "ablate"]
     assert TEXT in command
     found = json.loads(ask(*command[1:], "--json").out)
@@ -227,9 +228,9 @@ def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
         int(np.argmax(weights))
     ]  # a word that stands twice is named by its place
     command_start = '--num-heads 4 "on and on"'
-    assert f"6 the other heads\nattn find {command_start} --from '#2' --to {key}\n" in answer
+    assert f"6 the other heads  attn find {command_start} --from '#2' --to {key}\n" in answer
     assert f"attn ablate {command_start} --query '#2' --head L0H2\n" in answer
     # where its letters cannot be written a word is named by its place, too
     assert "--query '#2'" in ask("explain", "我 看 你", "--ascii", "--show", "further").out
-    assert ask(*several, "--show", "further").out.count("\n") == 4
+    assert ask(*several, "--show", "further").out.count("\n") == 3
     assert "attn ablate" not in ask(*several, "--brief").out
