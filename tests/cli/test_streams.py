@@ -187,7 +187,8 @@ def test_a_write_that_fails_half_way_is_a_failure(buffering: dict[str, str]) -> 
     asked = ("run", "run --plain", "run --lines --ndjson", "guide")
     found = fork_each([COMMANDS[name] for name in asked], ["limited"], buffering)
     for name, ended in zip(asked, found["limited"], strict=True):
-        assert 0 < ended.taken <= LIMIT, name
+        # whole writes stay, of which a short answer has none
+        assert 0 <= ended.taken <= LIMIT, name
         assert (name, ended.code, ended.told.count("error")) == (name, 1, 1), ended.told
         assert "cannot write the answer" in ended.told
 

@@ -48,9 +48,11 @@ function writeColumns(first, behind) {
   spans = [[], []];
   const names = make("span.column", { "aria-hidden": true }, ...meta.runs.map((_, side) => make("span.side", runName(side))));
   const stacks = meta.columns.slice(first, behind).map((both) => {
+    const [a, b] = both;
+    const other = typeof a === "number" && typeof b === "number" && meta.runs[0].q[a]?.[0] !== meta.runs[1].q[b]?.[0];
     const pair = both.map((entry, side) => {
       const [text, joined, special] = (typeof entry === "number" ? meta.runs[side].q[entry] : entry) ?? ["", 0, 0];
-      const alone = both.includes(null) || typeof entry !== "number" || !shared(side, entry);
+      const alone = other || both.includes(null) || typeof entry !== "number" || !shared(side, entry);
       const span = make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}${text && alone ? " alone" : ""}`, dir: "auto" }, text || "\u00a0");
       if (!text) return span;
       set(span, { role: "option", "aria-label": `${runName(side)}: ${text}`, "data-own": typeof entry === "number" && entry });
