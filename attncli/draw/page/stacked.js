@@ -43,16 +43,17 @@ export function writeStack() {
   set(at("sentence"), { dir: direction(queries()) }).classList.add("stack");
 }
 
+/** A word of a column, with whether it joins the one before and is special. @param {number} side @param {number|any[]|null|undefined} entry */
+const word = (side, entry) => (typeof entry === "number" ? meta.runs[side].q[entry] : entry) ?? ["", 0, 0];
+
 /** @param {number} first @param {number} behind */
 function writeColumns(first, behind) {
   spans = [[], []];
   const names = make("span.column", { "aria-hidden": true }, ...meta.runs.map((_, side) => make("span.side", runName(side))));
   const stacks = meta.columns.slice(first, behind).map((both) => {
-    const [a, b] = both;
-    const other = typeof a === "number" && typeof b === "number" && meta.runs[0].q[a]?.[0] !== meta.runs[1].q[b]?.[0];
     const pair = both.map((entry, side) => {
-      const [text, joined, special] = (typeof entry === "number" ? meta.runs[side].q[entry] : entry) ?? ["", 0, 0];
-      const alone = other || both.includes(null) || typeof entry !== "number" || !shared(side, entry);
+      const [text, joined, special] = word(side, entry);
+      const alone = typeof entry !== "number" || text !== word(1 - side, partner(side, entry))[0];
       const span = make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}${text && alone ? " alone" : ""}`, dir: "auto" }, text || "\u00a0");
       if (!text) return span;
       set(span, { role: "option", "aria-label": `${runName(side)}: ${text}`, "data-own": typeof entry === "number" && entry });
@@ -64,9 +65,6 @@ function writeColumns(first, behind) {
   });
   fill("sentence", names, ...stacks.flatMap((stack) => (stack.classList.contains("joins") ? [stack] : [" ", stack])));
 }
-
-/** Whether both texts have a word. @param {number} side @param {number} place */
-const shared = (side, place) => Boolean(meta.pairs?.[side].includes(place));
 
 /** Shade both texts by where the chosen word looks in either, or by who looks at it. @param {Float32Array|null} weights of the run that is looked at */
 export async function shadeStack(weights) {
