@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
-from attncli.errors import InputError
 from attncli.features.effects.document import NextToken, Prediction, Predictions
 from attncli.features.effects.measures import (
     Readings,
@@ -63,14 +60,18 @@ def predictions(
 def prediction_of(
     model: Model, probabilities: Floats, target: int, count: int = LIKELIEST
 ) -> Prediction:
-    """The probability of a target and the likeliest tokens, from all probabilities, [vocabulary].
-    Entries that the tokenizer does not have, as padded vocabularies hold, are passed over."""
-    top: list[NextToken] = []
-    for number in np.argsort(-probabilities, kind="stable")[: 4 * count].tolist():
-        with suppress(InputError):
-            token = predicted_token(model, number)
-            top.append(NextToken(token=token, probability=float(probabilities[number])))
-    return Prediction(probability=float(probabilities[target]), top=top[:count])
+    """The probability of a target and the likeliest tokens, from all probabilities, [vocabulary]."""
+    top = likeliest_tokens(model, probabilities, count)
+    return Prediction(probability=float(probabilities[target]), top=top)
+
+
+def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[NextToken]:
+    """The likeliest tokens, the first before the others, from all probabilities, [vocabulary];
+    entries that the tokenizer does not have, as padded vocabularies hold some, by their number."""
+    return [
+        NextToken(token=predicted_token(model, number), probability=float(probabilities[number]))
+        for number in np.argsort(-probabilities, kind="stable")[:count].tolist()
+    ]
 
 
 def probabilities_after(model: Model, backend: Backend, vectors: Array) -> list[Floats]:

@@ -29,7 +29,7 @@ from attncli.documents import (
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
 from attncli.features.effects.document import NextToken, Weighed
-from attncli.features.effects.targets import predicted_token
+from attncli.features.effects.predictions import likeliest_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
@@ -504,12 +504,7 @@ def _probabilities(logits: Floats, request: GenerateRequest) -> Floats:
 
 def _likeliest(model: Model, logits: Floats, request: GenerateRequest) -> list[NextToken]:
     """The likeliest next tokens at the temperature used."""
-    shares = _probabilities(logits, request)
-    best = np.argsort(-shares, kind="stable")[:LIKELIEST].tolist()
-    return [
-        NextToken(token=predicted_token(model, number), probability=float(shares[number]))
-        for number in best
-    ]
+    return likeliest_tokens(model, _probabilities(logits, request), LIKELIEST)
 
 
 def _choose_token(

@@ -11,8 +11,16 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
-from attncli.documents import EmptyRow, Numbers, Part, RegionRow, ShapeRow, members
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Array, Backend, Selection, numbers_of
+from attncli.documents import (
+    EmptyRow,
+    LeftOutKind,
+    Numbers,
+    Part,
+    RegionRow,
+    ShapeRow,
+    members,
+)
 from attncli.documents.header import (
     empty_rows,
     header,
@@ -380,119 +388,42 @@ def run_document(
     rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the
     heads of the run.
     """
-    if request.words:
-        words = merged_words(tokens, text)
-    else:
-        words = None
-    if request.span is not None:
-        words = join_words(tokens, text, [request.span], words)
+    words = _words_of(tokens, text, request)
     row_tokens = tokens if words is None else words.words
-    # only training makes heads rest on special tokens and neighbours; other weights have nothing to
-    # leave out
-    trained = is_learned(model.identity.source)
-    leave_out = () if request.all_links else kinds_left_out(row_tokens, is_learned=trained)
-    links = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=leave_out)
-    beside: QueryLinks | None = None
-    every: LinkCollector | None = None
-    if request.query is not None and not request.regions:
-        beside = QueryLinks(row_tokens, request.query)
-        if leave_out:
-            kinds = [kind for kind in leave_out if kind == "unknown"]
-            every = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=kinds)
-    watchers = [watcher for watcher in (beside, every) if watcher is not None]
+    links = _RunLinks(row_tokens, request, is_learned(model.identity.source))
     long: BlockCollector | None = None
     if rows is not None:
         long = BlockCollector(
             model,
             len(tokens),
-            links,
+            links.strongest,
             layers=request.layers,
             heads=request.heads,
             query=request.query,
             progress=progress,
             regions=request.regions,
-            watchers=watchers,
+            watchers=links.watchers,
             rest=resting_keys(row_tokens, model.identity.source),
         )
-    traces: Iterable[LayerTrace] = () if batch is None else batch.traces
-    if batch is None and (request.layers is EVERY or request.layers):
-        # scores that are kept could not be overwritten
-        if long is None:
-            scores = request.matrices
-        else:
-            scores = request.query is not None
-        if scores:
-            keep: Sequence[str] = STAGES
-        else:
-            keep = ("weights",)
-        keep = SQUARE if request.stages or on_trace is not None else keep
-        on_block = None if long is None else long.on_block
-        changes = NO_INTERVENTIONS
-        if request.weighing is not None:
-            changes = request.weighing.interventions(model.spec)
-        traces = (recording or model).trace(
-            tokens,
-            layers=request.layers,
-            heads=request.heads,
-            keep=keep,
-            rows=rows,
-            on_block=on_block,
-            interventions=changes,
+    parts = _LayerParts(model, tokens, request, words, links, long)
+    if batch is not None:
+        traces: Iterable[LayerTrace] = batch.traces
+        parts.shapes = batch.shapes
+    else:
+        traces = _traces(
+            recording or model, model.spec, tokens, request, long, rows, on_trace is not None
         )
-    shapes: list[ShapeRow] = [] if batch is None else batch.shapes
-    layers: list[RunLayer] = []
-    empty: list[EmptyRow] = []
-    warnings: list[str] = notes(model, text, tokens)
-    maps: list[PooledMap] = []
     likeliest: list[NextToken] = []
-    query_rows: list[Numbers] = []
-    rows_of_query_by_layer: list[tuple[int, list[int], list[Numbers]]] = []
-    region_shares: list[tuple[int, list[int], RegionShares]] = []
     for trace in traces:
-        heads = numbers_of(request.heads, model.spec.blocks[trace.layer].attention.heads)
-        shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
-        empty += empty_rows(model.backend, trace, heads)
-        warnings += overflow(model.backend, trace)
         if on_trace is not None:
             on_trace(trace)
-        if long is not None:
-            maps += long.maps()
-            if (shares := long.region_shares()) is not None:
-                region_shares.append((trace.layer, heads, shares))
-            part = rows_of_long_text(trace.layer, heads, long.row())
-        else:
-            part = layer_part(model.backend, trace, heads, stages=request.stages)
-            if request.stages and trace.layer == 0:
-                part = _with_embedding(model, tokens, part)
-            if words is not None:
-                part = between_words(part, words)
-            weights = [kept_weights(head) for head in part.heads]
-            if beside is not None:
-                beside.add(trace.layer, heads, weights)
-            if request.query is not None:
-                part = rows_of_query(part, request.query)
-                weights = [kept_weights(head) for head in part.heads]
-            links.add(trace.layer, heads, weights, request.query or 0)
-            if every is not None:
-                rows_of_query_by_layer.append((trace.layer, heads, weights))
-        if request.query is not None:
-            rows_of_heads = [kept_weights(head)[0][: len(row_tokens)] for head in part.heads]
-            query_rows.append(np.asarray(np.mean(rows_of_heads, 0, dtype=np.float64)))
-        if request.matrices:
-            layers.append(part)
+        parts.add(trace)
         if trace.layer == len(model.spec.blocks) - 1 and batch is None:
-            likeliest = _likeliest_next(model, trace)
-        del trace, part  # while the next layer is computed
-    if request.query is None:
-        query = len(tokens) - 1
-    else:
-        query = request.query
-    all_count = every is not None and not links.strongest()
-    if every is not None and all_count:
-        for layer, heads, weights in rows_of_query_by_layer:
-            every.add(layer, heads, weights, query)
-        links = every
-        leave_out = ()
+            likeliest = _next_tokens(model, trace.after[-1:])
+        del trace  # while the next layer is computed
+    query = len(tokens) - 1 if request.query is None else request.query
+    links.finish(query)
+    warnings = [*notes(model, text, tokens), *parts.warnings]
     if request.weighing is not None:
         from attncli.features.effects.weighing import weighing_notes
 
@@ -500,56 +431,239 @@ def run_document(
     return RunDocument(
         **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
         queries=UNSET if request.query is None else [request.query],
-        shapes=shapes,
-        overview=links.overview(),
-        layers=layers,
-        links=links.strongest(),
-        maps=UNSET if long is None or request.regions else maps,
-        regions=[
-            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
-        ]
-        or UNSET,
-        region_shares=(
-            region_part(region_shares, query, request.regions, request.top)
-            if region_shares
-            else UNSET
-        ),
-        average=np.mean(query_rows, 0) if query_rows else UNSET,
-        links_leave_out=list(leave_out) or UNSET,
-        every_link_counts=True if all_count else UNSET,
-        strongest_neighbour=(
-            beside.strongest_neighbour() if beside is not None and trained else UNSET
-        ),
-        strongest_back=UNSET if beside is None else beside.strongest_back(),
+        shapes=parts.shapes,
+        **links.members(),
+        **parts.members(query),
         next_tokens=likeliest or UNSET,
         weighed=UNSET if request.weighing is None else request.weighing.part(),
-        empty_rows=empty,
         warnings=warnings,
     )
+
+
+def _words_of(tokens: Sequence[Token], text: str, request: RunRequest) -> Words | None:
+    """The words that pieces are merged to, and the query of several tokens; None where nothing is
+    merged."""
+    words = merged_words(tokens, text) if request.words else None
+    if request.span is not None:
+        words = join_words(tokens, text, [request.span], words)
+    return words
+
+
+def _traces(
+    running: Recording | Model,
+    spec: Spec,
+    tokens: Sequence[Token],
+    request: RunRequest,
+    long: BlockCollector | None,
+    rows: int | None,
+    is_saved: bool,
+) -> Iterable[LayerTrace]:
+    """The layers that a request asks for, as they are computed; none where it asks for none."""
+    if request.layers is not EVERY and not request.layers:
+        return ()
+    # scores that are kept could not be overwritten
+    keeps_scores = request.matrices if long is None else request.query is not None
+    keep: Sequence[str] = ("weights",)
+    if request.stages or is_saved:
+        keep = SQUARE
+    elif keeps_scores:
+        keep = STAGES
+    changes = NO_INTERVENTIONS
+    if request.weighing is not None:
+        changes = request.weighing.interventions(spec)
+    return running.trace(
+        tokens,
+        layers=request.layers,
+        heads=request.heads,
+        keep=keep,
+        rows=rows,
+        on_block=None if long is None else long.on_block,
+        interventions=changes,
+    )
+
+
+class _RunLinks:
+    """Collects the strongest links of a run, and those of its chosen query.
+
+    Where every link of the query's row is left out as one that says little, `finish` lets them all
+    count.
+    """
+
+    def __init__(self, row_tokens: Sequence[Token], request: RunRequest, is_trained: bool) -> None:
+        # only training makes heads rest on special tokens and neighbours; other weights have
+        # nothing to leave out
+        self._is_trained = is_trained
+        self._query = request.query
+        self._leave_out: Sequence[LeftOutKind] = ()
+        if not request.all_links:
+            self._leave_out = kinds_left_out(row_tokens, is_learned=is_trained)
+        self.strongest = self._collector(row_tokens, request, self._leave_out)
+        self._of_query: QueryLinks | None = None
+        self._uncut: LinkCollector | None = None
+        self._all_count = False
+        self._rows: list[tuple[int, list[int], list[Numbers]]] = []
+        if request.query is not None and not request.regions:
+            self._of_query = QueryLinks(row_tokens, request.query)
+            if self._leave_out:
+                kinds = [kind for kind in self._leave_out if kind == "unknown"]
+                self._uncut = self._collector(row_tokens, request, kinds)
+
+    @staticmethod
+    def _collector(
+        row_tokens: Sequence[Token], request: RunRequest, kinds: Sequence[LeftOutKind]
+    ) -> LinkCollector:
+        """A collector of the strongest links without those of some kinds."""
+        return LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=kinds)
+
+    @property
+    def watchers(self) -> list[QueryLinks | LinkCollector]:
+        """What is handed the rows of a long text beside `strongest`."""
+        return [watcher for watcher in (self._of_query, self._uncut) if watcher is not None]
+
+    def add_whole(self, layer: int, heads: list[int], weights: list[Numbers]) -> None:
+        """Add all rows of a layer, before they are cut to those of the query."""
+        if self._of_query is not None:
+            self._of_query.add(layer, heads, weights)
+
+    def add(self, layer: int, heads: list[int], weights: list[Numbers]) -> None:
+        """Add the rows of a layer that were kept."""
+        self.strongest.add(layer, heads, weights, self._query or 0)
+        if self._uncut is not None:
+            self._rows.append((layer, heads, weights))
+
+    def finish(self, query: int) -> None:
+        """Let every link count where none is left otherwise."""
+        if self._uncut is None or self.strongest.strongest():
+            return
+        for layer, heads, weights in self._rows:
+            self._uncut.add(layer, heads, weights, query)
+        self._all_count = True
+        self.strongest = self._uncut
+        self._leave_out = ()
+
+    def members(self) -> dict[str, Any]:
+        """The members of the document that tell of links."""
+        beside = self._of_query
+        return {
+            "overview": self.strongest.overview(),
+            "links": self.strongest.strongest(),
+            "links_leave_out": list(self._leave_out) or UNSET,
+            "every_link_counts": True if self._all_count else UNSET,
+            "strongest_neighbour": (
+                beside.strongest_neighbour() if beside is not None and self._is_trained else UNSET
+            ),
+            "strongest_back": UNSET if beside is None else beside.strongest_back(),
+        }
+
+
+class _LayerParts:
+    """Collects what of each layer goes into the document of a run.
+
+    words: those that pieces are merged to, None for none. long: what the rows of a long text were
+    streamed to, None for dense attention.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tokens: Sequence[Token],
+        request: RunRequest,
+        words: Words | None,
+        links: _RunLinks,
+        long: BlockCollector | None,
+    ) -> None:
+        self._model = model
+        self._tokens = tokens
+        self._request = request
+        self._words = words
+        self._links = links
+        self._long = long
+        self._layers: list[RunLayer] = []
+        self._empty: list[EmptyRow] = []
+        self._maps: list[PooledMap] = []
+        self._query_rows: list[Numbers] = []
+        self._region_shares: list[tuple[int, list[int], RegionShares]] = []
+        self.shapes: list[ShapeRow] = []
+        self.warnings: list[str] = []
+
+    def add(self, trace: LayerTrace) -> None:
+        """Add one layer."""
+        model = self._model
+        attention = model.spec.blocks[trace.layer].attention
+        heads = numbers_of(self._request.heads, attention.heads)
+        self.shapes = self.shapes or shape_rows(trace, attention)
+        self._empty += empty_rows(model.backend, trace, heads)
+        self.warnings += overflow(model.backend, trace)
+        if self._long is not None:
+            part = self._add_long(trace, heads, self._long)
+        else:
+            part = self._add_dense(trace, heads)
+        if self._request.query is not None:
+            count = len(self._tokens if self._words is None else self._words.words)
+            rows = [kept_weights(head)[0][:count] for head in part.heads]
+            self._query_rows.append(np.asarray(np.mean(rows, 0, dtype=np.float64)))
+        if self._request.matrices:
+            self._layers.append(part)
+
+    def _add_long(self, trace: LayerTrace, heads: list[int], long: BlockCollector) -> RunLayer:
+        """Keep the maps and shares of a layer that ran by blocks of rows, and return its part."""
+        self._maps += long.maps()
+        if (shares := long.region_shares()) is not None:
+            self._region_shares.append((trace.layer, heads, shares))
+        return rows_of_long_text(trace.layer, heads, long.row())
+
+    def _add_dense(self, trace: LayerTrace, heads: list[int]) -> RunLayer:
+        """Count the links of a layer that has all its rows, and return its part."""
+        request = self._request
+        part = layer_part(self._model.backend, trace, heads, stages=request.stages)
+        if request.stages and trace.layer == 0:
+            part = _with_embedding(self._model, self._tokens, part)
+        if self._words is not None:
+            part = between_words(part, self._words)
+        weights = [kept_weights(head) for head in part.heads]
+        self._links.add_whole(trace.layer, heads, weights)
+        if request.query is not None:
+            part = rows_of_query(part, request.query)
+            weights = [kept_weights(head) for head in part.heads]
+        self._links.add(trace.layer, heads, weights)
+        return part
+
+    def members(self, query: int) -> dict[str, Any]:
+        """The members of the document that tell of layers. query: the token whose shares of regions
+        are told."""
+        request = self._request
+        regions = [
+            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
+        ]
+        shares: RegionPart | UnsetType = UNSET
+        if self._region_shares:
+            shares = region_part(self._region_shares, query, request.regions, request.top)
+        return {
+            "layers": self._layers,
+            "maps": UNSET if self._long is None or request.regions else self._maps,
+            "regions": regions or UNSET,
+            "region_shares": shares,
+            "average": np.mean(self._query_rows, 0) if self._query_rows else UNSET,
+            "empty_rows": self._empty,
+        }
 
 
 LIKELIEST = 3
 """Next tokens that a run tells."""
 
 
-def _likeliest_next(model: Model, trace: LayerTrace) -> list[NextToken]:
-    """What comes most likely after the last token, from the last layer's trace; none of a model
-    that does not predict it."""
+def _next_tokens(model: Model, vector: Array) -> list[NextToken]:
+    """What comes most likely after the last token, whose vector leaves the last layer, [1, width];
+    none of a model that does not predict it."""
     if model.spec.head is None or not reads_on(model.spec):
         return []
-    from attncli.features.effects.predictions import predicts_next
-    from attncli.features.effects.targets import predicted_token
+    from attncli.features.effects.predictions import likeliest_tokens, predicts_next
 
     if not predicts_next(model):
         return []
-    scores = np.asarray(model.backend.numpy(model.logits(trace.after[-1:])), np.float64)[0]
+    scores = np.asarray(model.backend.numpy(model.logits(vector)), np.float64)[0]
     shares = np.exp(scores - scores.max())
-    shares = shares / shares.sum()
-    best = np.argsort(-shares, kind="stable")[:LIKELIEST].tolist()
-    return [
-        NextToken(token=predicted_token(model, number), probability=float(shares[number]))
-        for number in best
-    ]
+    return likeliest_tokens(model, shares / shares.sum(), LIKELIEST)
 
 
 def region_part(
