@@ -22,6 +22,7 @@ from attncli.features.run.document import HeadRegions, RegionPart
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, say
 from attncli.measure.rest import resting_keys
+from attncli.mechanism.spec import head_name
 
 MOST_REGIONS = 6
 """Regions that the answer names."""
@@ -75,7 +76,7 @@ def regions_part(document: WithRegions, view: View) -> Lines:
             (
                 "-"
                 if head is None
-                else f"L{head.layer}H{head.head} {_percent_or_dash(head.share[place])}"
+                else f"{head_name(head.layer, head.head)} {_percent_or_dash(head.share[place])}"
             )
             for place, head in ((place, heads[place]) for place in order)
         ],
@@ -236,7 +237,7 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
     rows = []
     for place in order:
         heads = [
-            f"L{head.layer}H{head.head} {_percent_or_dash(share)}"
+            f"{head_name(head.layer, head.head)} {_percent_or_dash(share)}"
             f" {times}{_times_text(share, head.even[place])}"
             for head in ranked_heads(part, place)[:FIRST_HEADS]
             for share in [head.share[place]]
@@ -282,7 +283,7 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
     arrow = spell("→", ascii=view.ascii)
     rows = [
         [
-            f"L{link.layer}H{link.head}",
+            head_name(link.layer, link.head),
             f"{names[link.query]} {arrow} {names[link.key]}",
             _percent_or_dash(link.weight),
             _percent_or_dash(link.even),
@@ -368,12 +369,11 @@ def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
             ratio = _times_text(head.share[place], head.even[place])
             places = {
                 "region": name,
-                "layer": head.layer,
-                "head": head.head,
+                "head": head_name(head.layer, head.head),
                 "share": share,
                 "ratio": ratio,
             }
-            parts.append(message("{region} in L{layer}H{head} ({share}, {ratio} times)", **places))
+            parts.append(message("{region} in {head} ({share}, {ratio} times)", **places))
     query = quoted_token(document.tokens, part.query, view)
     if not parts:
         return []

@@ -29,7 +29,7 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import adding_digits, bar, bar_pieces, writer
-from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.safe import cells, cut, label, pad, safe
 from attncli.draw.shaded_matrix import (
     NAME,
     ROWS,
@@ -43,8 +43,9 @@ from attncli.draw.shaded_matrix import (
     window_text,
 )
 from attncli.draw.token_names import Ends, HeadEnds, key_names, position_and_text
-from attncli.draw.view import View
+from attncli.draw.view import View, arrow
 from attncli.language import listing, message, say, term
+from attncli.mechanism.spec import head_label, spoken_head
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -270,10 +271,10 @@ def links(
     ]
     widths = [max(cells(row[index]) for row in rows) for index in range(3)]
     write = writer([link.weight for link in shown_links], view.precision)
-    arrow = spell(" → ", ascii=view.ascii)
+    arrow_text = arrow(view)
     numbers = [write(link.weight) for link in shown_links]
     digits = max(map(len, numbers))
-    room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
+    room = min(view.width - sum(widths) - len(arrow_text) - digits - 5, LONGEST)
     lines: list[Line] = []
     for link, (place_text, query, key), number in zip(shown_links, rows, numbers, strict=True):
         if room >= 4:
@@ -281,7 +282,7 @@ def links(
         else:
             bar_text = ""
         where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
-        ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
+        ends = (pad(query, widths[1], "right"), ""), (arrow_text, FAINT), (pad(key, widths[2]), "")
         weight = (f"  {pad(number, digits, 'right')} ", "bold")
         lines.append(((where, FAINT), *ends, weight, *bar_pieces(bar_text, bar_style(view))))
     more = ""
@@ -296,7 +297,7 @@ def links(
 
 def layer_and_head(link: PlacedLink) -> str:
     """The head of a link, such as `L5 H11`."""
-    return f"L{link.layer} H{link.head}"
+    return head_label(link.layer, link.head)
 
 
 VECTOR_GAP = 3
@@ -532,7 +533,7 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
             if head is None:
                 place = message("layer {layer}", layer=layer.layer)
             else:
-                place = message("layer {layer} head {head}", layer=layer.layer, head=head.head)
+                place = spoken_head(layer.layer, head.head)
             note = listing((place, term(stage_table.note)), " · ")
             stage_holder = layer if head is None else head
             stages = (

@@ -23,6 +23,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from attncli.draw.safe import spell
+
 if TYPE_CHECKING:
     from attncli.draw.styled_lines import Lines
 
@@ -79,6 +81,11 @@ TAUGHT = {
     "concat": ("concat", "residual"),
 }
 """By each name, the parts that it means, of which a screen has one."""
+
+
+def arrow(view: View) -> str:
+    """The arrow between the query and the key of a link, between before and after: " → "."""
+    return spell(" → ", ascii=view.ascii)
 
 
 def part_of_name(name: str, parts: tuple[str, ...]) -> str:

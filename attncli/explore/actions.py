@@ -40,6 +40,7 @@ from attncli.explore.walk import (
 from attncli.features.run.document import RunDocument
 from attncli.inputs.files import atomic_writer, is_there
 from attncli.language import listing, message, say, translate
+from attncli.mechanism.spec import spoken_head
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 """How files end that can be written."""
@@ -76,10 +77,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
 
             heads = (state.subtracted_head, (state.layer, state.head))
             first_run, second_run = (_run_document(source, *place) for place in heads)
-            first, second = (
-                message("layer {layer} head {head}", layer=layer, head=head)
-                for layer, head in heads
-            )
+            first, second = (spoken_head(layer, head) for layer, head in heads)
             return compare_document(first_run, second_run, names=(first, second), top=10)
         case _ if state.focus == "heads" and state.sight == "matrix":
             from attncli.features.heads.compute import HeadsRequest, heads_document

@@ -67,6 +67,7 @@ from attncli.explore.panels import (
 from attncli.explore.state import ACTIONS, KEYS, State
 from attncli.explore.walk import QUESTIONS, Over, Question, Walk, WalkJob, Work, caption
 from attncli.language import message, plural, say, translate
+from attncli.mechanism.spec import spoken_head
 from attncli.models.model import Model
 
 
@@ -118,7 +119,7 @@ def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
             return "", None
         case "difference":
             layer, head = state.subtracted_head or (state.layer, state.head)
-            head_name = say(view, "layer {layer} head {head}", layer=layer, head=head)
+            head_name = say(view, spoken_head(layer, head))
             return say(view, "this head less {head} (A)", head=head_name), None
         case "links" if state.is_turned:
             return say(view, "links · who looks at the word"), links

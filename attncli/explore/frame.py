@@ -43,6 +43,7 @@ from attncli.explore.panels import (
 from attncli.explore.state import KEYS
 from attncli.inputs.token import Token
 from attncli.language import contextual, message, plural, say
+from attncli.mechanism.spec import spoken_head
 
 NEAR = 200
 """Words before and behind the chosen one that the sentence has at most."""
@@ -624,9 +625,7 @@ def _header(frame: Frame) -> Line:
             accent(view),
         )
     else:
-        head = say(
-            view, "layer {layer} head {head}", layer=scene.state.layer, head=scene.state.head
-        )
+        head = say(view, spoken_head(scene.state.layer, scene.state.head))
         right = (spell(head, ascii=view.ascii) + " ", "bold")
     size = cells(right[0])
     title = cut(

@@ -35,6 +35,7 @@ from attncli.explore.state import Extent, State
 from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, say
 from attncli.measure.head_record import METRICS
+from attncli.mechanism.spec import spoken_head
 
 MEASURES = ("word", *METRICS)
 MEASURE_NAMES = {
@@ -221,9 +222,7 @@ def head_summary(scene: Scene) -> Pane:
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or height < 2:
         return scene.fit(Pane())
-    rows: list[Line] = [
-        ((say(view, "layer {layer} head {head}", layer=state.layer, head=state.head), "bold"),)
-    ]
+    rows: list[Line] = [((say(view, spoken_head(state.layer, state.head)), "bold"),)]
     if head.labels:
         names = (label_name(head_label, view.lang) for head_label in head.labels)
         labels_text = label(say(view, contextual("between", ", ")).join(names), ascii=view.ascii)

@@ -31,7 +31,7 @@ from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, pad, spell
 from attncli.draw.shaded_matrix import Palette, bar_style, palette_of, shade, sign
 from attncli.draw.tour import STEP_OF_PART, step_title
-from attncli.draw.view import View
+from attncli.draw.view import View, arrow
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.state import State
@@ -43,6 +43,7 @@ from attncli.features.why.document import WhyDocument
 from attncli.features.why.screen import why_sentences, why_sides
 from attncli.inputs.token import find_span
 from attncli.language import message, plural, say
+from attncli.mechanism.spec import head_label, spoken_head
 
 NDArray = np.ndarray[Any, Any]
 SHADES = 25
@@ -351,15 +352,13 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     chosen_row = min(scene.state.row, len(rows) - 1)
     top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
     visible_rows = rows[top : top + room]
-    name = max((len(f"L{row.layer} H{row.head}") for row in visible_rows), default=0)
+    name = max((len(head_label(row.layer, row.head)) for row in visible_rows), default=0)
     number = max((cells(row.value_text) for row in visible_rows), default=0)
     more = max((cells(row.more) for row in visible_rows), default=0)
     length = max(min(scene.width - name - number - more - 6, BAR), 0)
     lines: list[Line] = []
     for index, row in enumerate(visible_rows, top):
-        text = (
-            f" {f'L{row.layer} H{row.head}'.ljust(name)}  {pad(row.value_text, number, 'right')} "
-        )
+        text = f" {head_label(row.layer, row.head).ljust(name)}  {pad(row.value_text, number, 'right')} "
         if length > 3:
             bar_text = bar(row.share, length, ascii=view.ascii)
         else:
@@ -465,12 +464,12 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
     """What was taken away, what that changed in the word's last vector, and what may be asked next."""
     view = scene.view
     link = link_name(scene.state, scene.loaded_run, scene.view)
-    word = link.partition(" -> " if view.ascii else " → ")[0]
+    word = link.partition(arrow(view))[0]
     if head_effects.every is not None:
         yield say(view, "How far the last vector of {word} turns without each head:", word=word)
     if head_effects.head is not None and head_effects.head.effects:
         row, (layer, head_number) = head_effects.head.effects[0], head_effects.place
-        head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
+        head = say(view, spoken_head(layer, head_number))
         turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")
         yield say(view, turn, head=head, word=word, size=effect_text(cosine_of(row)))
         if _random_turn(row):
@@ -533,7 +532,7 @@ def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
     """The chosen link as it is written, such as `it → animal`."""
     queries, keys = (loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys"))
     texts = [cut(name, 16, ascii=view.ascii) for name in (queries[state.query], keys[state.key])]
-    return (" -> " if view.ascii else " → ").join(texts)
+    return arrow(view).join(texts)
 
 
 # Why: the derivation of the chosen weight, one step at a time, each column with its sum.

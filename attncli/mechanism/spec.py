@@ -610,6 +610,16 @@ def head_name(layer: int, head: int) -> str:
     return f"L{layer}H{head}"
 
 
+def head_label(layer: int, head: int) -> str:
+    """The name of a head in tables: "L5 H11"."""
+    return f"L{layer} H{head}"
+
+
+def spoken_head(layer: int | str, head: int | str) -> Message:
+    """The name of a head in sentences and titles: "layer 5 head 11"; of texts, a template of it."""
+    return message("layer {layer} head {head}", layer=layer, head=head)
+
+
 class HeadSelection(Struct, frozen=True):
     """A selection of heads: these heads in each of these layers, or (layer, head) pairs.
 

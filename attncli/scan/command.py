@@ -33,6 +33,7 @@ from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 from attncli.inputs.files import atomic_writer, is_folder, is_there
 from attncli.language import listing, message
+from attncli.mechanism.spec import head_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -678,9 +679,9 @@ def _check_shown(
         )
     if head_place is not None and head_place not in scan_plan.heads:
         expected = message(
-            "L0H0 to L{last}H{last_2}",
-            last=scan_plan.model.layers - 1,
-            last_2=scan_plan.model.heads[-1] - 1,
+            "{first} to {last}",
+            first=head_name(0, 0),
+            last=head_name(scan_plan.model.layers - 1, scan_plan.model.heads[-1] - 1),
         )
         raise UsageError("there is no head {head}", expected=expected, head=head)
 

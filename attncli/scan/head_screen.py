@@ -13,13 +13,14 @@ from attncli.draw.safe import label, safe, spell
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
-from attncli.draw.view import View
+from attncli.draw.view import View, arrow
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import HALF, Support, part_name, support
 from attncli.inputs.token import Token
 from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.spec import head_label
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,
@@ -254,7 +255,7 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "right"],
-        title=message("what {head} looks at", head=f"L{head.layer} H{head.head}"),
+        title=message("what {head} looks at", head=head_label(head.layer, head.head)),
         note="share of its weight, mean over texts; by chance: of uniform attention",
     )
 
@@ -289,7 +290,7 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "right", "right", "right", "right"],
-        title=message("metrics of {head}", head=f"L{head.layer} H{head.head}"),
+        title=message("metrics of {head}", head=head_label(head.layer, head.head)),
         note="mean over texts, and over query rows",
     )
 
@@ -302,7 +303,9 @@ def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     examples = [example for example in head.top if example.metric == name][:count]
     rows = [((write(example.value, view),), example) for example in examples]
     title = message(
-        "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name
+        "strongest examples of {head}, {metric}",
+        head=head_label(head.layer, head.head),
+        metric=name,
     )
     return _text_table(
         head,
@@ -328,11 +331,11 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """
     if not head.links:
         return Lines()
-    arrow = spell(" → ", ascii=view.ascii)
+    arrow_text = arrow(view)
     dash = spell("–", ascii=view.ascii)
     rows = [
         [
-            f"{short(link.query.text, NAME, view)}{arrow}{short(link.key.text, NAME, view)}",
+            f"{short(link.query.text, NAME, view)}{arrow_text}{short(link.key.text, NAME, view)}",
             f"{link.links:,}" if link.most == link.links else f"{link.links:,}{dash}{link.most:,}",
             f"{link.chance:,.1f}",
             _lift_text(link, view),
@@ -355,7 +358,7 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "right", "right", "left"],
-        title=message("which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
+        title=message("which tokens {head} links most", head=head_label(head.layer, head.head)),
         note=note,
     )
 
@@ -394,7 +397,7 @@ def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         before = decile
     title = message(
         "texts over the whole range of {metric}, {head}",
-        head=f"L{head.layer} H{head.head}",
+        head=head_label(head.layer, head.head),
         metric=name,
     )
     note = message("drawn by a hash of each text; tenth 10: the largest values; any: of all texts")
@@ -501,7 +504,7 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         view,
         align=["left", "right", "right", "right", "right"],
         title=message(
-            "{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second
+            "{head} in {a} against {b}", head=head_label(head.layer, head.head), a=first, b=second
         ),
         note=(
             "means within common strata of length, the largest effect first; q over all heads and"
@@ -517,11 +520,15 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     if alike is None:
         return Lines()
     by_doing = [
-        [f"L{row.layer} H{row.head}", number_text(row.value, view), interval_text(row.ci95, view)]
+        [
+            head_label(row.layer, row.head),
+            number_text(row.value, view),
+            interval_text(row.ci95, view),
+        ]
         for row in alike.by_doing
     ]
     by_weights = [
-        [f"L{row.layer} H{row.head}", number_text(row.value, view)] for row in alike.by_weights
+        [head_label(row.layer, row.head), number_text(row.value, view)] for row in alike.by_weights
     ]
     pairs = zip_longest(by_doing, by_weights)
     rows = [[*(doing or [""] * 3), *(weights or [""] * 2)] for doing, weights in pairs]
@@ -549,6 +556,6 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "left", "right"],
-        title=message("the heads most like {head}", head=f"L{head.layer} H{head.head}"),
+        title=message("the heads most like {head}", head=head_label(head.layer, head.head)),
         note=note,
     )

@@ -37,6 +37,7 @@ from attncli.measure.layer_metrics import column_metric, in_order
 from attncli.measure.metric import FILE_METRICS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, MatrixMask, SameBucket
+from attncli.mechanism.spec import head_name
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
@@ -729,7 +730,7 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
                 first=first,
             )
             raise UsageError(
-                "there is no head L{layer}H{head}", expected=expected, layer=layer, head=head
+                "there is no head {head}", expected=expected, head=head_name(layer, head)
             )
 
 

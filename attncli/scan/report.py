@@ -26,6 +26,7 @@ from attncli.measure.labels import LABELS, MARGIN, STATES, Label
 from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.mechanism.spec import head_name
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
@@ -245,7 +246,7 @@ def _plan_part(totals: Totals) -> PlanPart:
         words=measures.words,
         find=list(measures.find),
         effects=list(measures.effects),
-        why=[f"L{layer}H{head}" for layer, head, _ in measures.why] or UNSET,
+        why=[head_name(layer, head) for layer, head, _ in measures.why] or UNSET,
         sample_memory=memory or UNSET,
     )
 

@@ -24,6 +24,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.labels import LABELS, STATES
+from attncli.mechanism.spec import head_label
 from attncli.scan.document import (
     LEAST_TEXTS,
     SKIP_NOTES,
@@ -260,7 +261,7 @@ def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Li
     """The table of these labels with their heads."""
     rows = [
         [
-            f"L{head.layer} H{head.head}",
+            head_label(head.layer, head.head),
             label_text(scan_label, view),
             number_text(scan_label.score, view),
             interval_text(scan_label.ci95, view),
@@ -322,7 +323,7 @@ def _effects(shown: ScanShown, view: View) -> Lines:
         return Lines()
     rows = [
         [
-            f"L{head.layer} H{head.head}",
+            head_label(head.layer, head.head),
             effect_text(effect.mean, view),
             interval_text(effect.ci95, view, effect_text),
             effect_text(effect.sd, view),
@@ -603,7 +604,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     else:
         differences = document.differences[: view.top]
     columns = {
-        "head": [f"L{row.layer} H{row.head}" for row in differences],
+        "head": [head_label(row.layer, row.head) for row in differences],
         "metric": [row.metric for row in differences],
         "a": [number_text(row.a, view) for row in differences],
         "b": [number_text(row.b, view) for row in differences],
@@ -713,7 +714,7 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
     largest = [
         message(
             "The largest effect: {head} {metric}, {a} against {b}, Cliff's δ {delta}.",
-            head=f"L{row.layer} H{row.head}",
+            head=head_label(row.layer, row.head),
             metric=row.metric,
             a=number_text(row.a, view),
             b=number_text(row.b, view),

@@ -63,7 +63,7 @@ from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import HeadSelection, Norm, Place
+from attncli.mechanism.spec import HeadSelection, Norm, Place, head_name
 from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.load import hold_weights
 from attncli.models.model import Model
@@ -404,7 +404,7 @@ def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
         )
     return (
         way,
-        *(f"L{layer}H{head}" for head_text in heads for layer, head in parse_heads(head_text)),
+        *(head_name(layer, head) for head_text in heads for layer, head in parse_heads(head_text)),
     )
 
 

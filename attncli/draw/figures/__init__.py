@@ -26,7 +26,6 @@ from attncli.draw.figures.charts import (
     draw_metrics,
     draw_sentence,
     draw_title,
-    head_name,
     model_note,
     names_of,
     text_note,
@@ -79,6 +78,7 @@ from attncli.features.why.document import (
 from attncli.language import contextual, listing, message, plural, say
 from attncli.measure.metric import METRIC_TITLES
 from attncli.measure.run_record import check_heads
+from attncli.mechanism.spec import head_name, spoken_head
 
 # The figure of the weights of heads: a map of each; with one query its sentence; their metrics.
 
@@ -264,7 +264,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
         layer: int, head: int, weights: Numbers, scores: Numbers | UnsetType = UNSET, pool: int = 1
     ) -> HeadWeights:
         """A head and its weights, under its name."""
-        return HeadWeights(head_name(layer, head, view), layer, head, weights, scores, pool)
+        return HeadWeights(say(view, spoken_head(layer, head)), layer, head, weights, scores, pool)
 
     match document:
         case RunDocument():
@@ -338,7 +338,7 @@ def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
         """The number of each metric."""
         return {name: metric.value for name, metric in (metrics or {}).items()}
 
-    name = head_name(head.layer, head.head, view)
+    name = say(view, spoken_head(head.layer, head.head))
     return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))
 
 
@@ -560,7 +560,7 @@ def _draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view
         (row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0)
     )[:RANKED]
     bars = [
-        bar_of(head_name(layer, head, view), value or 0.0, mark=random)
+        bar_of(say(view, spoken_head(layer, head)), value or 0.0, mark=random)
         for layer, head, value, random in ranking
     ]
     if any(bar.mark is not None for bar in bars):
@@ -691,7 +691,7 @@ def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, vi
     subtitle = say(
         view,
         "{head}, which differs most",
-        head=head_name(most_changed.a.layer, most_changed.a.head, view),
+        head=say(view, spoken_head(most_changed.a.layer, most_changed.a.head)),
     )
     texts = [
         side.text if "text" in document.differs else side.name for side in (document.a, document.b)
@@ -718,7 +718,9 @@ def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, vi
         top = draw_bars(drawing, bars, top + 30)
     if len(document.heads) > 1:
         heads = sorted(document.heads, key=size, reverse=True)[:RANKED]
-        changes_of = [(head_name(head.a.layer, head.a.head, view), head.change) for head in heads]
+        changes_of = [
+            (say(view, spoken_head(head.a.layer, head.a.head)), head.change) for head in heads
+        ]
         bars = [
             bar_of(name, change.value if change else 0.0, signed=True)
             for name, change in changes_of
@@ -739,7 +741,7 @@ def _draw_found_heads(drawing: Drawing, document: FindDocument, view: View) -> N
             rank = ""
         else:
             rank = say(view, "rank {rank}", rank=row.rank)
-        bars.append(bar_of(head_name(row.layer, row.head, view), row.weight, more=rank))
+        bars.append(bar_of(say(view, spoken_head(row.layer, row.head)), row.weight, more=rank))
     draw_bars(drawing, bars, top)
 
 
@@ -799,7 +801,7 @@ def _draw_learning(drawing: Drawing, document: LearnDocument, view: View) -> Non
     bars = []
     for row in document.runs[0].best:
         score = heads[row.layer, row.head].scores[row.score]
-        name = f"{safe(say(view, score_name(row.score)))} L{row.layer}H{row.head}"
+        name = f"{safe(say(view, score_name(row.score)))} {head_name(row.layer, row.head)}"
         bars.append(
             Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance)
         )

@@ -256,11 +256,6 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
-def head_name(layer: int, head: int, view: View) -> str:
-    """What a head is called in the view's language: `layer 5 head 11`."""
-    return say(view, "layer {layer} head {head}", layer=layer, head=head)
-
-
 def model_note(
     document: Header | CrossDocument | TensorsDocument | CompareSide,
     view: View,

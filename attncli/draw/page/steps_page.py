@@ -18,6 +18,7 @@ from attncli.draw.page.page_words import in_languages, words_by_language
 from attncli.draw.safe import label
 from attncli.draw.view import View
 from attncli.language import Message, languages, message, plural
+from attncli.mechanism.spec import spoken_head
 
 Numbers = np.ndarray[Any, Any]
 
@@ -92,7 +93,7 @@ def page_words(heads: int) -> dict[str, Message]:
         "play": message("play"),
         "pause": message("pause"),
         "step": message("step {step}", step="{0}"),
-        "head": message("layer {layer} head {head}", layer="{0}", head="{1}"),
+        "head": spoken_head("{0}", "{1}"),
         "cell": message(
             "{query} looks at {key} with {share} of its weight", query="{0}", key="{1}", share="{2}"
         ),

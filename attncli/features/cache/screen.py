@@ -21,6 +21,7 @@ from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept
 from attncli.language import Message, choice, listing, message, plural, say
+from attncli.mechanism.spec import head_name
 
 SHORT = 24
 """Tokens up to which they are listed."""
@@ -55,7 +56,9 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
         message("kept"): [_percent_or_dash(policy.kept) for policy in policies],
         **_beyond_rest_column(document),
         message("least in"): [
-            "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.kept)}"
+            "-"
+            if head is None
+            else f"{head_name(head.layer, head.head)} {_percent_or_dash(head.kept)}"
             for head in least
         ],
         message("error"): [_fixed_or_dash(_last_error(policy)) for policy in policies],

@@ -36,7 +36,7 @@ from attncli.draw.token_names import (
     short,
     token_reference,
 )
-from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.draw.view import Parts, ScreenPart, View, arrow, never
 from attncli.features.compare.document import (
     ComparedHead,
     CompareDocument,
@@ -46,6 +46,7 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.language import listing, message, plural, say, term
+from attncli.mechanism.spec import head_label, head_name
 
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
@@ -193,18 +194,16 @@ def _head_names(head: ComparedHead, view: View) -> str:
     """Both heads of a pair, such as `L0 H1 → L0 H2`; one name where they stand in the same place."""
     a = head.a
     b = head.b
-    first = f"L{a.layer} H{a.head}"
+    first = head_label(a.layer, a.head)
     same = (a.layer, a.head) == (b.layer, b.head)
     if same:
         return first
-    return spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
+    return spell(f"{first} → {head_label(b.layer, b.head)}", ascii=view.ascii)
 
 
 def _end_names(link: SignedDifference, texts: Sequence[str], view: View) -> str:
     """Both tokens of a link by their texts in A, such as `it → animal`."""
-    return spell(" → ", ascii=view.ascii).join(
-        short(texts[index], 10, view) for index in (link.query, link.key)
-    )
+    return arrow(view).join(short(texts[index], 10, view) for index in (link.query, link.key))
 
 
 def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
@@ -301,7 +300,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     if _is_before_difference(document):
         return Lines()
     texts = [_shown_text(document, index) for index in range(len(document.a.tokens))]
-    arrow = spell(" → ", ascii=view.ascii)
+    arrow_text = arrow(view)
     moved = [weight for weight in document.moved if abs(weight.difference) > SAME]
     if document.moved and not moved:
         no_change = message("nothing by more than 1e-06, which is rounding")
@@ -315,8 +314,8 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     first = 0 if len(document.heads) > 1 else 1  # of one head nobody has to say which
     rows = [
         [
-            f"L{weight.layer} H{weight.head}",
-            arrow.join(
+            head_label(weight.layer, weight.head),
+            arrow_text.join(
                 f"{place} {short(texts[place], 10, view)}" for place in (weight.query, weight.key)
             ),
             f"{weight.a:.{view.precision}f}",
@@ -325,7 +324,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
         ][first:]
         for weight in moved
     ]
-    columns = ["head", f"query{arrow}key", "A", "B", "B − A"]
+    columns = ["head", f"query{arrow_text}key", "A", "B", "B − A"]
     align = ["left", "left", "right", "right", "right"]
     return table(columns[first:], rows, view, align=align[first:], title="what moved most")
 
@@ -598,7 +597,7 @@ def _share_difference(value: float | None) -> str:
 
 def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
     """A head as `L0H1`, or as `L0H1→L2H3` where the sides have different ones."""
-    first, second = (f"L{place.layer}H{place.head}" for place in (a, b))
+    first, second = (head_name(place.layer, place.head) for place in (a, b))
     if first == second:
         return first
     return f"{first}{spell('→', ascii=view.ascii)}{second}"

@@ -18,6 +18,7 @@ from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import head_map, head_table, more_heads, shapes_part
 from attncli.language import message
+from attncli.mechanism.spec import spoken_head
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
@@ -156,7 +157,7 @@ def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
         heads_shown = heads[:1]
     blocks = []
     for layer, head in heads_shown:
-        place = message("layer {layer} head {head}", layer=layer, head=head.head)
+        place = spoken_head(layer, head.head)
         note = message("{place} · one vector per query", place=place)
         blocks.append(head_table(part, head, place, queries, keys, view, note=note))
     if part == "weights":

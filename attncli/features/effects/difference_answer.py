@@ -21,6 +21,7 @@ from attncli.features.effects.document import (
 )
 from attncli.features.effects.head_phrase import head_phrase
 from attncli.language import listing, message, say
+from attncli.mechanism.spec import head_name
 
 WRITES = 0.9
 """A head whose held part is at least this share of the whole acts by what it writes."""
@@ -276,8 +277,8 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
             )
         if later is not None:
             command = (
-                f"attn patch CLEAN CORRUPT --head L{row.layer}H{row.head}"
-                f" --into L{later.layer}H{later.head}:q"
+                f"attn patch CLEAN CORRUPT --head {head_name(row.layer, row.head)}"
+                f" --into {head_name(later.layer, later.head)}:q"
             )
             yield say(
                 view,

@@ -47,6 +47,7 @@ from attncli.features.effects.head_phrase import AnyHead, head_phrase
 from attncli.features.find.document import FindDocument
 from attncli.language import Message, message, say
 from attncli.measure.rest import resting_keys
+from attncli.mechanism.spec import head_label, spoken_head
 
 TIMES = 2.0
 """A first effect of at least so many times the second is said to be that many times it."""
@@ -133,7 +134,7 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     query_text = quoted_token(document.tokens, document.query, view)
     effect, first = max(effects, key=lambda pair: pair[0])
     if effect >= NEGLIGIBLE:
-        head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
+        head = say(view, spoken_head(first.layer, first.head))
         size = size_text(effect, "vector", view)
         yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=size)
     else:
@@ -485,7 +486,12 @@ def heads_table(
 
 def short_name(effect: AnyHead) -> str:
     """A head as tables name it, such as `L5 H11`, of cross-attention `L5 H11 x`."""
-    return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
+    assert effect.layer is not None
+    assert effect.head is not None
+    label = head_label(effect.layer, effect.head)
+    if effect.attention == "cross":
+        return f"{label} x"
+    return label
 
 
 # What the logit lens says.

@@ -14,6 +14,7 @@ from attncli.features.effects.document import (
     PatchRow,
 )
 from attncli.language import message, say
+from attncli.mechanism.spec import spoken_head
 
 AnyHead: TypeAlias = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
 
@@ -21,10 +22,9 @@ AnyHead: TypeAlias = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHe
 def head_phrase(effect: AnyHead, view: View) -> str:
     """A head as sentences name it, such as `layer 5 head 11`."""
     if effect.attention == "cross":
-        name = message("layer {layer} cross head {head}")
-    else:
-        name = message("layer {layer} head {head}")
-    phrase = say(view, name, layer=effect.layer, head=effect.head)
-    if effect.attention == "cross":
-        return phrase
+        template = message("layer {layer} cross head {head}")
+        return say(view, template, layer=effect.layer, head=effect.head)
+    assert effect.layer is not None
+    assert effect.head is not None
+    phrase = say(view, spoken_head(effect.layer, effect.head))
     return claim(phrase, view, layer=effect.layer, head=effect.head)

@@ -41,6 +41,7 @@ from attncli.features.explain.document import (
     SoftmaxRow,
 )
 from attncli.language import contextual, message, plural, say
+from attncli.mechanism.spec import head_name
 
 ALL_KEYS, NAME = 16, 14
 """Keys of which each has its own line; of more, the strongest have. And cells of a name."""
@@ -416,7 +417,7 @@ class Derivation:
         best = int(np.argmax(self.weights[: len(document.tokens)]))
         query, key = (token_reference(tokens, index, view) for index in (document.query, best))
         unknown = ["--unknown"] if tokens[document.query].unknown else []
-        head = ["--head", f"L{document.layer}H{document.head}"]
+        head = ["--head", head_name(document.layer, document.head)]
         titles = {
             name: f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}"
             for name in ("heads", "effect")

@@ -15,7 +15,7 @@ from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import SHOWN, WHY, vectors
-from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
+from attncli.draw.view import Parts, ScreenPart, View, arrow, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, SHORT, Derivation, lead_remark
 from attncli.features.explain.document import (
     AttentionTopic,
@@ -54,7 +54,7 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
         ("5 A·V", ""),
         ("O", out),
     ]
-    arrow = spell(" → ", ascii=view.ascii)
+    arrow_text = arrow(view)
     rows: list[Line] = []
     names: list[Piece] = []
     shapes: list[Piece] = []
@@ -64,7 +64,7 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
         for name_text, shape_text in steps
     ):
         room = max(cells(name), cells(shape))
-        before = arrow if index else ""
+        before = arrow_text if index else ""
         if row_width and row_width + cells(before) + room > view.width:
             rows += [tuple(names), tuple(shapes)]
             names = []

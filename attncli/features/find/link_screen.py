@@ -17,6 +17,7 @@ from attncli.draw.token_names import claim, quote_text, quoted_token
 from attncli.draw.view import View
 from attncli.features.find.document import BeyondRest, FindDocument, FoundHead
 from attncli.language import message, plural, say
+from attncli.mechanism.spec import spoken_head
 
 
 def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view: View) -> Lines:
@@ -33,7 +34,7 @@ def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view:
     tinted_sentence = sentence(
         words(document.text, document.tokens, shares, frozenset({document.query})), view
     )
-    head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
+    head = say(view, spoken_head(first.layer, first.head))
     tint = remark(say(view, "tint: the weight of this link in {head}", head=head), view)
     return stack(tinted_sentence, tint, answer_lines, find_hint(document, view))
 

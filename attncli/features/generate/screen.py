@@ -20,6 +20,7 @@ from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, parts_shown
 from attncli.features.generate.compute import GenerateDocument, StepHead, TopKey
 from attncli.language import Message, listing, message, plural, say
+from attncli.mechanism.spec import head_label
 
 BAR = 12
 
@@ -106,7 +107,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         if tops:
             head, top = max(tops, key=lambda pair: pair[1].weight)
             key = f"{top.key} {label(texts[top.key], ascii=view.ascii)}"
-            looks = f"{key} {top.weight:.{view.precision}f} L{head.layer} H{head.head}"
+            looks = f"{key} {top.weight:.{view.precision}f} {head_label(head.layer, head.head)}"
         numbers = [step.probability, step.lookback, step.lookback_per_key]
         if step.rest is not UNSET:
             numbers.insert(2, step.rest)

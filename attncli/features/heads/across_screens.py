@@ -17,9 +17,10 @@ from attncli.draw.safe import spell
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_token
-from attncli.draw.view import View
-from attncli.features.heads.document import Circuits, HeadsDocument, Similarity, WhichHead
+from attncli.draw.view import View, arrow
+from attncli.features.heads.document import Circuits, HeadsDocument, Similarity
 from attncli.language import contextual, message, say
+from attncli.mechanism.spec import head_label
 
 
 def rollout_part(document: HeadsDocument, view: View) -> Lines:
@@ -62,7 +63,7 @@ def similarity_part(document: HeadsDocument, view: View) -> Lines:
     part = document.similarity
     if not part:
         return Lines()
-    names = [head_name(head) for head in part.heads]
+    names = [head_label(head.layer, head.head) for head in part.heads]
     note = message(
         "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
     )
@@ -143,10 +144,12 @@ def circuits_part(document: HeadsDocument, view: View) -> Lines:
             remark(message("{rows_shown} of {rows} heads shown; --full shows all", **counts), view)
         )
     if part.compositions:
-        arrow = spell(" → ", ascii=view.ascii)
+        arrow_text = arrow(view)
         pairs = [
             [
-                f"{head_name(pair.before)}{arrow}{head_name(pair.after)}",
+                arrow_text.join(
+                    head_label(head.layer, head.head) for head in (pair.before, pair.after)
+                ),
                 pair.way.upper(),
                 number(pair.strength),
                 number(getattr(part.chance, pair.way)) if part.chance else "",
@@ -178,7 +181,8 @@ def _likeness(part: Circuits, view: View) -> Lines:
     """The heads that are most alike by their weights, beside random subspaces."""
     rows = []
     for row in part.likeness or ():
-        names = f"{head_name(row.a)} {spell('·', ascii=view.ascii)} {head_name(row.b)}"
+        dot = spell(" · ", ascii=view.ascii)
+        names = dot.join(head_label(head.layer, head.head) for head in (row.a, row.b))
         rows.append(
             [
                 say(view, SPACE_NAMES[row.space]),
@@ -203,11 +207,6 @@ def _likeness(part: Circuits, view: View) -> Lines:
     ]
     title = say(view, "heads alike by their weights")
     return table(titles, rows, view, align=["left", "left", "right"], title=title, note=note)
-
-
-def head_name(head: WhichHead) -> str:
-    """A head's name, such as `L5 H11`."""
-    return f"L{head.layer} H{head.head}"
 
 
 def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:

@@ -73,6 +73,7 @@ from attncli.measure.rest import (
     mean_received,
     resting_keys,
 )
+from attncli.mechanism.spec import head_label, spoken_head
 
 WORDS_OF_AN_END, WORD_CELLS = 3, 14
 """Tokens of an end of a direction on a screen, and cells of each."""
@@ -222,7 +223,7 @@ def weight_tables(document: HeadsDocument, view: View) -> Lines:
     note = message("rows: queries, columns: keys")
     for head in document.heads:
         if head.pool is UNSET and head.weights is not UNSET:
-            place = message("layer {layer} head {head}", layer=head.layer, head=head.head)
+            place = spoken_head(head.layer, head.head)
             title = message("weights of {head}", head=place)
             blocks.append(_weight_table(document, head.weights, view, title=title, note=note))
     return stack_spaced(*blocks)
@@ -620,7 +621,7 @@ def roles_part(document: HeadsDocument, view: View) -> Lines:
             say(view, ROLE_NAMES[rank.role]),
             "-" if rank.chance is None else f"{rank.chance:.2f}",
             "  ".join(
-                f"L{head.layer} H{head.head} {head.score:.2f}"
+                f"{head_label(head.layer, head.head)} {head.score:.2f}"
                 for head in rank.heads[: None if view.full else FIRST_HEADS]
             ),
         ]

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, cast
 from attncli.cli.environment import Environment
 from attncli.cli.progress import progress
 from attncli.draw.view import View
+from attncli.mechanism.spec import head_name
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -277,7 +278,7 @@ class Training:
         for name, values in last.scores.items():
             layer, head = divmod(int(values.argmax()), values.shape[1])
             parts.append(
-                f"{localize(score_name(name), self._view)} L{layer}H{head}"
+                f"{localize(score_name(name), self._view)} {head_name(layer, head)}"
                 f" {values[layer, head]:.2f}"
             )
         return " · ".join(parts)
@@ -301,7 +302,7 @@ class Training:
         tall = max(lines // -(-len(places) // in_a_row) - 2, LEAST_PLOT)
         blocks = [
             stack(
-                line((f"L{layer}H{head}{self._rise_mark(layer, head)}", "bold")),
+                line((f"{head_name(layer, head)}{self._rise_mark(layer, head)}", "bold")),
                 heatmap(
                     last.weights[layer, head],
                     view,

@@ -13,10 +13,10 @@ from attncli.documents import Numbers, mask_name
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import Series, curves
-from attncli.draw.safe import safe, spell
+from attncli.draw.safe import safe
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
-from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.draw.view import Parts, ScreenPart, View, arrow, never
 from attncli.features.learn.document import (
     BestHead,
     HeadScore,
@@ -30,6 +30,7 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
 from attncli.language import Message, listing, message, plural, say
+from attncli.mechanism.spec import head_name
 
 PLOT_LINES = 12
 CHANCE = 0.95
@@ -41,7 +42,7 @@ MOST_MAPS = 8
 def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
     """One line per point of the curve, for `--plain`: the loss, and every score of every head."""
     names = [(head, name) for head in document.heads for name in head.scores]
-    yield ("step", "loss", *(f"L{head.layer}H{head.head} {name}" for head, name in names))
+    yield ("step", "loss", *(f"{head_name(head.layer, head.head)} {name}" for head, name in names))
     for place, point in enumerate(document.curve):
         yield (point.step, point.loss, *(head.scores[name].values[place] for head, name in names))
 
@@ -99,7 +100,8 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
     heads = {(head.layer, head.head): head for head in document.heads}
     columns = [localize(message("step"), view), localize(message("loss"), view)]
     columns += [
-        f"{safe(localize(score_name(row.score), view))} L{row.layer}H{row.head}" for row in best
+        f"{safe(localize(score_name(row.score), view))} {head_name(row.layer, row.head)}"
+        for row in best
     ]
     last = document.curve[-1].step
     rows = []
@@ -138,14 +140,14 @@ def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
         heads_shown = heads[:MOST_MAPS]
     maps = [
         Map(
-            f"L{layer}H{head}",
+            head_name(layer, head),
             np.asarray(last.weights)[layer, head],
             _reached_scores(document, layer, head, view),
         )
         for layer, head in heads_shown
     ]
     before = [
-        Map(f"L{layer}H{head}", np.asarray(first.weights)[layer, head])
+        Map(head_name(layer, head), np.asarray(first.weights)[layer, head])
         for layer, head in heads_shown
     ]
     names = document.example.tokens
@@ -182,12 +184,13 @@ def _head_table(document: LearnDocument, view: View) -> Lines:
     """Each head's scores before and after, and the loss without it."""
     losses = {(row.layer, row.head): row.loss for row in document.ablation.heads}
     names = list(document.heads[0].scores)
-    arrow = spell(" → ", ascii=view.ascii)
+    arrow_text = arrow(view)
     rows = []
     for head in document.heads:
-        cells = [f"L{head.layer}H{head.head}"]
+        cells = [head_name(head.layer, head.head)]
         cells += [
-            f"{head.scores[name].first:.2f}{arrow}{head.scores[name].last:.2f}" for name in names
+            f"{head.scores[name].first:.2f}{arrow_text}{head.scores[name].last:.2f}"
+            for name in names
         ]
         cells += [_rise_step(head), _loss_text(losses.get((head.layer, head.head)))]
         rows.append(cells)

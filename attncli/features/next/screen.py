@@ -17,6 +17,7 @@ from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import NextToken
 from attncli.features.next.document import Dose, LayerChoice, NextDocument
 from attncli.language import listing, message, say
+from attncli.mechanism.spec import spoken_head
 
 DOSE_BAR, CONTINUED_CELLS = 12, 28
 """Cells of the bar of a dose, and of the text that follows it."""
@@ -250,8 +251,7 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
             view,
             "Without {heads}, {token} has {share} (now: {now}).",
             heads=listing(
-                say(view, "layer {layer} head {head}", layer=row.layer, head=row.head)
-                for row in document.without.heads
+                say(view, spoken_head(row.layer, row.head)) for row in document.without.heads
             ),
             token=quote_text(target.token.text, view),
             share=percent(document.without.target.probability),

@@ -15,8 +15,9 @@ from attncli.draw.safe import label, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.features.retrieval.document import FetchingHead, FetchScore, RetrievalDocument
+from attncli.features.retrieval.document import FetchScore, RetrievalDocument
 from attncli.language import listing, message, plural, say
+from attncli.mechanism.spec import head_name
 
 
 def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
@@ -123,18 +124,18 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         return
     first = document.heads[0]
     writer = max(document.heads, key=lambda row: row.writes.mean)
-    if _head_name(first) == _head_name(writer):
+    if head_name(first.layer, first.head) == head_name(writer.layer, writer.head):
         yield say(
             view,
             "{head} fetches most, by where it looks and by what it writes.",
-            head=quote_text(_head_name(first), view),
+            head=quote_text(head_name(first.layer, first.head), view),
         )
     else:
         yield say(
             view,
             "{head} fetches most by where it looks, {writer} by what it writes.",
-            head=quote_text(_head_name(first), view),
-            writer=quote_text(_head_name(writer), view),
+            head=quote_text(head_name(first.layer, first.head), view),
+            writer=quote_text(head_name(writer.layer, writer.head), view),
         )
     count = sum(row.retrieval for row in document.heads)
     yield say(
@@ -162,11 +163,6 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
                 random=percent(fmean(check.random)) if check.random else "-",
             ),
         )
-
-
-def _head_name(row: FetchingHead) -> str:
-    """A head as `L5H11`."""
-    return f"L{row.layer}H{row.head}"
 
 
 def _percent_range(values: Sequence[float], view: View) -> str:

@@ -54,6 +54,7 @@ from attncli.draw.token_names import key_names, quote_text
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import Message, contextual, listing, message, plural, say, term
+from attncli.mechanism.spec import spoken_head
 
 if TYPE_CHECKING:
     from attncli.features.cross.document import CrossHead
@@ -374,7 +375,7 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
     is_seen = np.arange(len(texts)) <= np.array(queries or range(len(texts)))[:, None]
     tables = []
     for layer, head in heads_shown:
-        place = message("layer {layer} head {head}", layer=layer.layer, head=head.head)
+        place = spoken_head(layer.layer, head.head)
         note = message(
             "{place} · {kind} · rows: queries, columns: keys", place=place, kind=term(layer.kind)
         )
@@ -437,7 +438,7 @@ def _table_of_head(
     if values is UNSET:
         return Lines()
     texts = [token.text for token in document.tokens]
-    place = message("layer {layer} head {head}", layer=layer, head=head.head)
+    place = spoken_head(layer, head.head)
     note = listing((place, message("weights × values")), " · ")
     keys = key_names(texts, values) if part != "output" else texts
     numbers = document.queries or None
@@ -484,7 +485,7 @@ def head_table(
 def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
     """A small map of a head's weights. several: whether its title names the layer too, as heads of
     several layers stand together."""
-    place = message("layer {layer} head {head}", layer=layer, head=head)
+    place = spoken_head(layer, head)
     return Map(place if several else message("head {head}", head=head), weights)
 
 

@@ -27,6 +27,7 @@ from attncli.features.series.document import (
     summary,
 )
 from attncli.language import Message, listing, message, plural, say
+from attncli.mechanism.spec import head_name
 
 PLOT_LINES = 12
 ROSE = 0.1
@@ -73,7 +74,7 @@ def _best_head(row: SeriesCheckpoint, metric: str) -> str:
     head = max(
         row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value
     )
-    return f"L{head.layer}H{head.head}"
+    return head_name(head.layer, head.head)
 
 
 def _checkpoint_names(document: SeriesDocument) -> dict[str, str]:
@@ -154,7 +155,7 @@ def _label_table(document: SeriesDocument, view: View) -> Lines:
         shown = document.changes[:MOST_CHANGES]
     rows = [
         [
-            f"L{change.layer}H{change.head}",
+            head_name(change.layer, change.head),
             localize(message("becomes") if change.earned else message("is no longer"), view),
             label_name(change.label, view.lang),
             f"{names[change.before]} – {names[change.after]}".replace(
