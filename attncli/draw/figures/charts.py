@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -348,62 +348,105 @@ def draw_maps(
     """
     if not maps:
         return top
-    are_few = len(maps) <= 3
-    is_narrow = not are_few and drawing.room < across * (NARROW_MAP + GAP)
-    edge, gap = (14.0, SLIM) if is_narrow else (0.0, GAP)
-    if are_few:
-        across = 3
+    grid = _map_grid(drawing, maps, across)
+    block = max(_pool_size(drawing, figure_map, grid.small) for figure_map in maps)
+    if block > 1 and scale == "linear":
+        scale = ROOTS
+    high = {
+        kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind])
+        for kind in (False, True)
+    }
+    bottom = _draw_rows(drawing, maps, top, grid, scale, high)
+    if legend:
+        for kind in sorted({figure_map.signed for figure_map in maps}):
+            bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
+    if block > 1:
+        bottom = _pooling_note(drawing, bottom, block, scale, view)
+    return bottom
+
+
+class MapGrid(NamedTuple):
+    """How maps stand side by side. across: maps in a row. small: points along a map of many; None
+    for large ones with words at their edges. edge: points to their left. gap: points between two.
+    by_layer: whether each layer begins a row, with its name at the left.
+    """
+
+    across: int
+    small: float | None
+    edge: float
+    gap: float
+    by_layer: bool
+
+
+def _map_grid(drawing: Drawing, maps: Sequence[FigureMap], across: int) -> MapGrid:
+    """How these maps stand on this paper, at most `across` in a row. On narrow paper the heads of a
+    layer take several rows where these are few.
+    """
+    if len(maps) <= 3:
+        return MapGrid(3, None, 0.0, 16, by_layer=False)
+    by_layer = drawing.room < across * (NARROW_MAP + GAP)
+    if by_layer:
+        edge = 14.0
+        gap = SLIM
     else:
-        across = max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
-    if is_narrow:
+        edge = 0.0
+        gap = GAP
+    across = max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
+    if by_layer:
         lines = math.ceil(across / max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1))
         fewer = math.ceil(across / lines)
         rows = lines * len({figure_map.short[0] for figure_map in maps})
         if rows * ((drawing.room - edge) / fewer + 19) <= 1.5 * drawing.room:
             across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
-    block = max(_pool_size(drawing, figure_map, None if are_few else small) for figure_map in maps)
-    scale = ROOTS if block > 1 and scale == "linear" else scale
-    high = {
-        kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind])
-        for kind in (False, True)
-    }
-    left = edge
+    return MapGrid(across, small, edge, gap, by_layer)
+
+
+def _draw_rows(
+    drawing: Drawing,
+    maps: Sequence[FigureMap],
+    top: float,
+    grid: MapGrid,
+    scale: str,
+    high: Mapping[bool, float],
+) -> float:
+    """Draw the maps row by row; returns the lower edge of the last row. high: the greatest number
+    of the scale, of maps that are signed and of those that are not.
+    """
+    left = grid.edge
     begin = top
     bottom = top
     layer = ""
     in_row = 0
     for index, figure_map in enumerate(maps):
-        is_wide = are_few and left + _map_width(drawing, figure_map) > drawing.room
-        is_new = is_narrow and figure_map.short[0] != layer
-        if index and (is_wide or is_new or in_row == across):
+        is_wide = grid.small is None and left + _map_width(drawing, figure_map) > drawing.room
+        is_new = grid.by_layer and figure_map.short[0] != layer
+        if index and (is_wide or is_new or in_row == grid.across):
             in_row = 0
-            left = edge
-            begin = bottom + (14 if are_few else 5)
+            left = grid.edge
+            begin = bottom + (14 if grid.small is None else 5)
         if is_new:
             layer = figure_map.short[0]
-            if layer:
-                drawing.text(0, begin + 14 + small / 2, layer, size=SIZE - 1, quiet=True)
-        room = None if are_few else small
+            if layer and grid.small is not None:
+                drawing.text(0, begin + 14 + grid.small / 2, layer, size=SIZE - 1, quiet=True)
         right, end = _draw_map(
-            drawing, figure_map, left, begin, scale, high[figure_map.signed], small=room
+            drawing, figure_map, left, begin, scale, high[figure_map.signed], small=grid.small
         )
         in_row += 1
-        left = right + (16 if are_few else gap)
+        left = right + grid.gap
         bottom = max(bottom, end)
-    kinds = [
-        kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)
-    ]
-    for kind in kinds if legend else ():
-        bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
-    if block > 1:
-        remarks = [say(view, "each dot: the largest of {size} × {size} cells", size=block)]
-        remarks += [say(view, "colours by square roots")] if scale == ROOTS else []
-        for line in broken_to_fit("; ".join(remarks), SIZE, drawing.room):
-            drawing.text(0, bottom + 12, line, size=SIZE, quiet=True)
-            bottom += 12
-        bottom += 2
     return bottom
+
+
+def _pooling_note(drawing: Drawing, bottom: float, block: int, scale: str, view: View) -> float:
+    """Write below maps that a dot stands for several cells; returns where the note ends."""
+    remarks = [say(view, "each dot: the largest of {size} × {size} cells", size=block)]
+    if scale == ROOTS:
+        remarks.append(say(view, "colours by square roots"))
+    for line in broken_to_fit("; ".join(remarks), SIZE, drawing.room):
+        drawing.text(0, bottom + 12, line, size=SIZE, quiet=True)
+        bottom += 12
+    return bottom + 2
 
 
 def _largest_size(maps: Sequence[FigureMap]) -> float:
@@ -429,43 +472,17 @@ def _draw_map(
     """Draw one map; returns its right and lower edge. small: its side in points among many maps;
     None for a large one with words at its edges."""
     rows, columns = figure_map.values.shape
-    with_words = small is None
-    words = with_words and _shows_words(drawing, figure_map)
     cell = _cell_size(drawing, figure_map, small)
-    if words:
+    edge = 0.0
+    room = 4.0
+    words = None
+    if small is None and _shows_words(drawing, figure_map):
         edge = _left_words_width(figure_map)
-    else:
-        edge = 0
-    widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
-    level = widest <= CELL
-    # words that lean take more of a row than their height: where cells are narrower they stand
-    # upright
-    rotation = 50 if cell >= 1.3 * SIZE else 90
-    room = (
-        (12)
-        if (words and level)
-        else ((min(widest, 90) * (0.76 if rotation == 50 else 1) + 8) if (words) else (4))
+        words = _upper_words(figure_map, cell)
+        room = words.height
+    caption_width = _draw_caption(
+        drawing, figure_map, left, top, columns * cell + edge, small=small
     )
-    if with_words:
-        size = 9.0
-    elif small is None or small >= NARROW_MAP:
-        size = 7.5
-    else:
-        size = 6.5
-    name = figure_map.caption
-    if not with_words and any(figure_map.short):
-        if small is None or small >= NARROW_MAP:
-            name = ".".join(figure_map.short)
-        else:
-            name = figure_map.short[1]
-    if with_words:
-        least = min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08)
-    else:
-        least = 0
-    if small is not None and small < NARROW_MAP and not any(figure_map.short):  # the last of all
-        least = 60.0
-    caption = shorten_to_fit(name, size, max(columns * cell + edge, least))
-    drawing.text(left, top + 9, caption, size=size, bold=with_words, quiet=not with_words)
     x = left + edge
     y = top + 14 + room
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
@@ -474,24 +491,99 @@ def _draw_map(
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)
     slant = 0.0
-    if words:
-        small_type = min(SIZE, cell - 0.5)
-        for index, word in enumerate(figure_map.rows):
-            text = shorten_to_fit(word, SIZE, 86)
-            middle = (index + 0.5) * cell
-            drawing.text(x - 4, y + middle + 3, text, size=small_type, anchor="end", quiet=True)
-        for index, word in enumerate(figure_map.columns):
-            text = shorten_to_fit(word, SIZE, 86)
-            middle = (index + 0.5) * cell
-            if level:
-                drawing.text(x + middle, y - 4, word, size=SIZE, quiet=True, anchor="middle")
-            elif rotation == 90:
-                drawing.text(x + middle + 3, y - 4, text, size=small_type, quiet=True, rotation=90)
-            else:
-                drawing.text(x + middle + 2, y - 5, text, size=SIZE, quiet=True, rotation=50)
-                slant = max(slant, middle + 2 + width(text, SIZE) * 0.65 - columns * cell)
+    if words is not None:
+        _write_left_words(drawing, figure_map, x, y, cell)
+        slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
     drawing.corner[0] = max(drawing.corner[0], x + columns * cell + slant)
-    return x + max(columns * cell + slant, width(caption, size) * 1.08 - edge), y + rows * cell
+    return x + max(columns * cell + slant, caption_width * 1.08 - edge), y + rows * cell
+
+
+def _draw_caption(
+    drawing: Drawing,
+    figure_map: FigureMap,
+    left: float,
+    top: float,
+    room: float,
+    *,
+    small: float | None,
+) -> float:
+    """Write what a map is called above it; returns the width of the text. room: points along the
+    map; small: as of `_draw_map`.
+    """
+    name = figure_map.caption
+    if small is None:
+        size = 9.0
+        least = min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08)
+    elif small >= NARROW_MAP:
+        size = 7.5
+        least = 0.0
+        if any(figure_map.short):
+            name = ".".join(figure_map.short)
+    else:
+        size = 6.5
+        least = 0.0
+        if any(figure_map.short):
+            name = figure_map.short[1]
+        else:  # the last of all
+            least = 60.0
+    caption = shorten_to_fit(name, size, max(room, least))
+    is_large = small is None
+    drawing.text(left, top + 9, caption, size=size, bold=is_large, quiet=not is_large)
+    return width(caption, size)
+
+
+class UpperWords(NamedTuple):
+    """How the words above a map stand. rotation: degrees, 0 for words that fit above their cells.
+    height: points that they take.
+    """
+
+    rotation: int
+    height: float
+
+
+def _upper_words(figure_map: FigureMap, cell: float) -> UpperWords:
+    """How the words above a map stand whose cells are `cell` points long. Words that lean take more
+    of a row than their height: where cells are narrower they stand upright.
+    """
+    widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
+    if widest <= CELL:
+        return UpperWords(0, 12)
+    if cell >= 1.3 * SIZE:
+        return UpperWords(50, min(widest, 90) * 0.76 + 8)
+    return UpperWords(90, min(widest, 90) + 8)
+
+
+def _write_left_words(
+    drawing: Drawing, figure_map: FigureMap, x: float, y: float, cell: float
+) -> None:
+    """Write the words of a map's rows to its left; (x, y) is its upper left corner."""
+    size = min(SIZE, cell - 0.5)
+    for index, word in enumerate(figure_map.rows):
+        text = shorten_to_fit(word, SIZE, 86)
+        below = y + (index + 0.5) * cell + 3
+        drawing.text(x - 4, below, text, size=size, anchor="end", quiet=True)
+
+
+def _write_upper_words(
+    drawing: Drawing, figure_map: FigureMap, x: float, y: float, cell: float, words: UpperWords
+) -> float:
+    """Write the words of a map's columns above it; returns the points by which they lean over its
+    right edge.
+    """
+    size = min(SIZE, cell - 0.5)
+    slant = 0.0
+    for index, word in enumerate(figure_map.columns):
+        text = shorten_to_fit(word, SIZE, 86)
+        middle = (index + 0.5) * cell
+        if words.rotation == 0:
+            drawing.text(x + middle, y - 4, word, size=SIZE, quiet=True, anchor="middle")
+        elif words.rotation == 90:
+            drawing.text(x + middle + 3, y - 4, text, size=size, quiet=True, rotation=90)
+        else:
+            drawing.text(x + middle + 2, y - 5, text, size=SIZE, quiet=True, rotation=50)
+            end = middle + 2 + width(text, SIZE) * 0.65
+            slant = max(slant, end - len(figure_map.columns) * cell)
+    return slant
 
 
 def _shows_words(drawing: Drawing, figure_map: FigureMap) -> bool:
