@@ -231,24 +231,16 @@ def side_by_side(
     if not visible_matrices:
         return remark("(empty)", view)
     color_scale = scale or view.scale_colors
-    low, high = limits or (
-        min(0.0, *(float(np.nanmin(values)) for values in visible_matrices)),
-        max(float(np.nanmax(values)) for values in visible_matrices),
-    )
+    low, high = limits or _value_range(visible_matrices)
     if color_scale == "signed":
-        low, high = -max(-low, high), max(-low, high)
-    has_names = bool(names) and all(values.shape[0] == len(names) for values in matrices)
-    if has_names:
+        high = max(-low, high)
+        low = -high
+    axis = Lines()
+    if names and all(values.shape[0] == len(names) for values in matrices):
         axis = row_names(names, view)
-    else:
-        axis = Lines()
     width, height, room = _map_sizes(matrices, maps, view, axis.width)
-    if shared_scale:
-        ends = (low, high)
-    else:
-        ends = None
+    ends = (low, high) if shared_scale else None
     blocks = []
-    pooled = set()
     for weight_map, values in zip(maps, matrices, strict=True):
         picture = heatmap(
             values,
@@ -259,39 +251,47 @@ def side_by_side(
             limits=ends,
             say_pooled=False,
         )
-        pooled.add(_choose_grain(values, width, height, view, whole=False).block)
-        our_words = [localize(text, view) for text in (weight_map.caption, *weight_map.remarks)]
-        texts = [cut(text, room, ascii=view.ascii) for text in our_words]
+        ticks = Lines()
         if axis.rows and width == 2 * values.shape[1]:
             ticks = _ticks(values.shape[1], view)
-        else:
-            ticks = Lines()
-        blocks.append(
-            stack(
-                line((texts[0], "bold")),
-                picture,
-                ticks,
-                *(line((text, FAINT)) for text in texts[1:]),
-            )
-        )
-    pooled_note = Lines()
-    if block_sizes := listing(f"{block}×{block}" for block in sorted(pooled - {1})):
-        note = message(
-            "maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes
-        )
-        pooled_note = remark(note, view)
-    square = width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]
-    if axis.rows and square:
+        blocks.append(_captioned(weight_map, picture, ticks, room, view))
+    side = Lines()
+    if axis.rows and width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]:
         side = axis
-    else:
-        side = Lines()
-    body = beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)
-    block = stack(
-        body,
-        *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()),
-        pooled_note,
+    parts: list[Lines] = [beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)]
+    if shared_scale:
+        parts += [BLANK, legend(view, low, high, scale=color_scale)]
+    parts.append(_pooled_note(matrices, width, height, view))
+    return fit_to_view(stack(*parts), view)
+
+
+def _value_range(matrices: Sequence[NDArray]) -> tuple[float, float]:
+    """The lowest value, 0 at most, and the largest one of matrices with NaN where nothing is
+    visible.
+    """
+    low = min(0.0, *(float(np.nanmin(values)) for values in matrices))
+    return low, max(float(np.nanmax(values)) for values in matrices)
+
+
+def _captioned(weight_map: Map, picture: Lines, ticks: Lines, room: int, view: View) -> Lines:
+    """A map below its caption and above its remarks, each cut to `room` cells."""
+    words = [localize(text, view) for text in (weight_map.caption, *weight_map.remarks)]
+    caption, *remarks = [cut(text, room, ascii=view.ascii) for text in words]
+    return stack(
+        line((caption, "bold")), picture, ticks, *(line((text, FAINT)) for text in remarks)
     )
-    return fit_to_view(block, view)
+
+
+def _pooled_note(matrices: Sequence[NDArray], width: int, height: int, view: View) -> Lines:
+    """A line that tells how many cells of these maps are pooled in one; empty where none is."""
+    blocks = {_choose_grain(values, width, height, view, whole=False).block for values in matrices}
+    block_sizes = listing(f"{block}×{block}" for block in sorted(blocks - {1}))
+    if not block_sizes:
+        return Lines()
+    note = message(
+        "maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes
+    )
+    return remark(note, view)
 
 
 def row_names(names: Sequence[str], view: View) -> Lines:

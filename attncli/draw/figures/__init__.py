@@ -195,16 +195,7 @@ def _draw_maps(
     first = visible(head_weights[0].weights, head_weights[0].scores)
     rows, keys = _row_and_column_words(document)
     keys = key_names(keys, first)
-    maps = [
-        FigureMap(
-            head.name + (say(view, ", pooled {pool}×", pool=head.pool) if head.pool > 1 else ""),
-            visible(head.weights, head.scores),
-            rows,
-            keys,
-            short=("" if head.layer is None else str(head.layer), str(head.head)),
-        )
-        for head in head_weights
-    ]
+    maps = [_map_of_head(head, rows, keys, view) for head in head_weights]
     average = document.average if isinstance(document, HeadsDocument) else None
     if average and len(maps) > 1:
         maps.append(FigureMap(say(view, "average"), as_matrix(average.weights), rows, keys))
@@ -214,34 +205,43 @@ def _draw_maps(
         shares = [float(weight) / high for weight in mean]
         follows_directly = _follows_directly(document, len(keys))
         top = draw_sentence(drawing, keys, follows_directly, shares, document.queries[0], top) + 14
-    if (
-        len(rows) == 1 and len(maps) > 1
-    ):  # one query: its heads are the rows of one map, under the words
-        names = [
-            ".".join(filter(None, figure_map.short)) or figure_map.caption for figure_map in maps
-        ]
-        caption = say(
-            view, "where {query} looks, by layer and head", query=quoted_word(rows[0], view)
-        )
-        maps = [
-            FigureMap(
-                caption, np.concatenate([figure_map.values for figure_map in maps]), names, keys
-            )
-        ]
+    if len(rows) == 1 and len(maps) > 1:
+        maps = [_map_of_heads(maps, rows[0], keys, view)]
         return draw_maps(drawing, maps, top, view, scale=scale)
-    layers = [head.layer for head in head_weights if head.layer is not None]
+    across = 8
     if len(maps) > 3:
-        across = max(Counter(layers).values(), default=3)
-    else:
-        across = 3
-    top = draw_maps(
-        drawing, maps, top, view, scale=scale, across=across if 4 <= across <= 16 else 8
-    )
+        layers = Counter(head.layer for head in head_weights if head.layer is not None)
+        most = max(layers.values(), default=3)
+        if 4 <= most <= 16:
+            across = most
+    top = draw_maps(drawing, maps, top, view, scale=scale, across=across)
     if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
         values = np.nan_to_num(maps[0].values)
         links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > 0.02)]
         top = draw_links(drawing, links, rows, keys, top + 16)
     return top
+
+
+def _map_of_heads(
+    maps: Sequence[FigureMap], query: str, keys: Sequence[str], view: View
+) -> FigureMap:
+    """The maps of a single query as one, whose rows are the heads."""
+    names = [".".join(filter(None, figure_map.short)) or figure_map.caption for figure_map in maps]
+    caption = say(view, "where {query} looks, by layer and head", query=quoted_word(query, view))
+    values = np.concatenate([figure_map.values for figure_map in maps])
+    return FigureMap(caption, values, names, keys)
+
+
+def _map_of_head(
+    head: HeadWeights, rows: Sequence[str], keys: Sequence[str], view: View
+) -> FigureMap:
+    """A head's weights under its name, with the number of cells that are pooled in one."""
+    name = head.name
+    if head.pool > 1:
+        name += say(view, ", pooled {pool}×", pool=head.pool)
+    layer = "" if head.layer is None else str(head.layer)
+    values = visible(head.weights, head.scores)
+    return FigureMap(name, values, rows, keys, short=(layer, str(head.head)))
 
 
 def _title(document: AboutHeads) -> str:

@@ -105,48 +105,8 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their
     places: how many.
     """
-    spans = [(token.start, token.end) for token in document.tokens if not token.special]
-    added_count = sum(bool(token.added) for token in document.tokens)
     typed = [token for token in document.tokens if token.typed]
-    token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
-    word_spans = [
-        (start, end)
-        for start, end in words(document.text)
-        if not any((token.start or 0) <= start < (token.end or 0) for token in typed)
-    ]
-    starts = [start for start, _ in token_spans]
-    ends = [end for _, end in token_spans]
-    # the tokens of a text stand in its order
-    pieces = [
-        max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans
-    ]
-    answer = say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))
-    if (
-        len(token_spans) < len(spans)
-        or not word_spans
-        or starts != sorted(starts)
-        or ends != sorted(ends)
-    ):
-        pass  # nothing is known of the words
-    elif max(pieces) > 1:
-        most = max(range(len(word_spans)), key=lambda index: pieces[index])
-        word = quote_text(document.text[slice(*word_spans[most])], view)
-        cut_count = sum(count > 1 for count in pieces)
-        if cut_count == 1:
-            template = message(
-                "{count} of {words} words is cut into pieces: {word} makes {pieces} tokens."
-            )
-        else:
-            template = message(
-                "{count} of {words} words are cut into pieces, {word} into the most: {pieces}"
-                " tokens."
-            )
-        counts = {"count": f"{cut_count:,}", "words": f"{len(word_spans):,}"}
-        answer = say(view, template, word=word, pieces=pieces[most], **counts)
-    elif len(spans) == len(word_spans) == 1:
-        answer = say(view, "The word is one token.")
-    elif len(spans) == len(word_spans):
-        answer = say(view, "Each of the {count} words is one token.", count=f"{len(word_spans):,}")
+    added_count = sum(bool(token.added) for token in document.tokens)
     added = plural(
         "The tokenizer adds {count} special token.",
         "The tokenizer adds {count} special tokens.",
@@ -158,11 +118,68 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
         count=len(typed),
         names=listing(dict.fromkeys(quote_text(token.text, view) for token in typed)),
     )
-    return sentences(
-        [
-            answer,
-            say(view, added) if added_count else "",
-            say(view, brought) if typed else "",
-        ],
-        view,
-    )
+    answers = [_words_answer(document, typed, view)]
+    if added_count:
+        answers.append(say(view, added))
+    if typed:
+        answers.append(say(view, brought))
+    return sentences(answers, view)
+
+
+def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: View) -> str:
+    """How many words are cut into tokens, and which one most; how many tokens there are, where
+    these do not tell their places. typed: special tokens that stand in the text.
+    """
+    pieces = _pieces_of_words(document, typed)
+    if pieces is None:
+        count = len(document.tokens)
+        return say(view, plural("{count:,} token.", "{count:,} tokens.", count=count))
+    counts = list(pieces.values())
+    words_text = f"{len(counts):,}"
+    if max(counts) > 1:
+        (start, end), most = max(pieces.items(), key=lambda item: item[1])
+        word = quote_text(document.text[start:end], view)
+        cut_count = sum(count > 1 for count in counts)
+        if cut_count == 1:
+            template = message(
+                "{count} of {words} words is cut into pieces: {word} makes {pieces} tokens."
+            )
+        else:
+            template = message(
+                "{count} of {words} words are cut into pieces, {word} into the most: {pieces}"
+                " tokens."
+            )
+        texts = {"count": f"{cut_count:,}", "words": words_text}
+        return say(view, template, word=word, pieces=most, **texts)
+    own_count = sum(not token.special for token in document.tokens)
+    if own_count != len(counts):
+        return say(
+            view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens))
+        )
+    if own_count == 1:
+        return say(view, "The word is one token.")
+    return say(view, "Each of the {count} words is one token.", count=words_text)
+
+
+def _pieces_of_words(
+    document: TokensDocument, typed: Sequence[TokenBytes]
+) -> dict[tuple[int, int], int] | None:
+    """The number of tokens that each word of the text is cut into, by its characters (start, end);
+    None where the tokens do not tell their places, or do not stand in the order of the text.
+    """
+    spans = [(token.start, token.end) for token in document.tokens if not token.special]
+    token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
+    word_spans = [
+        (start, end)
+        for start, end in words(document.text)
+        if not any((token.start or 0) <= start < (token.end or 0) for token in typed)
+    ]
+    starts = [start for start, _ in token_spans]
+    ends = [end for _, end in token_spans]
+    are_in_order = starts == sorted(starts) and ends == sorted(ends)
+    if len(token_spans) < len(spans) or not word_spans or not are_in_order:
+        return None
+    return {
+        (start, end): max(bisect_left(starts, end) - bisect_right(ends, start), 0)
+        for start, end in word_spans
+    }
