@@ -23,6 +23,7 @@ from msgspec import UNSET, UnsetType
 
 from attncli.documents import SOURCE_NAMES, Document, RegionRow, mask_name
 from attncli.documents.header import tokens_of
+from attncli.draw.document_records import compared_records, document_record, shown_link
 from attncli.draw.page.page_frame import LETTERS, as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, words_by_language
 from attncli.draw.safe import label, last_part, safe, safe_html
@@ -72,7 +73,7 @@ from attncli.measure.head_record import (
     Roots,
 )
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
-from attncli.measure.run_record import RunRecord, compared_records, document_record, shown_link
+from attncli.measure.run_record import RunRecord
 
 # Blocks of data in a page: deflated, in base64, each in an element of its own that runs nothing.
 

@@ -385,7 +385,7 @@ def _write_compared_page(
 
 def _saved_record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
-    from attncli.measure.run_record import document_record
+    from attncli.draw.document_records import document_record
 
     record = document_record(document)
     assert record is not None  # it is a run
