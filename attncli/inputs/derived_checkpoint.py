@@ -88,11 +88,11 @@ class ComputedPieces:
 
 
 def is_plain(x: arrays.Array, backend: arrays.Backend) -> bool:
-    """Whether x is several rows of float32 numbers of NumPy's backend."""
+    """Whether x is rows of float32 numbers of NumPy's backend."""
     return (
         isinstance(x, np.ndarray)
         and x.ndim == 2
-        and len(x) > 1
+        and len(x) > 0
         and x.dtype == np.float32
         and backend.dtype == "float32"
     )

@@ -128,9 +128,9 @@ class TextVocabulary:
         if len(self._sought) + most > MOST_PARTS:
             return None
         added = self.added if with_added else {}
-        present = {
-            piece: number for piece, number in added.items() if any(piece in text for text in texts)
-        }
+        # Gemma has 6,413 added tokens: one search in all texts instead of one in each
+        joined = "\0".join(texts)
+        present = {piece: number for piece, number in added.items() if piece in joined}
         parts: set[str] = set()
         for text in texts:
             parts |= self._parts(text, present, encode)

@@ -274,6 +274,11 @@ class TableWeights(ABC):
         """Whether there is such a weight."""
 
     @abstractmethod
+    def product(self, role: str, x: Array) -> Array | None:
+        """x·Wᵀ, [..., row], multiplied while a table W is read; None for a table that is in memory,
+        and one that must be read first. x: [..., width]."""
+
+    @abstractmethod
     def tiles(self, role: str) -> Iterator[Array] | None:
         """The rows of a table in order, some at a time, [row, width], each read when it is asked
         for; None for a table that is small or in memory, and one that is not there."""

@@ -256,6 +256,21 @@ class _OuterWeights(TableWeights):
         """Whether the checkpoint has such a weight."""
         return role in self._store.binding.outer
 
+    def product(self, role: str, x: Array) -> Array | None:
+        """x·Wᵀ, [..., row], multiplied while a table is read; None for one that is kept, or is not
+        stored as it is used."""
+        bound = self._store.binding.outer.get(role)
+        if bound is None or not self._is_apart(role, bound):
+            return None
+        checkpoint = self._store.checkpoint
+        name = bound.tensors[0]
+        if checkpoint.info(name).shape[1:] != x.shape[-1:]:
+            return None
+        product = checkpoint.product(name, x.reshape((-1, x.shape[-1])), self._backend)
+        if product is None:
+            return None
+        return product.reshape((*x.shape[:-1], product.shape[-1]))
+
     def tiles(self, role: str) -> Iterator[Array] | None:
         """The rows of a large table, `TILE` bytes at a time; None where it is kept or small."""
         bound = self._store.binding.outer.get(role)

@@ -172,17 +172,26 @@ def unembedding_rows(head: Head, weights: Weights, entries: Sequence[int]) -> li
     """The rows of the head's matrix that make the logits of these vocabulary entries, each
     [width]; no others are read where the table is large."""
     if isinstance(weights, TableWeights):
-        role = "tokens.weight" if _is_shared(head, weights) else "head.weight"
-        rows = weights.rows(role, entries)
+        rows = weights.rows(_table_role(head, weights), entries)
         return [rows[place] for place in range(len(entries))]
     matrix = unembedding(head, weights)
     assert matrix is not None, "a model that predicts tokens has the matrix"
     return [matrix[entry] for entry in entries]
 
 
-def _is_shared(head: Head, weights: TableWeights) -> bool:
-    """Whether the token table is the head's matrix, too."""
-    return head.tied and not weights.has("head.weight")
+def _table_role(head: Head, weights: TableWeights) -> str:
+    """The role of the table that holds the head's matrix: its own, else the tokens' where the two
+    are tied."""
+    if head.tied and not weights.has("head.weight"):
+        return "tokens.weight"
+    return "head.weight"
+
+
+def has_unembedding(head: Head, weights: Weights) -> bool:
+    """Whether the head's matrix is there; a file need not have it. No table is read to tell."""
+    if isinstance(weights, TableWeights):
+        return weights.has(_table_role(head, weights))
+    return unembedding(head, weights) is not None
 
 
 def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
@@ -211,14 +220,9 @@ def logits(
     outputs: Array | None = finish(spec, weights, backend, hidden)
     if head.projection and outputs is not None:
         outputs = linear_if_any(backend, weights, "head.project", outputs)
-    parts = []
-    for matrix in _unembedding_tiles(head, weights, entries):
-        if outputs is None or matrix.shape[-1] != outputs.shape[-1]:
-            raise no_output_head(spec)
-        parts.append(backend.matmul(outputs, backend.transpose(matrix)))
-    if not parts:
+    if outputs is None:
         raise no_output_head(spec)
-    scores = (parts[0] if len(parts) == 1 else backend.concat(parts, -1)) * head.scale
+    scores = _unembed(spec, head, weights, backend, outputs, entries) * head.scale
     for role in ("head.bias", "head.offsets"):
         bias = weights(role)
         if bias is None:
@@ -230,12 +234,32 @@ def logits(
     return backend.tanh(scores / head.softcap) * head.softcap
 
 
+def _unembed(
+    spec: Spec, head: Head, weights: Weights, backend: Backend, outputs: Array, entries: slice
+) -> Array:
+    """Vectors, [..., token, width], times the head's matrix, [..., token, entry].
+
+    All entries of a table in quantised blocks are multiplied as it is read. Raises as `logits`.
+    """
+    if entries == slice(None) and isinstance(weights, TableWeights):
+        product = weights.product(_table_role(head, weights), outputs)
+        if product is not None:
+            return product
+    parts = []
+    for matrix in _unembedding_tiles(head, weights, entries):
+        if matrix.shape[-1] != outputs.shape[-1]:
+            raise no_output_head(spec)
+        parts.append(backend.matmul(outputs, backend.transpose(matrix)))
+    if not parts:
+        raise no_output_head(spec)
+    return parts[0] if len(parts) == 1 else backend.concat(parts, -1)
+
+
 def _unembedding_tiles(head: Head, weights: Weights, entries: slice) -> Iterator[Array]:
     """The head's matrix for these entries of the vocabulary, [entry, width]: some rows at a time
     where it is large and all are asked for, so that it is never in memory as a whole."""
     if entries == slice(None) and isinstance(weights, TableWeights):
-        role = "tokens.weight" if _is_shared(head, weights) else "head.weight"
-        tiles = weights.tiles(role)
+        tiles = weights.tiles(_table_role(head, weights))
         if tiles is not None:
             yield from tiles
             return

@@ -35,6 +35,7 @@ from tiny_sizes import Case, rope
 import attncli
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.features.effects.targets import predicts_next
 from attncli.inputs import gguf_tokenizer as gguf_tokenizers
 from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
@@ -55,6 +56,7 @@ from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
 from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone
 from attncli.models.load import load_tokenizer
+from attncli.models.run import finish
 from attncli.models.verify import verify
 
 IDS = [7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17]
@@ -312,8 +314,8 @@ def test_every_kind_of_blocks_is_what_the_package_makes_of_it(number: int):
 @pytest.mark.parametrize("number", BLOCKS)
 @pytest.mark.parametrize("change", ["none", "head", "rows", "columns"])
 def test_a_product_with_blocks_is_that_with_their_numbers(number: int, change: str):
-    """Five vectors with a matrix that no stretch divides, as it lies and with each of a converter's
-    changes reversed."""
+    """Five vectors, and one, with a matrix that no stretch divides, as it lies and with each of a
+    converter's changes reversed."""
     block, rng, width, count = BLOCKS[number], np.random.default_rng(number), 768, 360
     numbers = rng.standard_normal((count, width)).astype(np.float32)
     raw = gguf_files.pack(numbers, Kind(number)).reshape(-1).view(np.uint8)
@@ -338,6 +340,9 @@ def test_a_product_with_blocks_is_that_with_their_numbers(number: int, change: s
     assert product is not None
     assert product.shape == (5, count)
     assert np.abs(product - expected).max() < 2e-6 * np.abs(expected).max()
+    single = recipe.product(x[:1])
+    assert single is not None
+    assert np.abs(single - expected[:1]).max() < 2e-6 * np.abs(expected).max()
     if change != "none":
         assert np.abs(product - x @ numbers.T).max() > 0.1 * np.abs(expected).max()
 
@@ -397,6 +402,26 @@ def test_only_the_layers_that_are_shown_are_read(wide: Path, tmp_path: Path):
     first = model.store.bytes_read()
     list(model.trace(ids_of(model)))
     assert 0 < first < (model.store.bytes_read() - first) * 0.7
+
+
+def test_the_output_head_is_read_once_and_only_for_logits(wide: Path, tmp_path: Path):
+    """Whether there is one is told from the file's names; its numbers are never in memory."""
+    file = gguf_files.write(
+        wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0
+    )
+    model = attncli.load(file, note=None)
+    *_, trace = model.trace(ids_of(model))
+    vector = trace.after[-1:]
+    before = model.store.bytes_read()
+    assert predicts_next(model)
+    assert model.store.bytes_read() == before
+    outputs = model.logits(vector)
+    info = model.store.checkpoint.info("token_embd.weight")
+    norm = model.store.checkpoint.info("output_norm.weight")
+    assert model.store.bytes_read() - before == info.bytes + norm.bytes
+    matrix = model.store.checkpoint.read("token_embd.weight", "float32")
+    normed = finish(model.spec, model.store.outer(model.backend), model.backend, vector)
+    assert np.abs(outputs - normed @ matrix.T).max() < 1e-5 * np.abs(outputs).max()
 
 
 def test_no_product_needs_a_whole_matrix():

@@ -44,7 +44,7 @@ from attncli.features.effects.document import (
 )
 from attncli.features.effects.measures import MeasureRequest, Meter
 from attncli.features.effects.places import HeadAddress, attentions, places, reads_on
-from attncli.features.effects.predictions import predictions, predicts_next
+from attncli.features.effects.predictions import predictions
 from attncli.features.effects.sweep import (
     DRAWS,
     By,
@@ -65,6 +65,7 @@ from attncli.features.effects.sweep import (
 )
 from attncli.features.effects.targets import (
     following_tokens,
+    predicts_next,
     small_note,
     target_token,
     target_tokens,

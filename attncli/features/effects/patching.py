@@ -27,7 +27,6 @@ from attncli.features.effects.predictions import (
     NextReader,
     NextReading,
     prediction_of,
-    predicts_next,
     probabilities_after,
 )
 from attncli.features.effects.sweep import (
@@ -39,7 +38,7 @@ from attncli.features.effects.sweep import (
     same_length,
     sweep,
 )
-from attncli.features.effects.targets import Target, choose_target, predicted_token
+from attncli.features.effects.targets import Target, choose_target, predicted_token, predicts_next
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats

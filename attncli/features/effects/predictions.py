@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
-from attncli.features.effects.document import NextToken, Prediction, Predictions
+from attncli.features.effects.document import Prediction, Predictions
 from attncli.features.effects.measures import (
     Readings,
     log_softmax,
@@ -14,20 +14,12 @@ from attncli.features.effects.measures import (
     portions,
 )
 from attncli.features.effects.sweep import SweepPlan, SweepText, sweep
-from attncli.features.effects.targets import predicted_token
+from attncli.features.effects.targets import likeliest_tokens, predicted_token
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
-from attncli.models.run import unembedding
 
 LIKELIEST = 3
 """Tokens that are told of each run."""
-
-
-def predicts_next(model: Model) -> bool:
-    """Whether a model has an output head, and its file the matrix of it: checkpoints are saved
-    without, too."""
-    head = model.spec.head
-    return head is not None and unembedding(head, model.store.outer(model.backend)) is not None
 
 
 def predictions(
@@ -63,15 +55,6 @@ def prediction_of(
     """The probability of a target and the likeliest tokens, from all probabilities, [vocabulary]."""
     top = likeliest_tokens(model, probabilities, count)
     return Prediction(probability=float(probabilities[target]), top=top)
-
-
-def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[NextToken]:
-    """The likeliest tokens, the first before the others, from all probabilities, [vocabulary];
-    entries that the tokenizer does not have, as padded vocabularies hold some, by their number."""
-    return [
-        NextToken(token=predicted_token(model, number), probability=float(probabilities[number]))
-        for number in np.argsort(-probabilities, kind="stable")[:count].tolist()
-    ]
 
 
 def probabilities_after(model: Model, backend: Backend, vectors: Array) -> list[Floats]:

@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.features.effects.document import TargetToken
+from attncli.features.effects.document import NextToken, TargetToken
 from attncli.features.effects.places import reads_on
 from attncli.inputs.token import Token, Tokenizer, bytes_name, ignore
 from attncli.language import Message, listing, message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
-from attncli.models.run import no_output_head, rows_for
+from attncli.models.run import has_unembedding, no_output_head, rows_for
 
 BY_ID = "id:"
 LONGEST_ID = 12
@@ -134,6 +134,13 @@ def log_probabilities(model: Model, tokens: Sequence[Token], position: int) -> F
     row = np.asarray(scores, np.float64)[0]
     shifted = row - row.max()
     return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+
+
+def predicts_next(model: Model) -> bool:
+    """Whether a model has an output head, and its file the matrix of it: checkpoints are saved
+    without, too."""
+    head = model.spec.head
+    return head is not None and has_unembedding(head, model.store.outer(model.backend))
 
 
 def small_note(model: Model, target: Target | None) -> list[str]:
@@ -338,25 +345,75 @@ def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
         return []
     tokenizer = model.tokenizer
     tokens = tokenizer.ids_to_tokens(numbers)
-    has_blanks = _tells_blanks(tokenizer)
-    entries = []
-    for number, token in zip(numbers, tokens, strict=True):
-        text = token.text
-        if has_blanks and not token.special and not text.startswith(" "):
-            inside = _text_inside(tokenizer, [number])
-            if inside == f" {text}":
-                text = inside
-        entries.append(TargetToken(id=number, text=text))
-    return entries
+    texts = [token.text for token in tokens]
+    places = [place for place, token in enumerate(tokens) if _may_have_blank(token)]
+    if places and (_differ_by_blanks(tokens) or _tells_blanks(tokenizer)):
+        for place in places:
+            spelled = tokens[place].utf8
+            if spelled is None:
+                inside = _text_inside(tokenizer, [numbers[place]])
+            else:
+                inside = spelled.decode("utf-8", "replace")
+            if inside == f" {texts[place]}":
+                texts[place] = inside
+    return [TargetToken(id=number, text=text) for number, text in zip(numbers, texts, strict=True)]
+
+
+def _may_have_blank(token: Token) -> bool:
+    """Whether an entry may begin with a blank that its text leaves out."""
+    if token.special or token.text.startswith(" "):
+        return False
+    return token.utf8 is None or token.utf8.startswith(b" ")
+
+
+def _differ_by_blanks(tokens: Sequence[Token]) -> bool:
+    """Whether some of these entries are spelled with a blank before them and some printable ones
+    without: a proof that `_tells_blanks` is true, which costs no texts to be cut."""
+    spelled = [
+        token.utf8
+        for token in tokens
+        if token.utf8 is not None and not token.special and token.text.isprintable()
+    ]
+    begun = [utf8.startswith(b" ") for utf8 in spelled]
+    return any(begun) and not all(begun)
 
 
 def predicted_token(model: Model, number: int) -> TargetToken:
     """The vocabulary entry that a model predicts, as documents hold it; called by its number where
     the output has more rows than the tokenizer has entries, as padded vocabularies do."""
+    (entry,) = predicted_tokens(model, [number])
+    return entry
+
+
+def predicted_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
+    """The vocabulary entries that a model predicts, as `predicted_token` gives each."""
     try:
-        return target_token(model, number)
+        return target_tokens(model, numbers)
     except InputError:
-        return TargetToken(id=number, text=f"<{number}>")
+        if len(numbers) > 1:
+            return [predicted_token(model, number) for number in numbers]
+        return [TargetToken(id=number, text=f"<{number}>") for number in numbers]
+
+
+def likeliest(values: Floats, count: int) -> list[int]:
+    """The entries with the largest of these values, [vocabulary], the largest first, and of equal
+    ones the one with the smaller number; all where there are fewer than `count`."""
+    if count < len(values):
+        least = np.partition(values, len(values) - count)[len(values) - count]
+        entries = np.flatnonzero(values >= least)
+    else:
+        entries = np.arange(len(values))
+    numbers: list[int] = entries[np.argsort(-values[entries], kind="stable")][:count].tolist()
+    return numbers
+
+
+def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[NextToken]:
+    """The likeliest tokens, the first before the others, from all probabilities, [vocabulary];
+    entries that the tokenizer does not have, as padded vocabularies hold some, by their number."""
+    return [
+        NextToken(token=token, probability=float(probabilities[token.id]))
+        for token in predicted_tokens(model, likeliest(probabilities, count))
+    ]
 
 
 def answer_text(model: Model, ids: Sequence[int]) -> str:

@@ -29,7 +29,7 @@ from attncli.documents import (
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
 from attncli.features.effects.document import NextToken, Weighed
-from attncli.features.effects.predictions import likeliest_tokens
+from attncli.features.effects.targets import likeliest_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.errors import AttnError, UnsupportedError
-from attncli.features.effects.predictions import predicts_next
+from attncli.features.effects.targets import predicts_next
 from attncli.features.heads.across_heads import HeadMatrices, head_matrices
 from attncli.features.heads.document import HeadMetrics, RankedHead, Role, RoleRank
 from attncli.inputs.files import read_regular
@@ -33,7 +33,7 @@ from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.mask import Mask
 from attncli.models.model import Model
-from attncli.models.run import cache_weights, unembedding
+from attncli.models.run import cache_weights, unembedding_rows
 
 ROLES: dict[Role, str] = {
     "previous token": "previous",
@@ -231,9 +231,9 @@ def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats
     (trace,) = model.trace_batch(texts, layers=[0], keep=())
     outer = model.store.outer(backend)
     assert model.spec.head is not None
-    table = unembedding(model.spec.head, outer)
-    assert table is not None
-    rows = np.asarray(backend.numpy(table[[token.id for token in tokens]]), np.float64)
+    entries = [token.id for token in tokens if token.id is not None]
+    vectors = unembedding_rows(model.spec.head, outer, entries)
+    rows = np.stack([np.asarray(backend.numpy(vector), np.float64) for vector in vectors])
     norm = model.spec.final_norm
     weight = outer("final.weight") if norm is not None and norm.affine else None
     if norm is not None and weight is not None:

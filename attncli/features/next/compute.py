@@ -20,7 +20,7 @@ from attncli.features.effects.measures import (
     next_logits,
 )
 from attncli.features.effects.places import reads_on
-from attncli.features.effects.targets import choose_target, small_note, target_token
+from attncli.features.effects.targets import choose_target, likeliest, small_note, target_token
 from attncli.features.effects.weighing import Weighing, find_weighing
 from attncli.features.next.document import (
     FollowingToken,
@@ -184,7 +184,7 @@ def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
     passed over, as padded vocabularies hold some."""
     shares = np.exp(log_softmax(logits))
     result: list[NextToken] = []
-    for number in np.argsort(-logits, kind="stable")[: 2 * count + 8].tolist():
+    for number in likeliest(logits, 2 * count + 8):
         if len(result) == count:
             break
         try:

@@ -657,7 +657,7 @@ def _next_tokens(model: Model, vector: Array) -> list[NextToken]:
     none of a model that does not predict it."""
     if model.spec.head is None or not reads_on(model.spec):
         return []
-    from attncli.features.effects.predictions import likeliest_tokens, predicts_next
+    from attncli.features.effects.targets import likeliest_tokens, predicts_next
 
     if not predicts_next(model):
         return []

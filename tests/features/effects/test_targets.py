@@ -17,6 +17,7 @@ from attncli.errors import InputError
 from attncli.features.effects.targets import (
     choose_target,
     following_tokens,
+    likeliest,
     log_probabilities,
     probability_text,
     target_token,
@@ -201,3 +202,11 @@ def test_a_vocabulary_of_whole_words_shows_no_blanks(tmp_path: Path) -> None:
     }
     (made / "tokenizer.json").write_text(json.dumps(tokenizer))
     assert target_token(attncli.load(str(made)), 2).text == "f"
+
+
+def test_the_likeliest_are_those_of_a_stable_sort():
+    """Ties by the smaller number, also where the last place is one of several."""
+    random = np.random.default_rng(0)
+    for count in (1, 3, 40, 60):
+        values = random.integers(0, 8, 40) / 8
+        assert likeliest(values, count) == np.argsort(-values, kind="stable")[:count].tolist()
