@@ -121,17 +121,17 @@ def table(
         for place, row in enumerate(rows):
             weight = "bold" if place == strong else ""
             frame.add_row(
-                *(
-                    (
-                        _rich_bar(row[column], view)
-                        if column == bars
-                        else _rich_cell(row[column], view, weight)
-                    )
-                    for column in band
-                )
+                *(_table_cell(row[column], column == bars, weight, view) for column in band)
             )
         blocks.append(lay_out(frame, view))
     return fit_to_view(stack(top, stack_spaced(*blocks)), view)
+
+
+def _table_cell(text: str, is_bar: bool, weight: str, view: View) -> Text:
+    """A cell for Rich's table: a bar, or a text in this weight."""
+    if is_bar:
+        return _rich_bar(text, view)
+    return _rich_cell(text, view, weight)
 
 
 def ledger(

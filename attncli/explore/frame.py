@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -289,61 +290,27 @@ def links(scene: Scene) -> Pane:
 
     Of more words than lines, those with the largest shares and the chosen one.
     """
-    state = scene.state
-    loaded_run = scene.loaded_run
-    view = scene.view
-    width = scene.width
-    height = scene.height
     weights = np.array([share or 0.0 for share in shares(scene)])
-    own_index = state.word
-    order = np.argsort(-weights, kind="stable")
-    indices = sorted(
-        {own_index, *order[: max(height - 1, 1)].tolist()}
-        if len(weights) > height
-        else range(len(weights))
+    indices = _linked_words(weights, scene)
+    names = [scene.loaded_run.names(side, ascii=scene.view.ascii) for side in ("queries", "keys")]
+    widest = max(
+        scene.loaded_run.widest(side, ascii=scene.view.ascii) for side in ("queries", "keys")
     )
-    indices = [index for index in indices if index < len(weights)][:height]
-    if own_index in indices:
-        origin = indices.index(own_index)
-    else:
-        origin = 0
+    name_width = min(widest, NAME, max((scene.width - LINE) // 3, 3))
+    room = max(min(scene.width - 2 * name_width - LINE - 7, BAR), 0)
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
-    names = [loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys")]
-    widest = max(loaded_run.widest(side, ascii=view.ascii) for side in ("queries", "keys"))
-    name_width = min(widest, NAME, max((width - LINE) // 3, 3))
-    room = max(min(width - 2 * name_width - LINE - 7, BAR), 0)
+    origin = 0
+    if scene.state.word in indices:
+        origin = indices.index(scene.state.word)
     rows: list[Line] = []
     for row, index in enumerate(indices):
-        share = float(weights[index])
-        query_text, key_text = (
-            pad(
-                cut(side[index] if index < len(side) else "", name_width, ascii=view.ascii),
-                name_width,
-                align,
-            )
-            for side, align in zip(names, ("right", "left"), strict=True)
+        query, key = _link_ends(index, float(weights[index]), names, name_width, scene)
+        connector = _connector(
+            row, origin, linked_rows, scene.view, is_turned=scene.state.is_turned
         )
-        if view.color and share >= LEAST:
-            share_style = tint(share, view)
-        elif share < LEAST:
-            share_style = FAINT
-        else:
-            share_style = ""
-        if index == own_index:
-            own_style = accent(view) or "bold"
-        else:
-            own_style = FAINT
-        query_style, key_style = (
-            (share_style, own_style) if state.is_turned else (own_style, share_style)
-        )
-        line = _connector(row, origin, linked_rows, view, is_turned=state.is_turned)
-        if room > 3:
-            strip = bar_pieces(bar(share, room, ascii=view.ascii), bar_style(view))
-        else:
-            strip = []
-        value: list[Piece] = [(f" {share:.2f} ", "bold" if share >= 0.5 else FAINT), *strip]
         line_style = "" if row in linked_rows or row == origin else FAINT
-        rows.append(((query_text, query_style), (line, line_style), (key_text, key_style), *value))
+        value = _share_pieces(float(weights[index]), room, scene.view)
+        rows.append((query, (connector, line_style), key, *value))
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
@@ -352,6 +319,50 @@ def links(scene: Scene) -> Pane:
         return WordSpot(indices[y], "query" if x < name_width + LINE // 2 else "key")
 
     return scene.fit(Pane(tuple(rows), spot_at))
+
+
+def _linked_words(weights: np.ndarray[Any, Any], scene: Scene) -> list[int]:
+    """The words that stand in the pane of links, a line each: all, or of more words than lines the
+    chosen one and those with the largest shares.
+    """
+    lines = scene.height
+    indices = set(range(len(weights)))
+    if len(weights) > lines:
+        order = np.argsort(-weights, kind="stable")
+        indices = {scene.state.word, *order[: max(lines - 1, 1)].tolist()}
+    return sorted(index for index in indices if index < len(weights))[:lines]
+
+
+def _link_ends(
+    index: int, share: float, names: Sequence[Sequence[str]], name_width: int, scene: Scene
+) -> tuple[Piece, Piece]:
+    """A word as a query at the left and as a key at the right: on the side of the chosen word by
+    whether it is the one, on the other side by its share.
+    """
+    view = scene.view
+    texts = []
+    for side, align in zip(names, ("right", "left"), strict=True):
+        name = side[index] if index < len(side) else ""
+        texts.append(pad(cut(name, name_width, ascii=view.ascii), name_width, align))
+    share_style = ""
+    if share < LEAST:
+        share_style = FAINT
+    elif view.color:
+        share_style = tint(share, view)
+    own_style = FAINT
+    if index == scene.state.word:
+        own_style = accent(view) or "bold"
+    if scene.state.is_turned:
+        return (texts[0], share_style), (texts[1], own_style)
+    return (texts[0], own_style), (texts[1], share_style)
+
+
+def _share_pieces(share: float, room: int, view: View) -> list[Piece]:
+    """A share as a number, and as a bar where there are cells for one."""
+    pieces: list[Piece] = [(f" {share:.2f} ", "bold" if share >= 0.5 else FAINT)]
+    if room > 3:
+        pieces += bar_pieces(bar(share, room, ascii=view.ascii), bar_style(view))
+    return pieces
 
 
 def _connector(

@@ -4,6 +4,7 @@ map under its axes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +35,7 @@ from attncli.explore.panels import (
 from attncli.explore.state import Extent, State
 from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, say
-from attncli.measure.head_record import METRICS
+from attncli.measure.head_record import METRICS, HeadRecord
 from attncli.mechanism.spec import spoken_head
 
 MEASURES = ("word", *METRICS)
@@ -217,65 +218,67 @@ def head_summary(scene: Scene) -> Pane:
     state = scene.state
     loaded_run = scene.loaded_run
     view = scene.view
-    width = scene.width
-    height = scene.height
     head = loaded_run.heads.get((state.layer, state.head))
-    if head is None or height < 2:
+    if head is None or scene.height < 2:
         return scene.fit(Pane())
     rows: list[Line] = [((say(view, spoken_head(state.layer, state.head)), "bold"),)]
     if head.labels:
         names = (label_name(head_label, view.lang) for head_label in head.labels)
         labels_text = label(say(view, contextual("between", ", ")).join(names), ascii=view.ascii)
-        rows[0] = (*rows[0], ("  " + cut(labels_text, width, ascii=view.ascii), FAINT))
-    numbers = [
-        (spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name))
-        for name in METRICS
-    ]
-    metric_rows = [(name, value) for name, value in numbers if value is not None]
+        rows[0] = (*rows[0], ("  " + cut(labels_text, scene.width, ascii=view.ascii), FAINT))
     links = [
         link
         for link in head.links
         if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)
     ]
-    room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)
-    name_width = max((cells(name) for name, _ in metric_rows), default=0)
-    columns = 2 if width >= 2 * (name_width + 7) else 1
-    column = width // columns
-    for start in range(0, min(len(metric_rows), room * columns), columns):
-        row: list[Piece] = []
-        for name, value in metric_rows[start : start + columns]:
-            text = pad(cut(name, column - 7, ascii=view.ascii), min(name_width, column - 7))
-            space = " " * max(column - cells(text) - 6, 0)
-            row += [(text, FAINT), (pad(f" {value:.2f}", 6, "right"), ""), (space, "")]
-        rows.append(tuple(row))
-    lines_left = height - len(rows)
+    link_lines = 0
+    if links and scene.height > 4:
+        link_lines = min(len(links), 3) + 1
+    rows += _metric_lines(head, max(scene.height - 1 - link_lines, 1), scene)
+    lines_left = scene.height - len(rows)
     pairs: dict[int, Pair] = {}
     if links and lines_left > 1:
         rows.append(((say(view, "strongest links"), FAINT),))
-        side = max((width - 8) // 2, 3)
         for query, key, weight in links[: lines_left - 1]:
-            a, b = (
-                pad(
-                    cut(name, side, ascii=view.ascii),
-                    side,
-                    align,
-                )
-                for name, align in (
-                    (loaded_run.names("queries", ascii=view.ascii)[query], "right"),
-                    (loaded_run.names("keys", ascii=view.ascii)[key], "left"),
-                )
-            )
             pairs[len(rows)] = (query, key)
-            rows.append(
-                (
-                    (a, ""),
-                    (" > " if view.ascii else " → ", FAINT),
-                    (b, ""),
-                    (f"{weight:.2f}"[-4:], ""),
-                )
-            )
-
+            rows.append(_link_line(query, key, weight, scene))
     return scene.fit(Pane(tuple(rows), lambda x, y: PairSpot(*pairs[y]) if y in pairs else None))
+
+
+def _metric_lines(head: HeadRecord, room: int, scene: Scene) -> Iterator[Line]:
+    """The numbers of a head that are known, in one column or two, on at most `room` lines."""
+    view = scene.view
+    numbers = [
+        (spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name))
+        for name in METRICS
+    ]
+    metrics = [(name, value) for name, value in numbers if value is not None]
+    name_width = max((cells(name) for name, _ in metrics), default=0)
+    columns = 1
+    if scene.width >= 2 * (name_width + 7):
+        columns = 2
+    column = scene.width // columns
+    for start in range(0, min(len(metrics), room * columns), columns):
+        row: list[Piece] = []
+        for name, value in metrics[start : start + columns]:
+            text = pad(cut(name, column - 7, ascii=view.ascii), min(name_width, column - 7))
+            space = " " * max(column - cells(text) - 6, 0)
+            row += [(text, FAINT), (pad(f" {value:.2f}", 6, "right"), ""), (space, "")]
+        yield tuple(row)
+
+
+def _link_line(query: int, key: int, weight: float, scene: Scene) -> Line:
+    """A link in one line: its words, from one to the other, and its weight."""
+    view = scene.view
+    side = max((scene.width - 8) // 2, 3)
+    query_name = scene.loaded_run.names("queries", ascii=view.ascii)[query]
+    key_name = scene.loaded_run.names("keys", ascii=view.ascii)[key]
+    return (
+        (pad(cut(query_name, side, ascii=view.ascii), side, "right"), ""),
+        (" > " if view.ascii else " → ", FAINT),
+        (pad(cut(key_name, side, ascii=view.ascii), side, "left"), ""),
+        (f"{weight:.2f}"[-4:], ""),
+    )
 
 
 def next_measure(state: State) -> State:

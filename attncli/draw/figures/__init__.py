@@ -259,52 +259,56 @@ def _title(document: AboutHeads) -> str:
 
 def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
     """The heads whose weights the document holds."""
-
-    def weights_of(
-        layer: int, head: int, weights: Numbers, scores: Numbers | UnsetType = UNSET, pool: int = 1
-    ) -> HeadWeights:
-        """A head and its weights, under its name."""
-        return HeadWeights(say(view, spoken_head(layer, head)), layer, head, weights, scores, pool)
-
     match document:
         case RunDocument():
-            for layer in document.layers:
-                for head in layer.heads:
-                    if head.weights is not UNSET:
-                        yield weights_of(layer.layer, head.head, head.weights, head.scores)
-            for pooled in (
-                document.maps or () if not any(layer.heads for layer in document.layers) else ()
-            ):
-                yield weights_of(pooled.layer, pooled.head, pooled.weights, pool=pooled.pool)
+            yield from _run_weights(document, view)
         case CrossDocument():
             for part in document.layers:
                 for cross_head in part.heads:
-                    yield weights_of(
-                        part.layer, cross_head.head, cross_head.weights, cross_head.scores
+                    name = say(view, spoken_head(part.layer, cross_head.head))
+                    yield HeadWeights(
+                        name, part.layer, cross_head.head, cross_head.weights, cross_head.scores
                     )
         case HeadsDocument():
             for row in document.heads:
                 if row.weights is not UNSET:
-                    yield weights_of(row.layer, row.head, row.weights, pool=row.pool or 1)
+                    name = say(view, spoken_head(row.layer, row.head))
+                    pool = row.pool or 1
+                    yield HeadWeights(name, row.layer, row.head, row.weights, UNSET, pool)
         case TensorsDocument():
-            several = len(document.batch) > 1
-            if several:
-                template = message("batch {batch} head {head}")
-            else:
-                template = message("head {head}")
-            for place, entry in enumerate(document.batch):
-                for tensor_head in entry.heads:
-                    if tensor_head.weights is not UNSET:
-                        number = tensor_head.head
-                        entry_place = place if several else None
-                        name = say(
-                            view, template, batch=".".join(map(str, entry.index)), head=number
-                        )
-                        yield HeadWeights(
-                            name, entry_place, number, tensor_head.weights, tensor_head.scores
-                        )
+            yield from _tensor_weights(document, view)
         case _:
             assert_never(document)
+
+
+def _run_weights(document: RunDocument, view: View) -> Iterator[HeadWeights]:
+    """The heads of a run: those whose weights it holds, or the small maps of all."""
+    for layer in document.layers:
+        for head in layer.heads:
+            if head.weights is not UNSET:
+                name = say(view, spoken_head(layer.layer, head.head))
+                yield HeadWeights(name, layer.layer, head.head, head.weights, head.scores)
+    if any(layer.heads for layer in document.layers):
+        return
+    for pooled in document.maps or ():
+        name = say(view, spoken_head(pooled.layer, pooled.head))
+        yield HeadWeights(name, pooled.layer, pooled.head, pooled.weights, UNSET, pooled.pool)
+
+
+def _tensor_weights(document: TensorsDocument, view: View) -> Iterator[HeadWeights]:
+    """The heads of a file of tensors, with their place in its batch where that holds several."""
+    several = len(document.batch) > 1
+    if several:
+        template = message("batch {batch} head {head}")
+    else:
+        template = message("head {head}")
+    for place, entry in enumerate(document.batch):
+        for head in entry.heads:
+            if head.weights is not UNSET:
+                batch = ".".join(map(str, entry.index))
+                name = say(view, template, batch=batch, head=head.head)
+                layer = place if several else None
+                yield HeadWeights(name, layer, head.head, head.weights, head.scores)
 
 
 def _row_and_column_words(document: AboutHeads) -> tuple[list[str], list[str]]:
