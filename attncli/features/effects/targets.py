@@ -374,8 +374,8 @@ def _differ_by_blanks(tokens: Sequence[Token]) -> bool:
         for token in tokens
         if token.utf8 is not None and not token.special and token.text.isprintable()
     ]
-    begun = [utf8.startswith(b" ") for utf8 in spelled]
-    return any(begun) and not all(begun)
+    starts_with_blank = [utf8.startswith(b" ") for utf8 in spelled]
+    return any(starts_with_blank) and not all(starts_with_blank)
 
 
 def predicted_token(model: Model, number: int) -> TargetToken:
