@@ -666,6 +666,7 @@ def stream(
     rows: int,
     keep: Collection[str],
     on_block: Callable[[RowBlock], None],
+    last_queries: Collection[int] | None = None,
 ) -> StreamResult:
     """Attend block by block, handing each to `on_block`.
 
@@ -674,7 +675,8 @@ def stream(
     many more rows, or fewer under a narrow window, and what is in it is overwritten once `on_block`
     is done. Several blocks are worked on at the same time, by as many threads; `on_block` is called
     here, rows in order, the heads of the same rows one after the other. Memory is linear in the
-    length; masks that hide keys save the work on them.
+    length; masks that hide keys save the work on them. last_queries: blocks without any of these
+    are not computed, and their mixed values are 0; None for all.
     """
     heads = q.shape[-3]
     queries = q.shape[-2]
@@ -684,6 +686,8 @@ def stream(
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
     ranges, area = row_ranges(rule, queries, keys, rows * groups)
+    if last_queries is not None:
+        ranges = [block for block in ranges if any(query in block for query in last_queries)]
     finite = bool(backend.isfinite(v).all())
     # one group of heads at a time: a block of many rows of few heads has the better products
     parts = []
@@ -750,18 +754,21 @@ def compute_attention(
     rows: int | None,
     keep: Collection[str],
     on_block: Callable[[RowBlock], None],
+    last_queries: Collection[int] | None = None,
 ) -> tuple[dict[str, Array], Array, Array]:
     """One attention of a layer: the stages kept, the mixed values and the empty rows.
 
     rows: None for dense attention, which keeps its stages; else by blocks, which go to `on_block`
-    and leave none.
+    and leave none. last_queries: queries whose blocks are computed, see `stream`.
     """
     if rows is None and _worth_gathering(backend, q, k, keep):
         return gather_blocks(backend, q, k, v, rule, keep=keep)
     if rows is None:
         whole = attend(backend, q, k, v, rule, keep=keep)
         return whole.stages, whole.mixed, whole.empty
-    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, on_block=on_block)
+    mixed, empty = stream(
+        backend, q, k, v, rule, rows=rows, keep=keep, on_block=on_block, last_queries=last_queries
+    )
     return {}, mixed, empty
 
 

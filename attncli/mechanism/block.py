@@ -217,7 +217,15 @@ def mix_heads(
             on_block = partial(context.on_block, layer, kind)
         q, k, v = put_projections(backend, interventions, parts.q, parts.k, parts.v)
         square_stages, mixed, empty = compute_attention(
-            backend, q, k, v, rule, rows=context.rows, keep=context.keep, on_block=on_block
+            backend,
+            q,
+            k,
+            v,
+            rule,
+            rows=context.rows,
+            keep=context.keep,
+            on_block=on_block,
+            last_queries=context.last_queries,
         )
         stages |= square_stages
     stages["mixed"] = apply_interventions(backend, interventions, mixed)

@@ -5,7 +5,7 @@ watch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, assert_never
 
 import numpy as np
@@ -307,6 +307,8 @@ class Context(Struct, frozen=True, eq=False):
     interventions: what is changed on the way. asking: positions within the text, start to stop,
     that are computed as queries and leave the layer, None where none are singled out; the others
     only lend their keys and values.
+    last_queries: with `rows`, the queries that are looked at in the last layer: blocks without any
+    of them are not computed there, and their mixed values are 0. None for all.
     on_activation: handed the layer, a norm's place with what enters it, or "mixer", "mlp" or "conv"
     with what the mixer, the feed-forward part or the convolution gives.
     """
@@ -322,6 +324,7 @@ class Context(Struct, frozen=True, eq=False):
     on_block: Callable[[int, str, RowBlock], None] | None = None
     interventions: Interventions = field(default_factory=dict)
     asking: slice | None = None
+    last_queries: Collection[int] | None = None
     on_activation: Callable[[int, str, Array], None] | None = None
 
     def queries_of(self, x: Array) -> Array:

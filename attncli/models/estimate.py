@@ -163,12 +163,14 @@ def estimate(
     kept_stages: int = 2,
     rows: int | None = None,
     dtype: str = "float32",
+    last_rows: int | None = None,
 ) -> CostEstimate:
     """Estimate bytes, time and memory of a run on one text of `tokens` tokens.
 
     sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what
     follows the attention of the last is not read. kept_stages: n × n stages kept of each layer
-    asked for. rows: query rows at a time, None for all. dtype: what it is computed in.
+    asked for. rows: query rows at a time, None for all. dtype: what it is computed in. last_rows:
+    how many query rows of the last layer are computed, None for all.
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)
@@ -182,6 +184,8 @@ def estimate(
         bytes_read = sum(sizes.layers[: last + 1]) + tokens * sizes.row
         bytes_read -= sizes.feed_forward[last] if layer_numbers else 0
     work = work_of(spec, blocks, tokens)
+    if last_rows is not None and blocks and last_rows < tokens:
+        work = _without_rows(work, blocks[-1], tokens, tokens - last_rows)
     heads = max((block.attention.heads for block in blocks), default=0)
     # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like
     # beside it
@@ -234,6 +238,16 @@ def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
         for block in blocks
     )
     return ComputeWork(sum(total for total, _ in numbers), products, heads * tokens * tokens)
+
+
+def _without_rows(work: ComputeWork, block: Block, tokens: int, rows: int) -> ComputeWork:
+    """The work less that of some query rows of a layer's attention."""
+    pair_products = _attention_products(block, tokens) * rows // tokens
+    return ComputeWork(
+        work.weights,
+        work.products - pair_products,
+        work.scores - block.attention.heads * tokens * rows,
+    )
 
 
 def seconds_of(work: ComputeWork, dtype: str) -> float:

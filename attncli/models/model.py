@@ -207,6 +207,7 @@ class Model(Struct, frozen=True, eq=False):
         past: Past | None = None,
         interventions: Interventions = NO_INTERVENTIONS,
         idle: bool = False,
+        last_queries: Collection[int] | None = None,
     ) -> TextTrace:
         """A lazy trace of one text in this model: iterate over it for each layer's stages, in
         order, or take its `weights`.
@@ -228,6 +229,9 @@ class Model(Struct, frozen=True, eq=False):
                 `KnockOut` by (layer, "self" or "cross"); the traces hold what came of it.
             idle: Whether layers that do not attend are yielded, too: their traces have vectors, and
                 stages of no heads.
+            last_queries: With `rows`: the queries that are looked at in the last layer. Blocks
+                without any of them are not computed there, and their mixed values are 0; None for
+                all.
 
         Returns:
             The layers' traces, when it is iterated over. What was computed in a wider type
@@ -270,7 +274,13 @@ class Model(Struct, frozen=True, eq=False):
             else:
                 blocks = round_blocks(self.backend, on_block)
             context = self.context(tokens, backend, stage_names, rows)
-            context = replace(context, past=past, on_block=blocks, interventions=interventions)
+            context = replace(
+                context,
+                past=past,
+                on_block=blocks,
+                interventions=interventions,
+                last_queries=last_queries,
+            )
             return self._run_text(tokens, numbers, heads, backend, context)
 
         counts = self._head_counts(numbers, heads)

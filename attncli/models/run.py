@@ -102,6 +102,8 @@ def run_layers(
             quiet = context
         else:
             quiet = replace(context, keep=frozenset(), on_block=None)
+        if index != layer_numbers[-1]:
+            quiet = replace(quiet, last_queries=None)  # the layers above read every token's vector
         traces = [run_block(backend, block, store.layer(backend, index), hidden, quiet, index)]
         if index != layer_numbers[-1]:
             hidden = traces[0].after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +38,7 @@ from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
-from attncli.models.run import rows_for
+from attncli.models.run import LONG, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.run_record import Recording  # only a page needs it
@@ -254,7 +254,15 @@ def find(
     }
     run_request = RunRequest(layers, heads, matrices=False)
     rows = rows_for(model.spec, len(tokens))
-    on_cost(cost(model, len(tokens), run_request, is_saved=False, rows=rows), len(tokens))
+    query_rows = sum(stop - start for start, stop in set(spans.values()))
+    if len(tokens) > LONG and recording is None and not effect:
+        last_rows = min(query_rows, len(tokens))
+    else:
+        last_rows = None
+    expected_cost = cost(
+        model, len(tokens), run_request, is_saved=False, rows=rows, last_rows=last_rows
+    )
+    on_cost(expected_cost, len(tokens))
     if effect:
         cutting = CutOptions(free_memory().bytes if memory is None else memory, progress)
     else:
@@ -388,14 +396,32 @@ def _rows_by_layer(
             layer_share = share(block, model.spec.blocks[layer].attention.heads, len(tokens))
             progress((layer + layer_share) / (max(layers) + 1))
 
-    for trace in (recording or model).trace(
-        tokens,
-        layers=request.layers,
-        keep=("weights",),
-        rows=rows_for(model.spec, len(tokens)),
-        on_block=on_block,
-    ):
+    rows = rows_for(model.spec, len(tokens))
+    if recording is not None:  # a page shows every row
+        traces: Iterable[LayerTrace] = recording.trace(
+            tokens, layers=request.layers, keep=("weights",), rows=rows, on_block=on_block
+        )
+        last_queries = None
+    else:
+        last_queries = queries if len(tokens) > LONG else None
+        traces = model.trace(
+            tokens,
+            layers=request.layers,
+            keep=("weights",),
+            rows=rows,
+            on_block=on_block,
+            last_queries=last_queries,
+        )
+    for trace in traces:
+        if last_queries is not None and trace.layer == max(layers):
+            trace = _of_queries(trace, last_queries)
         yield trace, end_rows.pop(trace.layer)
+
+
+def _of_queries(trace: LayerTrace, queries: Sequence[int]) -> LayerTrace:
+    """The trace with the mixed values of these queries alone: the others were not computed."""
+    mixed = trace.stages["mixed"][..., list(queries), :]
+    return replace(trace, stages={**trace.stages, "mixed": mixed})
 
 
 def _with_word_before(

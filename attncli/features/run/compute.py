@@ -94,7 +94,13 @@ class RunRequest(Struct, frozen=True):
 
 
 def cost(
-    model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None
+    model: Model,
+    count: int,
+    request: RunRequest,
+    *,
+    is_saved: bool,
+    rows: int | None = None,
+    last_rows: int | None = None,
 ) -> CostEstimate:
     """The memory, time and numbers that running a text of `count` tokens takes; see `cost_of`."""
     running = cost_of(
@@ -105,6 +111,7 @@ def cost(
         compute_dtype=model.compute_backend(count).dtype,
         is_saved=is_saved,
         rows=rows,
+        last_rows=last_rows,
     )
     return with_held_weights(running, model.weights_in_memory)
 
@@ -118,13 +125,14 @@ def cost_of(
     compute_dtype: str,
     is_saved: bool = False,
     rows: int | None = None,
+    last_rows: int | None = None,
     stored_sizes: StoredSizes | None = None,
 ) -> CostEstimate:
     """The cost of running `count` tokens through a model of this Spec. dtype: of its results.
     compute_dtype: what it computes in.
 
-    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes:
-    sizes of weights in files.
+    is_saved: whether all stages are kept to be saved. rows: query rows at a time. last_rows: how
+    many of the last layer are computed, None for all. stored_sizes: sizes of weights in files.
     """
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
@@ -166,6 +174,7 @@ def cost_of(
         kept_stages=0,
         rows=rows,
         dtype=compute_dtype,
+        last_rows=last_rows,
     )
     rounds = compute_dtype != dtype
     whole = is_saved or (request.matrices and request.query is None)
