@@ -69,38 +69,9 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
             formats=listing(formats, " and "),
         )
     if formats and options.svg is None:
-        for option in environment.options_without(
-            About.PLAIN if options.plain or options.is_table else About.JSON
-        ):
-            what = message(
-                "{option} is about the screen, and {format} draws none",
-                option=option,
-                format=formats[0],
-            )
-            raise UsageError(what, expected="one or the other")
-        if options.color == "always" and "color" in environment.explicit_options:
-            raise UsageError(
-                "--color always does not go with {format}",
-                expected="no colour, or a screen",
-                format=formats[0],
-            )
+        _refuse_beside_format(options, environment, formats[0])
     elif not formats and not files and options.svg is None:
-        cut = (
-            (environment.options_without(About.BRIEF, besides=About.SCREEN))
-            if (options.brief)
-            else (())
-        )
-        for option in cut:
-            raise UsageError(
-                "{option} is about the tables, and --brief shows none",
-                expected="one or the other",
-                option=option,
-            )
-        ranked = "top" in environment.explicit_options and environment.subjects["top"] == SCREEN
-        if options.full and ranked:
-            raise UsageError(
-                "--full shows every row, and --top only the first", expected="one or the other"
-            )
+        _refuse_beside_screen(options, environment)
     if not formats:
         for option in environment.options_without(About.SCREEN | About.BRIEF):
             raise UsageError(
@@ -324,3 +295,39 @@ def _is_standard_input(environment: Environment, path: Path) -> bool:
         return os.path.samestat(os.fstat(environment.stdin.fileno()), path.stat())
     except (OSError, ValueError):
         return False
+
+
+def _refuse_beside_format(options: OutputOptions, environment: Environment, name: str) -> None:
+    """Raise UsageError for options of the screen beside a form that draws none. name: its option,
+    such as "--json".
+    """
+    about = About.JSON
+    if options.plain or options.is_table:
+        about = About.PLAIN
+    for option in environment.options_without(about):
+        what = message(
+            "{option} is about the screen, and {format} draws none", option=option, format=name
+        )
+        raise UsageError(what, expected="one or the other")
+    if options.color == "always" and "color" in environment.explicit_options:
+        raise UsageError(
+            "--color always does not go with {format}",
+            expected="no colour, or a screen",
+            format=name,
+        )
+
+
+def _refuse_beside_screen(options: OutputOptions, environment: Environment) -> None:
+    """Raise UsageError for options of tables that a short screen does not draw, or draws whole."""
+    if options.brief:
+        for option in environment.options_without(About.BRIEF, besides=About.SCREEN):
+            raise UsageError(
+                "{option} is about the tables, and --brief shows none",
+                expected="one or the other",
+                option=option,
+            )
+    is_ranked = "top" in environment.explicit_options and environment.subjects["top"] == SCREEN
+    if options.full and is_ranked:
+        raise UsageError(
+            "--full shows every row, and --top only the first", expected="one or the other"
+        )

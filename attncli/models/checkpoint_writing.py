@@ -224,48 +224,66 @@ def _tensors_of_roles(
             arrays = [roles[role.name] for role in present]
             if not arrays:
                 continue
-            match source:
-                case Concat(name):
-                    whole = np.concatenate(arrays)
-                case GroupedTensor(name):
-                    apart = [
-                        array.reshape((groups(present), -1, *array.shape[1:])) for array in arrays
-                    ]
-                    whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
-                case StackedTensor(name):
-                    items = {
-                        f"{before}{name.format(item=item)}{suffix}": part
-                        for item, part in enumerate(arrays[0])
-                    }
-                    tensors |= {
-                        stored: np.ascontiguousarray(part, np.float32)
-                        for stored, part in items.items()
-                    }
-                    continue
-                case PerExpert(name, alternating):
-                    turns = np.stack(arrays, 2)
-                    if alternating:
-                        whole = turns.reshape(len(turns), -1, *turns.shape[3:])
-                    else:
-                        whole = np.concatenate(arrays, 1)
-                    if source.transposed and whole.ndim == 3:
-                        whole = whole.swapaxes(1, 2)
-                    # some have a module for each tensor, some a parameter
-                    parameter = (
-                        f"{before}{name}{suffix.replace('.bias', '_bias').removesuffix('.weight')}"
-                    )
-                    tensors[parameter] = np.ascontiguousarray(whole, np.float32)
-                case SharedTensor(name):
-                    tensors[name + suffix] = arrays[0]
-                    continue
-                case str():
-                    name = source.partition("|")[0]
-                    whole = arrays[0]
-                case _:
-                    raise TypeError(f"no small model is written with {source!r}")
-            stored = whole.T if transposed and whole.ndim == 2 else whole
-            tensors[f"{before}{name}{suffix}"] = np.ascontiguousarray(stored, np.float32)
+            groups_count = groups(present) if isinstance(source, GroupedTensor) else 1
+            for name, whole in _stored_arrays(
+                source, before, suffix, arrays, groups_count, transposed=transposed
+            ):
+                tensors[name] = np.ascontiguousarray(whole, np.float32)
     return tensors
+
+
+def _stored_arrays(
+    source: Source,
+    before: str,
+    suffix: str,
+    arrays: Sequence[Floats],
+    groups: int,
+    *,
+    transposed: bool,
+) -> Iterator[tuple[str, Floats]]:
+    """The tensors, each with its name, that the arrays of one source are stored as. before, suffix:
+    what stands around its name. groups, transposed: as of `_tensors_of_roles`.
+    """
+    match source:
+        case Concat(name):
+            whole = np.concatenate(arrays)
+        case GroupedTensor(name):
+            apart = [array.reshape((groups, -1, *array.shape[1:])) for array in arrays]
+            whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
+        case StackedTensor(name):
+            for item, part in enumerate(arrays[0]):
+                yield f"{before}{name.format(item=item)}{suffix}", part
+            return
+        case PerExpert(name):
+            # some classes have a module for each tensor, some a parameter: written under both names
+            whole = _expert_array(source, arrays)
+            ending = suffix.replace(".bias", "_bias").removesuffix(".weight")
+            yield f"{before}{name}{ending}", whole
+        case SharedTensor(name):
+            yield name + suffix, arrays[0]
+            return
+        case str():
+            name = source.partition("|")[0]
+            whole = arrays[0]
+        case _:
+            raise TypeError(f"no small model is written with {source!r}")
+    if transposed and whole.ndim == 2:
+        whole = whole.T
+    yield f"{before}{name}{suffix}", whole
+
+
+def _expert_array(source: PerExpert, arrays: Sequence[Floats]) -> Floats:
+    """The arrays [expert, ...] of all experts in one, as they are stored: in turns or one after the
+    other, transposed or not.
+    """
+    if source.alternating:
+        turns = np.stack(arrays, 2)
+        whole = turns.reshape(len(turns), -1, *turns.shape[3:])
+    else:
+        whole = np.concatenate(arrays, 1)
+    if source.transposed and whole.ndim == 3:
+        whole = whole.swapaxes(1, 2)
+    return whole
 
 
 def tokenizer_json(words: Sequence[str], *, by_character: bool) -> dict[str, object]:

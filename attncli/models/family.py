@@ -717,51 +717,54 @@ class _Binder:
         """The binding of the tensor or tensors that hold these roles; None where the role is
         optional and its tensor is missing."""
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
-        match source:
-            case StackedTensor(name):
-                modules = [layer + name.format(item=item) for item in range(roles[0].shape[0])]
-                tensors = [self._find_tensor(module, suffix, roles[0]) for module in modules]
-                names = tuple(tensor for tensor in tensors if tensor is not None)
-                if len(names) == len(tensors):
-                    return TensorBinding(names, roles, "stacked", transposed)
-                return None
-            case SharedTensor(name):
-                tensor = self._find_tensor(name, suffix, roles[0])
-            case (
-                ByHead(name)
-                | Concat(name)
-                | GroupedTensor(name)
-                | PerExpert(name)
-                | (str() as name)
-            ):
-                tensor = self._find_tensor(
-                    "|".join(layer + module for module in name.split("|")), suffix, roles[0]
-                )
-            case _:
-                assert_never(source)
+        if isinstance(source, StackedTensor):
+            return self._bind_stack(source, roles, suffix, layer, transposed=transposed)
+        if isinstance(source, SharedTensor):
+            tensor = self._find_tensor(source.name, suffix, roles[0])
+        else:
+            name = source if isinstance(source, str) else source.name
+            spellings = "|".join(layer + module for module in name.split("|"))
+            tensor = self._find_tensor(spellings, suffix, roles[0])
         if tensor is None:
             return None
+        names = (tensor,)
         match source:
             case Concat():
-                return TensorBinding((tensor,), roles, "concat", transposed)
+                return TensorBinding(names, roles, "concat", transposed)
             case GroupedTensor():
-                return TensorBinding(
-                    (tensor,), roles, "grouped", transposed, groups_of(self.spec, roles)
-                )
+                groups = groups_of(self.spec, roles)
+                return TensorBinding(names, roles, "grouped", transposed, groups)
             case ByHead():
-                stored_transposed = source.transposed and len(roles[0].shape) == 2
-                return TensorBinding((tensor,), roles, "whole", stored_transposed, by_head=True)
-            case PerExpert():
-                stored_transposed = source.transposed and len(roles[0].shape) == 3
-                return TensorBinding(
-                    (tensor,), roles, "each", stored_transposed, alternating=source.alternating
-                )
-            case StackedTensor() | SharedTensor() | str():
-                return TensorBinding(
-                    (tensor,), roles, "whole", transposed, shared=isinstance(source, SharedTensor)
-                )
+                transposed = source.transposed and len(roles[0].shape) == 2
+                return TensorBinding(names, roles, "whole", transposed, by_head=True)
+            case PerExpert(alternating=alternating):
+                transposed = source.transposed and len(roles[0].shape) == 3
+                return TensorBinding(names, roles, "each", transposed, alternating=alternating)
+            case SharedTensor():
+                return TensorBinding(names, roles, "whole", transposed, shared=True)
+            case str():
+                return TensorBinding(names, roles, "whole", transposed)
             case _:
                 assert_never(source)
+
+    def _bind_stack(
+        self,
+        source: StackedTensor,
+        roles: tuple[Role, ...],
+        suffix: str,
+        layer: str,
+        *,
+        transposed: bool,
+    ) -> TensorBinding | None:
+        """The binding of tensors of which each holds one item of the role; None where one is
+        missing."""
+        items = range(roles[0].shape[0])
+        modules = [layer + source.name.format(item=item) for item in items]
+        tensors = [self._find_tensor(module, suffix, roles[0]) for module in modules]
+        names = tuple(tensor for tensor in tensors if tensor is not None)
+        if len(names) < len(tensors):
+            return None
+        return TensorBinding(names, roles, "stacked", transposed)
 
     def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
         """The name under which a role's tensor is stored; None for an optional one that is not

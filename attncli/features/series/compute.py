@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -22,6 +22,7 @@ from attncli.documents import TokenRow
 from attncli.documents.header import token_rows, tokens_of
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.heads.document import HeadMetrics
 from attncli.features.series.document import (
     LabelChange,
     SeriesCheckpoint,
@@ -198,33 +199,21 @@ def series_document(
         InputError: A checkpoint is not there or damaged, or has other heads than the first.
         UsageError: A metric that is none; a page of more than it can hold.
     """
-    order = sorted(
-        range(len(request.names)), key=lambda place: (step_of(request.names[place]) or 0, place)
-    )  # those without a step keep their order, at the beginning
-    has_steps = all(step_of(name) is not None for name in request.names)
-    if has_steps:
-        names = [request.names[place] for place in order]
-    else:
-        names = list(request.names)
+    names = _in_order(request.names)
     rows: list[SeriesCheckpoint] = []
     tokens: list[TokenRow] = []
     warnings: list[str] = []
     layers = 0
     known: dict[str, str] = {}
     variables = os.environ if variables is None else variables
-    memory = own_cache_folder(variables) / "series"
     remembered = 0
     for place, name in enumerate(names):
+        fetching = None
         if place + 1 < len(names):
             fetching = _fetch_ahead(names[place + 1], variables)
-        else:
-            fetching = None
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
-        file = memory / f"{_request_digest(request, digest, description_digest(folder))}.json"
-        kept: KeptResults[MeasuredCheckpoint] = KeptResults(
-            file if remember else None, MeasuredCheckpoint
-        )
+        kept = _kept_results(request, folder, digest, variables, remember=remember)
         measured = None if request.maps else kept.read()
         if measured is not None and not _is_whole(measured, request):
             measured = None
@@ -235,23 +224,18 @@ def series_document(
             kept.keep(measured)
         else:
             remembered += 1
-        places = [(head.layer, head.head) for head in measured.heads]
-        if rows and places != [(head.layer, head.head) for head in rows[0].heads]:
-            raise InputError(
-                message("{name} has other heads than {first}", name=name, first=rows[0].name),
-                expected=message("checkpoints of one model"),
-            )
-        rows.append(
-            SeriesCheckpoint(
-                name=name,
-                step=step_of(name),
-                digest=digest,
-                same_as=known.get(digest),
-                loss=measured.loss,
-                heads=measured.heads,
-                maps=maps,
-            )
+        row = SeriesCheckpoint(
+            name=name,
+            step=step_of(name),
+            digest=digest,
+            same_as=known.get(digest),
+            loss=measured.loss,
+            heads=measured.heads,
+            maps=maps,
         )
+        if rows:
+            _check_same_heads(rows[0], row)
+        rows.append(row)
         known.setdefault(digest, name)
         tokens = tokens or measured.tokens
         layers = measured.layers
@@ -279,6 +263,45 @@ def series_document(
         changes=label_changes(rows),
         warnings=[*warnings, *token_notes(request.texts[0], tokens_of(tokens))],
     )
+
+
+def _in_order(names: Sequence[str]) -> list[str]:
+    """The names of checkpoints by their steps; as they are where one tells none."""
+    steps = [step_of(name) for name in names]
+    if None in steps:
+        return list(names)
+    order = sorted(range(len(names)), key=lambda place: (steps[place] or 0, place))
+    return [names[place] for place in order]
+
+
+def _kept_results(
+    request: SeriesRequest,
+    folder: Path,
+    digest: str,
+    variables: Mapping[str, str],
+    *,
+    remember: bool,
+) -> KeptResults[MeasuredCheckpoint]:
+    """What is kept of a checkpoint in the user's cache folder, under all that it depends on; nothing
+    where nothing is to be remembered.
+    """
+    if not remember:
+        return KeptResults(None, MeasuredCheckpoint)
+    name = _request_digest(request, digest, description_digest(folder))
+    file = own_cache_folder(variables) / "series" / f"{name}.json"
+    return KeptResults(file, MeasuredCheckpoint)
+
+
+def _check_same_heads(first: SeriesCheckpoint, row: SeriesCheckpoint) -> None:
+    """Raise InputError for a checkpoint with other heads than the first one of its series."""
+    first_places, places = (
+        [(head.layer, head.head) for head in checkpoint.heads] for checkpoint in (first, row)
+    )
+    if places != first_places:
+        raise InputError(
+            message("{name} has other heads than {first}", name=row.name, first=first.name),
+            expected=message("checkpoints of one model"),
+        )
 
 
 def label_changes(rows: Sequence[SeriesCheckpoint]) -> list[LabelChange]:
@@ -378,8 +401,7 @@ def _measure(
         )
     repeats = repeat_scores(model, EVERY)
     names = tuple(metric for metric in request.metrics if metric not in REPEATS)
-    sums: dict[tuple[int, int], dict[str, list[float]]] = {}
-    labels: dict[tuple[int, int], Counter[str]] = {}
+    heads: dict[tuple[int, int], HeadMeasurements] = {}
     losses: list[float] = []
     tokens: list[TokenRow] = []
     maps: Floats | None = None
@@ -396,43 +418,57 @@ def _measure(
             repeats=repeats,
         )
         for head in document.heads:
-            key = head.layer, head.head
-            values = sums.setdefault(key, {})
-            for metric in names:
-                value = head.metrics[metric].value
-                if value is not None and np.isfinite(value):
-                    values.setdefault(metric, []).append(value)
-            labels.setdefault(key, Counter()).update(head.labels or ())
+            measurements = heads.setdefault(
+                (head.layer, head.head), HeadMeasurements({}, Counter())
+            )
+            measurements.add(head, names)
         if keep_maps:
             maps = np.stack([np.asarray(head.weights, np.float32) for head in document.heads])
         tokens = tokens or token_rows(text_tokens)
         loss = _next_token_loss(model, text)
-        losses += [] if loss is None else [loss]
+        if loss is not None:
+            losses.append(loss)
         progress((place + 1) / len(request.texts))
-    heads = []
-    for (layer, head_number), values in sums.items():
-        means: dict[str, float | None] = dict.fromkeys(request.metrics)
-        means |= {metric: float(np.mean(parts)) for metric, parts in values.items()}
-        means |= {
-            metric: repeats[layer, head_number][score]
-            for metric, score in REPEATS.items()
-            if metric in means
-        }
-        counts = labels[layer, head_number]
-        names_of_labels = [
-            label for label, count in counts.items() if 2 * count >= len(request.texts)
-        ]
-        heads.append(
-            SeriesHead(layer=layer, head=head_number, metrics=means, labels=names_of_labels)
-        )
+    mean_loss = None
     if losses:
         mean_loss = float(np.mean(losses))
-    else:
-        mean_loss = None
+    rows = [
+        measurements.row(place, request, repeats[place]) for place, measurements in heads.items()
+    ]
     return (
-        MeasuredCheckpoint(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)),
+        MeasuredCheckpoint(len(model.spec.blocks), mean_loss, rows, tokens, list(model.warnings)),
         maps,
     )
+
+
+class HeadMeasurements(NamedTuple):
+    """What was measured of a head, text by text. values: of each metric, where it has one. labels:
+    in how many texts the head earned each.
+    """
+
+    values: dict[str, list[float]]
+    labels: Counter[str]
+
+    def add(self, head: HeadMetrics, names: Sequence[str]) -> None:
+        """Add what was measured in one text, of the metrics of these names."""
+        for metric in names:
+            value = head.metrics[metric].value
+            if value is not None and np.isfinite(value):
+                self.values.setdefault(metric, []).append(value)
+        self.labels.update(head.labels or ())
+
+    def row(
+        self, place: tuple[int, int], request: SeriesRequest, repeats: Mapping[str, float | None]
+    ) -> SeriesHead:
+        """The head of the document: the means over texts, and the labels of half of them or more.
+        place: its layer and number. repeats: its scores on repeated tokens.
+        """
+        means: dict[str, float | None] = dict.fromkeys(request.metrics)
+        means |= {metric: float(np.mean(values)) for metric, values in self.values.items()}
+        means |= {metric: repeats[score] for metric, score in REPEATS.items() if metric in means}
+        labels = [label for label, count in self.labels.items() if 2 * count >= len(request.texts)]
+        layer, head = place
+        return SeriesHead(layer=layer, head=head, metrics=means, labels=labels)
 
 
 FORETOLD_AFTER = 1.0
