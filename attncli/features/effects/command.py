@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -46,13 +46,20 @@ from attncli.cli.output import (
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
+from attncli.cli.pair_answer import PAIR_SUBJECTS, is_over_pairs, write_pair_answer
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
 from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
-    from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
+    from attncli.features.effects.document import (
+        AblateDocument,
+        LogitsDocument,
+        Measure,
+        PatchDocument,
+    )
     from attncli.models.estimate import CostEstimate
+    from attncli.models.model import Model
 
 VERSUS = subject_option(help="Take this token's logit away from the target's.", metavar="TOK")
 QUERY = redeclare(
@@ -231,13 +238,9 @@ def ablate(
     """
 
     environment: Environment = ctx.obj
-    if pair_options.pairs is not None:
-        if text.text is not None:
-            raise UsageError("a text and --pairs contradict each other", expected="one of them")
+    if is_over_pairs(pair_options, text.text):
         _ablate_pairs(environment, pair_options, setup, output, removal, measure_options)
         return
-    if pair_options.count is not None:
-        raise UsageError("--count is about pairs", expected="--pairs FILE as well")
     if removal.each_region:
         _ablate_regions(environment, text, regions, setup, output, page, measure_options)
         return
@@ -332,25 +335,6 @@ def ablate(
     write_documents([document], output, environment, view)
 
 
-PAIR_SUBJECTS = (
-    "pairs", "count", "layer", "head", "by", "together", "hold",
-    "brief", "ascii", "show", "full", "top",
-    "model", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
-)  # fmt: skip
-"""What the work over pairs takes besides how its answer looks."""
-
-
-PATCH_PAIR_SUBJECTS = (
-    *(name for name in PAIR_SUBJECTS if name not in ("by", "together", "hold")),
-    "into",
-)
-"""What patching over pairs takes besides how its answer looks."""
-LOGIT_PAIR_SUBJECTS = tuple(
-    name for name in PAIR_SUBJECTS if name not in ("by", "together", "hold", "layer", "head")
-)
-"""What splitting logits over pairs takes besides how its answer looks."""
-
-
 def _ablate_pairs(
     environment: Environment,
     pairs: PairOptions,
@@ -361,31 +345,39 @@ def _ablate_pairs(
 ) -> None:
     """Run `attn ablate --pairs`: take heads away in the clean text of each pair, and write the
     means over pairs."""
-    refuse_beside(environment, "--pairs", PAIR_SUBJECTS)
-    view = validate_options(output, environment, "ablate")
-    loaded_model = request.model(environment, setup, many_runs=True)
-    from attncli.features.effects.pair_effects import ablate_pairs
-
     baselines: dict[str, Literal["corrupt", "zero", "mean"]] = {
         "zero": "zero",
         "mean": "mean",
         "resample": "corrupt",
     }
     is_given = "by" in environment.explicit_options
-    with progress(environment, "taking heads away") as on_progress:
-        document = ablate_pairs(
-            loaded_model,
+
+    def compute(model: Model, on_progress: Callable[[float], None]) -> AblateDocument:
+        """The `attn.ablate/1` document."""
+        from attncli.features.effects.pair_effects import ablate_pairs
+
+        return ablate_pairs(
+            model,
             pairs.pairs or "",
             count=pairs.count,
             by=baselines[removal.by] if is_given else "corrupt",
-            heads=request.head_selection(loaded_model.spec, setup.model),
+            heads=request.head_selection(model.spec, setup.model),
             together=removal.together,
             hold="attention" if measure_options.hold else None,
             memory=request.memory_limit(setup.compute).bytes,
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )
-    write_with_figure([document], output, environment, view)
+
+    write_pair_answer(
+        environment,
+        setup,
+        output,
+        compute,
+        command="ablate",
+        label="taking heads away",
+        subjects=(*PAIR_SUBJECTS, "by", "together", "hold"),
+    )
 
 
 REGION_SUBJECTS = (
@@ -542,13 +534,9 @@ def logits(
     """
 
     environment: Environment = ctx.obj
-    if pair_options.pairs is not None:
-        if text.text is not None:
-            raise UsageError("a text and --pairs contradict each other", expected="one of them")
+    if is_over_pairs(pair_options, text.text):
         _logits_pairs(environment, pair_options, setup, output)
         return
-    if pair_options.count is not None:
-        raise UsageError("--count is about pairs", expected="--pairs FILE as well")
     view = validate_options(output, environment, "logits", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
@@ -597,20 +585,28 @@ def _logits_pairs(
 ) -> None:
     """Run `attn logits --pairs`: split the difference of two logits after the clean text of each
     pair, and write the means over pairs."""
-    refuse_beside(environment, "--pairs", LOGIT_PAIR_SUBJECTS)
-    view = validate_options(output, environment, "logits")
-    loaded_model = request.model(environment, setup, many_runs=True)
-    from attncli.features.effects.pair_effects import logits_pairs
 
-    with progress(environment, "running pairs") as on_progress:
-        document = logits_pairs(
-            loaded_model,
+    def compute(model: Model, on_progress: Callable[[float], None]) -> LogitsDocument:
+        """The `attn.logits/1` document."""
+        from attncli.features.effects.pair_effects import logits_pairs
+
+        return logits_pairs(
+            model,
             pairs.pairs or "",
             count=pairs.count,
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )
-    write_with_figure([document], output, environment, view)
+
+    write_pair_answer(
+        environment,
+        setup,
+        output,
+        compute,
+        command="logits",
+        label="running pairs",
+        subjects=[name for name in PAIR_SUBJECTS if name not in ("layer", "head")],
+    )
 
 
 logits_app = command_app(
@@ -666,13 +662,9 @@ def patch(
     attn patch --model smollm2 --pairs indirect-object
     """
     environment: Environment = ctx.obj
-    if pair_options.pairs is not None:
-        if clean is not None:
-            raise UsageError("a text and --pairs contradict each other", expected="one of them")
+    if is_over_pairs(pair_options, clean):
         _patch_pairs(environment, pair_options, setup, output, into or ())
         return
-    if pair_options.count is not None:
-        raise UsageError("--count is about pairs", expected="--pairs FILE as well")
     view = validate_options(output, environment, "patch", files={"--html": page.html})
     validate_page(page, why=why)
     if versus is not None and target is None:
@@ -725,23 +717,31 @@ def _patch_pairs(
 ) -> None:
     """Run `attn patch --pairs`: put each head of the clean text of each pair into the corrupt one,
     and write the shares over pairs."""
-    refuse_beside(environment, "--pairs", PATCH_PAIR_SUBJECTS)
-    view = validate_options(output, environment, "patch")
-    loaded_model = request.model(environment, setup, many_runs=True)
-    from attncli.features.effects.pair_effects import patch_pairs
 
-    with progress(environment, "patching heads") as on_progress:
-        document = patch_pairs(
-            loaded_model,
+    def compute(model: Model, on_progress: Callable[[float], None]) -> PatchDocument:
+        """The `attn.patch/1` document."""
+        from attncli.features.effects.pair_effects import patch_pairs
+
+        return patch_pairs(
+            model,
             pairs.pairs or "",
             count=pairs.count,
             into=into,
-            heads=request.head_selection(loaded_model.spec, setup.model),
+            heads=request.head_selection(model.spec, setup.model),
             memory=request.memory_limit(setup.compute).bytes,
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )
-    write_with_figure([document], output, environment, view)
+
+    write_pair_answer(
+        environment,
+        setup,
+        output,
+        compute,
+        command="patch",
+        label="patching heads",
+        subjects=(*PAIR_SUBJECTS, "into"),
+    )
 
 
 patch_app = command_app(

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.header import header, notes, token_rows
@@ -24,7 +25,6 @@ from attncli.features.effects.ablation import (
 from attncli.features.effects.ablation import effects_document as effects_document
 from attncli.features.effects.document import (
     AblateDocument,
-    LogitPart,
     LogitsDocument,
     LogitSource,
     Looks,
@@ -34,7 +34,7 @@ from attncli.features.effects.document import (
     ToldHead,
     WordsPart,
 )
-from attncli.features.effects.logit_parts import lens_rows, logit_sources, run_attributor
+from attncli.features.effects.logit_parts import lens_rows, logit_sources, part_row, run_attributor
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
@@ -330,12 +330,8 @@ def logits(
         sum=sum(value for _, value in attribution.parts),
         prediction=prediction_of(model, np.exp(attributor.log_probabilities()), attribution.target),
         parts=[
-            LogitPart(
-                part=part.kind,
-                attention=part.attention,
-                layer=part.layer,
-                head=part.head,
-                value=value,
+            replace(
+                part_row(part, value),
                 looks=(
                     Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
                     if part in attribution.looks

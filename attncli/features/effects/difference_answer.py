@@ -3,7 +3,7 @@ moves; each sentence has its rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -15,6 +15,7 @@ from attncli.features.effects.document import (
     Difference,
     EffectRow,
     LogitsDocument,
+    NextToken,
     PairsSummary,
     PatchDocument,
     Prediction,
@@ -102,25 +103,24 @@ def logit_probability_sentence(document: LogitsDocument, view: View) -> Iterator
     prediction = document.prediction
     if prediction is UNSET:
         return
-    others = listing(
-        f"{quote_text(row.token.text, view)} {percent(row.probability)}"
-        for row in prediction.top
-        if row.token.id != document.target.id
-    )
+    others = [row for row in prediction.top if row.token.id != document.target.id]
     yield say(
         view,
         "{target} comes next with a probability of {share} (beside it: {tokens}).",
         target=quote_text(document.target.text, view),
         share=percent(prediction.probability),
-        tokens=others,
+        tokens=token_shares(others, view),
     )
 
 
 def likeliest(prediction: Prediction, view: View) -> str:
     """The likeliest tokens of a run with their probabilities, such as `"Paris" 77%, "the" 4%`."""
-    return listing(
-        f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in prediction.top
-    )
+    return token_shares(prediction.top, view)
+
+
+def token_shares(rows: Sequence[NextToken], view: View) -> str:
+    """Tokens with their probabilities, listed."""
+    return listing(f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in rows)
 
 
 def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:

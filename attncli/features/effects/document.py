@@ -34,6 +34,15 @@ AttentionKind = Annotated[
 ]
 
 
+IntervalEnd = Annotated[
+    float | UnsetType | None,
+    describe("With pairs: end of the 95% interval over pairs, by the bootstrap; null below 20."),
+]
+SignShare = Annotated[
+    float | UnsetType, describe("With pairs: the share of pairs with the sign of the mean.")
+]
+
+
 class AttentionHead(Part, frozen=True, kw_only=True):
     """A head of either attention by its place, for parts that say something of one."""
 
@@ -88,14 +97,9 @@ class Difference(Part, frozen=True, kw_only=True):
         float | UnsetType | None,
         describe("all − held: by moving where later heads look, interaction included."),
     ] = UNSET
-    low: Annotated[
-        float | UnsetType | None,
-        describe("With pairs: end of the 95% interval of `all`, by the bootstrap; null below 20."),
-    ] = UNSET
-    high: float | UnsetType | None = UNSET
-    sign_share: Annotated[
-        float | UnsetType, describe("With pairs: the share of pairs with the sign of the mean.")
-    ] = UNSET
+    low: IntervalEnd = UNSET
+    high: IntervalEnd = UNSET
+    sign_share: SignShare = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) unless `held` comes with `moved`, and an interval has two ends."""
@@ -505,14 +509,9 @@ class LogitPart(Part, frozen=True, kw_only=True):
         list[LogitSource] | UnsetType,
         describe("With --by token, of a head: what it adds from each token."),
     ] = UNSET
-    low: Annotated[
-        float | UnsetType | None,
-        describe("With pairs: end of the 95% interval of `value`; null below 20 pairs."),
-    ] = UNSET
-    high: float | UnsetType | None = UNSET
-    sign_share: Annotated[
-        float | UnsetType, describe("With pairs: the share of pairs with the sign of the mean.")
-    ] = UNSET
+    low: IntervalEnd = UNSET
+    high: IntervalEnd = UNSET
+    sign_share: SignShare = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Yield a (field, fault) for a head without attention, layer and number, or a feed-forward
@@ -656,14 +655,9 @@ class PatchRow(AttentionHead, frozen=True, kw_only=True):
     recovered: Annotated[
         float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")
     ]
-    low: Annotated[
-        float | UnsetType | None,
-        describe("With pairs: end of the 95% interval of `recovered`; null below 20 pairs."),
-    ] = UNSET
-    high: float | UnsetType | None = UNSET
-    sign_share: Annotated[
-        float | UnsetType, describe("With pairs: the share of pairs with the sign of the whole.")
-    ] = UNSET
+    low: IntervalEnd = UNSET
+    high: IntervalEnd = UNSET
+    sign_share: SignShare = UNSET
 
 
 class PatchPredictions(Part, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.features.effects.document import LensRow, LensStage, NextToken
+from attncli.features.effects.document import LensRow, LensStage, LogitPart, NextToken
 from attncli.features.effects.measures import log_softmax, next_logits, refuse_overflow
 from attncli.features.effects.sweep import SweepText
 from attncli.features.effects.targets import target_tokens
@@ -42,6 +42,13 @@ class LogitTerm(Struct, frozen=True):
     layer: int | None = None
     attention: Kind | None = None
     head: int | None = None
+
+
+def part_row(term: LogitTerm, value: float) -> LogitPart:
+    """What a part adds, as documents hold it."""
+    return LogitPart(
+        part=term.kind, attention=term.attention, layer=term.layer, head=term.head, value=value
+    )
 
 
 class Attribution(Struct, frozen=True, eq=False):

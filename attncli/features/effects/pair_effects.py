@@ -4,6 +4,7 @@ over pairs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +27,6 @@ from attncli.features.effects.document import (
     AblateDocument,
     Difference,
     EffectRow,
-    LogitPart,
     LogitsDocument,
     Measures,
     PairsSummary,
@@ -34,7 +34,7 @@ from attncli.features.effects.document import (
     PatchRow,
     ToldHead,
 )
-from attncli.features.effects.logit_parts import Attribution, attribute
+from attncli.features.effects.logit_parts import Attribution, attribute, part_row
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.patching import (
     LEAST,
@@ -110,18 +110,12 @@ def ablate_pairs(
         UnsupportedError: For a model that predicts no token.
         LimitError: For what memory does not hold.
     """
-    fitted = fit_pairs(model, read_pairs(file, count=count))
-    if not fitted.pairs:
-        raise _no_pair_fits(fitted)
+    fitted = fitting_pairs(model, file, count)
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     _tell_cost(model, fitted, hold is not None, memory, on_cost)
     results: list[RemovalResult] = []
     for number, pair in enumerate(fitted.pairs):
-
-        def on_progress(share: float, number: int = number) -> None:
-            """Tell the share of all pairs that is done."""
-            progress((number + share) / len(fitted.pairs))
-
+        on_progress = partial(_progress_of_pair, progress, number, len(fitted.pairs))
         start = pair.first_difference if by == "corrupt" and may_start_late(model.spec) else 0
         removal = Removal(
             selection,
@@ -178,19 +172,13 @@ def patch_pairs(
         UnsupportedError: For a model that predicts no token.
         LimitError: For what memory does not hold.
     """
-    fitted = fit_pairs(model, read_pairs(file, count=count))
-    if not fitted.pairs:
-        raise _no_pair_fits(fitted)
+    fitted = fitting_pairs(model, file, count)
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     _tell_cost(model, fitted, False, memory, on_cost)
     results: list[PatchResult] = []
     receivers = tuple(parse_receivers(into, model.spec)) if into else ()
     for number, pair in enumerate(fitted.pairs):
-
-        def on_progress(share: float, number: int = number) -> None:
-            """Tell the share of all pairs that is done."""
-            progress((number + share) / len(fitted.pairs))
-
+        on_progress = partial(_progress_of_pair, progress, number, len(fitted.pairs))
         last = len(pair.clean) - 1
         patching = PatchRequest(
             selection,
@@ -294,9 +282,7 @@ def logits_pairs(
         InputError: For a file that cannot be read, or without a pair that fits the model.
         UnsupportedError: For a model that predicts no token.
     """
-    fitted = fit_pairs(model, read_pairs(file, count=count))
-    if not fitted.pairs:
-        raise _no_pair_fits(fitted)
+    fitted = fitting_pairs(model, file, count)
     refuse_foreign(model)
     longest = max(len(pair.clean) for pair in fitted.pairs)
     expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
@@ -322,12 +308,8 @@ def logits_pairs(
         logit=float(logits.mean()),
         sum=float(values.sum(1).mean()),
         parts=[
-            LogitPart(
-                part=term.kind,
-                attention=term.attention,
-                layer=term.layer,
-                head=term.head,
-                value=interval.mean,
+            replace(
+                part_row(term, interval.mean),
                 low=interval.low,
                 high=interval.high,
                 sign_share=interval.same_sign,
@@ -338,9 +320,12 @@ def logits_pairs(
     )
 
 
-def _no_pair_fits(fitted: FittedPairs) -> InputError:
-    """Return, not raise, the error for a file none of whose pairs fits the model, with what is
-    wrong with the first."""
+def fitting_pairs(model: Model, file: str | Path, count: int | None) -> FittedPairs:
+    """The pairs of a file that fit a model. Raises InputError where none does, with what is wrong
+    with the first."""
+    fitted = fit_pairs(model, read_pairs(file, count=count))
+    if fitted.pairs:
+        return fitted
     _, error = fitted.faults[0]
     what = message(
         "none of the {count} pairs fits this model: {fault}",
@@ -348,7 +333,14 @@ def _no_pair_fits(fitted: FittedPairs) -> InputError:
         fault=error.what,
     )
     hint = "attn pairs check FILE --model MODEL"
-    return InputError(what, where=error.where, expected=error.expected, hint=hint)
+    raise InputError(what, where=error.where, expected=error.expected, hint=hint)
+
+
+def _progress_of_pair(
+    progress: Callable[[float], None], number: int, count: int, share: float
+) -> None:
+    """Tell the share of all pairs that is done, from that of one."""
+    progress((number + share) / count)
 
 
 def _baseline(model: Model, pair: TokenPair, by: PairBaseline) -> By:
