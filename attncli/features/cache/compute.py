@@ -156,6 +156,7 @@ def cache(
             regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions]
             or UNSET,
             shares=whole.shares(),
+            shares_beyond_rest=whole.shares_beyond_rest(),
             rest=whole.rested(),
             cached_layers=whole.layers,
             target=target_tokens(model, whole.answer) if has_head else [],
@@ -251,6 +252,8 @@ class _WholeRun:
         self._kept: list[list[Floats]] = [[] for _ in policies]
         self._bytes: dict[int | None, float] = dict.fromkeys([None, *range(len(policies))], 0.0)
         self._shares: list[Floats] = []
+        self._shares_beyond: list[Floats] = []
+        self._region_kept_beyond: list[list[Floats]] = [[] for _ in policies]
         self._region_kept: list[list[Floats]] = [[] for _ in policies]
         self._region_keys: list[list[Floats]] = [[] for _ in policies]
 
@@ -320,6 +323,8 @@ class _WholeRun:
         self._rested.append(row[:, self._rest].sum(-1))
         of_regions = np.array([row[:, keys].sum(-1) for keys in members])  # [region, head]
         self._shares.append(of_regions)
+        bare = [[key for key in keys if not self._rest[key]] for keys in members]
+        self._shares_beyond.append(np.array([row[:, keys].sum(-1) for keys in bare]))
         for place, policy in enumerate(self._policies):
             last = last_queries(
                 policy, self._model.backend, q, k, attention.scale, attention.softcap
@@ -331,6 +336,9 @@ class _WholeRun:
             self._kept_beyond[place].append(np.stack([left[:, ~self._rest].sum(-1), beyond]))
             self._bytes[place] += float(cached.sum()) * item
             self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
+            self._region_kept_beyond[place].append(
+                np.array([left[:, keys].sum(-1) for keys in bare])
+            )
             self._region_keys[place].append(
                 np.array(
                     [
@@ -345,6 +353,12 @@ class _WholeRun:
         if not self._regions:
             return UNSET
         return [_finite_or_none(value) for value in np.concatenate(self._shares, 1).mean(1)]
+
+    def shares_beyond_rest(self) -> list[float | None] | UnsetType:
+        """The same without keys where heads rest, as parts of all weight."""
+        if not self._regions or not self._rest.any():
+            return UNSET
+        return [_finite_or_none(value) for value in np.concatenate(self._shares_beyond, 1).mean(1)]
 
     def bytes_of(self, place: int | None) -> int:
         """Bytes of the keys and values that a policy keeps; None for all that are seen."""
@@ -375,22 +389,40 @@ class _WholeRun:
 
     def heads_kept(self, place: int) -> list[HeadKept]:
         """The share that a policy keeps of what the last token looks at, head by head."""
+        rests = bool(self._rest.any())
+        parts = zip(self.layers, self._kept[place], self._kept_beyond[place], strict=True)
         return [
-            HeadKept(layer=layer, head=head, kept=_finite_or_none(value))
-            for layer, values in zip(self.layers, self._kept[place], strict=True)
-            for head, value in enumerate(values.tolist())
+            HeadKept(
+                layer=layer,
+                head=head,
+                kept=_finite_or_none(value),
+                kept_beyond_rest=_ratio_or_none(left, whole) if rests else UNSET,
+            )
+            for layer, values, (lefts, wholes) in parts
+            for head, (value, left, whole) in enumerate(
+                zip(values.tolist(), lefts.tolist(), wholes.tolist(), strict=True)
+            )
         ]
 
     def regions_kept(self, place: int) -> list[RegionKept] | UnsetType:
         """What a policy leaves of each region."""
         if not self._regions:
             return UNSET
+        rests = bool(self._rest.any())
         total = np.concatenate(self._shares, 1).sum(1)
+        total_beyond = np.concatenate(self._shares_beyond, 1).sum(1)
         left = np.concatenate(self._region_kept[place], 1).sum(1)
+        left_beyond = np.concatenate(self._region_kept_beyond[place], 1).sum(1)
         keys = np.concatenate(self._region_keys[place], 1).mean(1)
         return [
-            RegionKept(kept=_finite_or_none(part / whole) if whole > 0 else None, keys=float(share))
-            for part, whole, share in zip(left, total, keys, strict=True)
+            RegionKept(
+                kept=_ratio_or_none(left[number], total[number]),
+                kept_beyond_rest=(
+                    _ratio_or_none(left_beyond[number], total_beyond[number]) if rests else UNSET
+                ),
+                keys=float(share),
+            )
+            for number, share in enumerate(keys)
         ]
 
 
@@ -495,6 +527,13 @@ def _refuse_two_sided(model: Model) -> None:
         expected="a decoder",
         family=model.spec.family,
     )
+
+
+def _ratio_or_none(part: float, whole: float) -> float | None:
+    """A part's share of a whole; None of a whole that is 0."""
+    if whole > 0:
+        return _finite_or_none(part / whole)
+    return None
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -18,6 +18,10 @@ class HeadKept(Part, frozen=True, kw_only=True):
     layer: Count
     head: Count
     kept: Annotated[Share | None, describe("Of the weight, 0 to 1; null where there is none.")]
+    kept_beyond_rest: Annotated[
+        Share | UnsetType | None,
+        describe("Of trained weights: the same share of what is not on keys where heads rest."),
+    ] = UNSET
 
 
 class RegionKept(Part, frozen=True, kw_only=True):
@@ -30,6 +34,10 @@ class RegionKept(Part, frozen=True, kw_only=True):
             " 0 to 1."
         ),
     ]
+    kept_beyond_rest: Annotated[
+        Share | UnsetType | None,
+        describe("Of trained weights: the same share of what is not on keys where heads rest."),
+    ] = UNSET
     keys: Annotated[
         Share,
         describe(
@@ -93,6 +101,15 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
         axes(
             "region",
             meaning="What the last token gives each region with every key, the mean over heads.",
+        ),
+    ] = UNSET
+    shares_beyond_rest: Annotated[
+        list[float | None] | UnsetType,
+        axes(
+            "region",
+            meaning=(
+                "Of trained weights: the same without keys where heads rest, as parts of all weight."
+            ),
         ),
     ] = UNSET
     cached_layers: Annotated[

@@ -19,7 +19,12 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept
+from attncli.features.cache.document import (
+    CacheDocument,
+    CachePolicy,
+    HeadKept,
+    RegionKept,
+)
 from attncli.language import Message, choice, listing, message, plural, say
 from attncli.mechanism.spec import head_name
 
@@ -38,7 +43,7 @@ def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
             policy.policy,
             policy.budget,
             policy.kept,
-            None if least is None else least.kept,
+            None if least is None else _kept_share(least),
             _last_error(policy),
             policy.logprob,
             policy.change,
@@ -58,7 +63,7 @@ def _policy_table(document: CacheDocument, view: View) -> Lines:
         message("least in"): [
             "-"
             if head is None
-            else f"{head_name(head.layer, head.head)} {_percent_or_dash(head.kept)}"
+            else f"{head_name(head.layer, head.head)} {_percent_or_dash(_kept_share(head))}"
             for head in least
         ],
         message("error"): [_fixed_or_dash(_last_error(policy)) for policy in policies],
@@ -159,30 +164,46 @@ def _region_table(document: CacheDocument, view: View) -> Lines:
     """What each policy leaves of each region, a column for each policy."""
     if document.regions is UNSET or document.shares is UNSET:
         return Lines()
+    note = message(
+        "share: of what the last token looks at; then how much of that is still in the cache"
+    )
+    if document.shares_beyond_rest is not UNSET:
+        note = message(
+            "share: of the last token's weight that does not rest; then how much of that is still in"
+            " the cache; rest: {rest}",
+            rest=rest_names(document.tokens),
+        )
     return _table_by_policy(
         document,
         view,
         {
             message("region"): [region_name(region.name, view) for region in document.regions],
             "tokens": [f"{len(region.tokens):,}" for region in document.regions],
-            message("share"): [_percent_or_dash(share) for share in document.shares],
+            message("share"): [_percent_or_dash(share) for share in _region_shares(document)],
         },
         [
-            [_percent_or_dash(region.kept) for region in policy.regions or ()]
+            [_percent_or_dash(_kept_share(region)) for region in policy.regions or ()]
             for policy in document.policies
         ],
         message("what is left of each region"),
-        message(
-            "share: of what the last token looks at; then how much of that is still in the cache"
-        ),
+        note,
     )
+
+
+def _region_shares(document: CacheDocument) -> list[float | None]:
+    """What the last token gives each region: of the weight that does not rest, where that is told."""
+    shares = document.shares_beyond_rest
+    if shares is UNSET or document.rest is UNSET:
+        return [] if document.shares is UNSET else document.shares
+    others = 1 - document.rest
+    return [share / others if share is not None and others > 0 else None for share in shares]
 
 
 def _losing_heads(document: CacheDocument, view: View) -> Lines:
     """The heads that lose most, on average over the policies."""
     values = np.array(
         [
-            [np.nan if head.kept is None else head.kept for head in policy.heads]
+            [np.nan if (kept := _kept_share(head)) is None else kept for head in policy.heads]
             for policy in document.policies
         ]
     )
@@ -195,16 +216,21 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
     else:
         shown = order[: view.top]
     heads = document.policies[0].heads
+    note = message("how much of what the last token looks at is still in the cache")
+    if document.rest is not UNSET:
+        note = message(
+            "how much of the last token's weight that does not rest is still in the cache"
+        )
     return _table_by_policy(
         document,
         view,
-        {message("head"): [f"L{heads[place].layer}H{heads[place].head}" for place in shown]},
+        {message("head"): [head_name(heads[place].layer, heads[place].head) for place in shown]},
         [
-            [_percent_or_dash(policy.heads[place].kept) for place in shown]
+            [_percent_or_dash(_kept_share(policy.heads[place])) for place in shown]
             for policy in document.policies
         ],
         message("heads that lose most"),
-        message("how much of what the last token looks at is still in the cache"),
+        note,
     )
 
 
@@ -228,8 +254,8 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
             answer_sentences.append(
                 say(
                     view,
-                    "Of the last token's weight {share} rests on {rest}; the next sentence leaves"
-                    " that out.",
+                    "Of the last token's weight {share} rests on {rest}; what is said of its weight"
+                    " leaves that out.",
                     share=percent(document.rest, 1),
                     rest=rest_names(document.tokens),
                 )
@@ -249,7 +275,10 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     are named together.
     """
     shares = {policy.policy: _percent_or_dash(_kept_share(policy)) for policy in rivals}
-    most, least = (shares[pick(rivals, key=_kept_share).policy] for pick in (max, min))
+    most, least = (
+        shares[pick(rivals, key=lambda policy: _kept_share(policy) or 0.0).policy]
+        for pick in (max, min)
+    )
     best, worst = (
         _joined_names([policy for policy in rivals if shares[policy.policy] == end], rivals)
         for end in (most, least)
@@ -345,9 +374,9 @@ def _region_sentences(
     parts = []
     for policy in rivals:
         left = {
-            place: region.kept
+            place: kept
             for place, region in enumerate(policy.regions or ())
-            if region.kept is not None
+            if (kept := _kept_share(region)) is not None
         }
         if left and min(left.values()) < 1 - LITTLE:
             place = min(left, key=lambda at: left[at])
@@ -388,8 +417,8 @@ def _has_few_tokens(document: CacheDocument, view: View) -> bool:
 
 def _least_kept_head(policy: CachePolicy) -> HeadKept | None:
     """The head of which a policy keeps least; None where nothing is known of any."""
-    heads = [head for head in policy.heads if head.kept is not None]
-    return min(heads, key=lambda head: head.kept or 0.0, default=None)
+    heads = [head for head in policy.heads if _kept_share(head) is not None]
+    return min(heads, key=lambda head: _kept_share(head) or 0.0, default=None)
 
 
 def _last_error(policy: CachePolicy) -> float | None:
@@ -399,11 +428,12 @@ def _last_error(policy: CachePolicy) -> float | None:
     return None
 
 
-def _kept_share(policy: CachePolicy) -> float:
-    """What a policy keeps, 0 to 1, without the keys where heads rest; 0 where it is not known."""
-    if policy.kept_beyond_rest is UNSET:
-        return policy.kept or 0.0
-    return policy.kept_beyond_rest or 0.0
+def _kept_share(part: CachePolicy | HeadKept | RegionKept) -> float | None:
+    """What is kept of a policy's, a head's or a region's weight, 0 to 1, without the keys where heads
+    rest; None where it is not known."""
+    if part.kept_beyond_rest is UNSET:
+        return part.kept
+    return part.kept_beyond_rest
 
 
 def _percent_or_dash(value: float | None) -> str:
