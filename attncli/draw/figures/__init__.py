@@ -711,10 +711,16 @@ def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, vi
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
     if document.region_changes is not UNSET:
-        changes = [region for region in document.region_changes if region.difference is not None]
+        changes = [
+            (region_name(region.name, view), region.change.difference)
+            for region in document.region_changes
+        ]
+        if document.region_rest is not UNSET:
+            changes.append((say(view, "rest"), document.region_rest.difference))
         bars = [
-            bar_of(region_name(region.name, view), region.difference or 0.0, signed=True)
-            for region in changes
+            bar_of(name, difference, signed=True)
+            for name, difference in changes
+            if difference is not None
         ]
         drawing.text(
             0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True

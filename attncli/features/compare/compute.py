@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.documents import members
@@ -26,6 +26,7 @@ from attncli.features.compare.document import (
     ComparedHead,
     CompareDocument,
     ComparedRegion,
+    ComparedShare,
     CompareSide,
     CompareSummary,
     HeadPlace,
@@ -40,6 +41,7 @@ from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
 from attncli.inputs.word_groups import word_starts
 from attncli.language import message
 from attncli.measure.labels import row_divergences
+from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
 from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.checked_arguments import checked
@@ -206,7 +208,11 @@ def compare(
     document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
     if not all(regions):  # a chat beside a text has nothing to share
         return document
-    return replace(document, region_changes=compared_regions(a, b, regions, document))
+    return replace(
+        document,
+        region_changes=compared_regions(a, b, regions, document),
+        region_rest=compared_rest(a, b, document),
+    )
 
 
 def compared_regions(
@@ -221,41 +227,103 @@ def compared_regions(
     The tokens that look are those of the document's `queries` and their partners, else the last of
     either side.
     """
-    queries = ([len(a.tokens) - 1], [len(b.tokens) - 1])
-    if document.queries is not UNSET:
-        pairs = [pair for pair in document.aligned if pair[0] in document.queries]
-        queries = ([first for first, _ in pairs], [second for _, second in pairs])
+    queries = _looking_tokens(a, b, document)
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
-    sides = list(zip((a, b), queries, strict=True))
-    rows = [
-        [_rows_that_see(head, places) for _, head in _layer_heads(side)] for side, places in sides
-    ]
+    rows = _rows_compared(a, b, queries)
+    resting = _resting_tokens(a, b)
+    left = [1 - _mean(share) for share in _shares(rows, resting)]
     compared = []
     for name in members[0].keys() & members[1].keys():
-        shares = [
-            np.array([_mean(weights[:, tokens[name]].sum(-1)) for weights in heads])
-            for heads, tokens in zip(rows, members, strict=True)
-        ]
-        changes = shares[1] - shares[0]
-        most = None
-        if np.isfinite(changes).any():
-            place = int(np.nanargmax(np.abs(changes)))
-            pair = document.heads[place]
-            most = RegionChange(a=pair.a, b=pair.b, difference=float(changes[place]))
-        first, second = (_mean(side) for side in shares)
+        tokens = [side[name] for side in members]
+        beyond: ComparedShare | UnsetType = UNSET
+        if any(resting):
+            outside = [
+                [token for token in side if token not in rest]
+                for side, rest in zip(tokens, map(set, resting), strict=True)
+            ]
+            beyond = _compared_share(_shares(rows, outside), document, left)
+        share = _compared_share(_shares(rows, tokens), document)
         compared.append(
             ComparedRegion(
                 name=name,
-                tokens_a=members[0][name],
-                tokens_b=members[1][name],
-                a=_finite(first),
-                b=_finite(second),
-                difference=_finite(second - first),
-                most=most,
+                tokens_a=tokens[0],
+                tokens_b=tokens[1],
+                a=share.a,
+                b=share.b,
+                difference=share.difference,
+                most=share.most,
+                beyond_rest=beyond,
             )
         )
     return sorted(
-        compared, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name)
+        compared,
+        key=lambda region: (-abs(region.change.difference or 0.0), region.tokens_a, region.name),
+    )
+
+
+def compared_rest(
+    a: RunDocument, b: RunDocument, document: CompareDocument
+) -> ComparedShare | UnsetType:
+    """The share of weight that goes to the tokens where heads rest; UNSET without any."""
+    resting = _resting_tokens(a, b)
+    if not any(resting):
+        return UNSET
+    rows = _rows_compared(a, b, _looking_tokens(a, b, document))
+    return _compared_share(_shares(rows, resting), document)
+
+
+def _looking_tokens(
+    a: RunDocument, b: RunDocument, document: CompareDocument
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The queries whose regions are compared, of either side."""
+    if document.queries is UNSET:
+        return [len(a.tokens) - 1], [len(b.tokens) - 1]
+    pairs = [pair for pair in document.aligned if pair[0] in document.queries]
+    return [first for first, _ in pairs], [second for _, second in pairs]
+
+
+def _rows_compared(
+    a: RunDocument, b: RunDocument, queries: tuple[Sequence[int], Sequence[int]]
+) -> list[list[Floats]]:
+    """Of either side, the weights [row, key] of these queries in each head."""
+    return [
+        [_rows_that_see(head, places) for _, head in _layer_heads(side)]
+        for side, places in zip((a, b), queries, strict=True)
+    ]
+
+
+def _resting_tokens(a: RunDocument, b: RunDocument) -> list[list[int]]:
+    """The positions of the tokens where heads rest, of either side."""
+    return [
+        np.flatnonzero(resting_keys(side.tokens, side.model.source)).tolist() for side in (a, b)
+    ]
+
+
+def _shares(rows: Sequence[Sequence[Floats]], tokens: Sequence[Sequence[int]]) -> list[Floats]:
+    """Of either side, the share of weight that goes to these tokens in each head."""
+    return [
+        np.array([_mean(weights[:, list(places)].sum(-1)) for weights in heads])
+        for heads, places in zip(rows, tokens, strict=True)
+    ]
+
+
+def _compared_share(
+    shares: Sequence[Floats], document: CompareDocument, left: Sequence[float] = (1.0, 1.0)
+) -> ComparedShare:
+    """The shares of either side compared. shares: of each head; left: of either side, the part of
+    the weight of which the means are told; of single heads it is all their weight."""
+    changes = shares[1] - shares[0]
+    most = None
+    if np.isfinite(changes).any():
+        place = int(np.nanargmax(np.abs(changes)))
+        pair = document.heads[place]
+        most = RegionChange(a=pair.a, b=pair.b, difference=float(changes[place]))
+    first, second = (
+        _mean(share) / part if part > 0 else np.nan
+        for share, part in zip(shares, left, strict=True)
+    )
+    return ComparedShare(
+        a=_finite(first), b=_finite(second), difference=_finite(second - first), most=most
     )
 
 

@@ -105,6 +105,18 @@ class RegionChange(Part, frozen=True, kw_only=True):
     difference: Annotated[float, describe("B - A.")]
 
 
+class ComparedShare(Part, frozen=True, kw_only=True):
+    """A share of weight on either side, the mean over heads."""
+
+    a: Annotated[Share | None, describe("In A; null where nothing is seen.")]
+    b: Annotated[Share | None, describe("In B.")]
+    difference: Annotated[float | None, describe("B - A.")]
+    most: Annotated[
+        RegionChange | None,
+        describe("The pair of heads in which the share differs most; null without any."),
+    ]
+
+
 class ComparedRegion(Part, frozen=True, kw_only=True):
     """What goes to a region on either side: of what the last token looks at, or the queries of
     --query.
@@ -127,6 +139,15 @@ class ComparedRegion(Part, frozen=True, kw_only=True):
         RegionChange | None,
         describe("The pair of heads in which the share differs most; null without any."),
     ]
+    beyond_rest: Annotated[
+        ComparedShare | UnsetType,
+        describe("The same as parts of the weight that is not on keys where heads rest."),
+    ] = UNSET
+
+    @property
+    def change(self) -> ComparedRegion | ComparedShare:
+        """The shares that are told: without the keys where heads rest, of all where none rests."""
+        return self if self.beyond_rest is UNSET else self.beyond_rest
 
 
 class OnlyOn(Part, frozen=True, kw_only=True):
@@ -179,6 +200,10 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     summary: CompareSummary
     region_changes: Annotated[
         list[ComparedRegion] | UnsetType, describe("With --region: the largest difference first.")
+    ] = UNSET
+    region_rest: Annotated[
+        ComparedShare | UnsetType,
+        describe("With regions: the share of the keys where heads rest; absent without any."),
     ] = UNSET
     common_beginning: Annotated[
         Count | UnsetType,

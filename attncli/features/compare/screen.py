@@ -21,7 +21,7 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import format_fixed, percent
-from attncli.draw.rest_names import not_counted
+from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
@@ -40,6 +40,8 @@ from attncli.draw.view import Parts, ScreenPart, View, arrow, never
 from attncli.features.compare.document import (
     ComparedHead,
     CompareDocument,
+    ComparedRegion,
+    ComparedShare,
     CompareSide,
     HeadPlace,
     MovedWeight,
@@ -552,33 +554,44 @@ def _regions_table(document: CompareDocument, view: View) -> Lines:
     if document.region_changes is UNSET:
         return Lines()
     rows = [
-        [
-            region_name(region.name, view),
-            _share(region.a),
-            _share(region.b),
-            _share_difference(region.difference),
-            (
-                "-"
-                if region.most is None
-                else (
-                    f"{_short_head_names(region.most.a, region.most.b, view)}"
-                    f" {_share_difference(region.most.difference)}"
-                )
-            ),
-        ]
+        [region_name(region.name, view), *_region_cells(region.change, view)]
         for region in document.region_changes
     ]
-    note = message(
-        "of what the rows compared look at, means over heads; most in: the heads that change it"
-        " most"
-        if document.queries
-        else (
-            "of what the last token looks at, means over heads; most in: the heads that change it"
+    if document.region_rest is UNSET:
+        note = message(
+            "of what the rows compared look at, means over heads; most in: the heads that change it"
             " most"
+            if document.queries
+            else (
+                "of what the last token looks at, means over heads; most in: the heads that change"
+                " it most"
+            )
         )
-    )
+    else:
+        rows.append([say(view, "rest"), *_region_cells(document.region_rest, view)])
+        note = message(
+            "of what the rows compared look at, means over heads; of regions the part of what does"
+            " not rest; rest: of all, on {rest}; most in: the heads that change it most, of all"
+            " their weight"
+            if document.queries
+            else (
+                "of what the last token looks at, means over heads; of regions the part of what"
+                " does not rest; rest: of all, on {rest}; most in: the heads that change it most,"
+                " of all their weight"
+            ),
+            rest=rest_names([*document.a.tokens, *document.b.tokens]),
+        )
     columns = [message("region"), "A", "B", "B − A", message("most in")]
     return table(columns, rows, view, align=["left", *["right"] * 4], title="regions", note=note)
+
+
+def _region_cells(change: ComparedRegion | ComparedShare, view: View) -> list[str]:
+    """The share of a region on either side, the difference and the heads that change it most."""
+    most = "-"
+    if change.most is not None and change.most.difference:
+        heads = _short_head_names(change.most.a, change.most.b, view)
+        most = f"{heads} {_share_difference(change.most.difference)}"
+    return [_share(change.a), _share(change.b), _share_difference(change.difference), most]
 
 
 def _share(value: float | None) -> str:
@@ -607,15 +620,23 @@ def _region_sentences(document: CompareDocument, view: View) -> list[str]:
     """A sentence on the region whose share changed most, from A to B; none where no difference of
     regions is known.
     """
-    changed = [region for region in document.region_changes or () if region.difference is not None]
+    changed = [
+        region for region in document.region_changes or () if region.change.difference is not None
+    ]
     if not changed:
         return []
     region = changed[0]
     places = {
         "region": quote_text(region_name(region.name, view), view),
-        "a": _share(region.a),
-        "b": _share(region.b),
+        "a": _share(region.change.a),
+        "b": _share(region.change.b),
     }
+    if region.beyond_rest is not UNSET:
+        template = message(
+            "The region whose share changed most: {region}, from {a} in A to {b} in B, of what does"
+            " not rest."
+        )
+        return [say(view, template, **places)]
     return [
         say(
             view,

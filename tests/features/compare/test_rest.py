@@ -13,6 +13,8 @@ from attncli.features.compare.compute import compare
 from attncli.features.compare.document import CompareDocument
 from attncli.features.compare.screen import COMPARE_PARTS, compare_sentences
 from attncli.features.run.compute import run
+from attncli.inputs.regions import Region
+from attncli.measure.rest import rest_keys
 from attncli.mechanism.mask import Everywhere
 
 WIDE = View(width=300)
@@ -79,3 +81,30 @@ def test_another_mask_is_no_difference_of_texts() -> None:
     model = resting_model.model()
     document = compare(run(model, "c d b"), run(model, "c d b"), query="b")
     assert "begin with the same" not in _said(document)
+
+
+def test_regions_are_compared_without_the_keys_where_heads_rest() -> None:
+    model = resting_model.model()
+    texts = ("c d b e a", "c d f e a")
+    regions = [Region("start", (0, 1, 2)), Region("middle", (3, 4, 5))]
+    runs = [run(model, text) for text in texts]
+    document = compare(runs[0], runs[1], regions=(regions, regions))
+    rows = [
+        np.concatenate([np.asarray(trace.stages["weights"])[:, -1] for trace in model.trace(text)])
+        for text in texts
+    ]
+    rest = rest_keys(model.encode(texts[0]))
+    means = [side.mean(0) for side in rows]
+    assert document.region_rest.a == pytest.approx(means[0][rest].sum())
+    assert document.region_rest.b == pytest.approx(means[1][rest].sum())
+    for region in document.region_changes:
+        keys = [key for key in region.tokens_a if not rest[key]]
+        expected = [side[keys].sum() / side[~rest].sum() for side in means]
+        told = region.beyond_rest
+        assert (told.a, told.b) == pytest.approx(tuple(expected))
+        assert told.difference == pytest.approx(expected[1] - expected[0])
+    start = next(region for region in document.region_changes if region.name == "start")
+    assert start.a > start.beyond_rest.a, "its first token is where heads rest"
+    screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
+    assert "rest: of all, on the first token" in screen
+    assert "of what does not rest" in _said(document)
