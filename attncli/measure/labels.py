@@ -3,9 +3,11 @@ alike.
 
 A label needs its score to reach the threshold and to be `MARGIN` times what uniform attention
 would score over the same keys, and to be taken over `LEAST_ROWS` rows, so that short texts, where
-everything is near, label nothing. A head may have several. Heads are held against each other by the
-Jensen–Shannon divergence of their rows. Duplicate and induction heads show on random repeats: a
-seeded sequence of ordinary tokens, twice over.
+everything is near, label nothing. What a head does is measured on the weight that is not on the
+first token, where trained heads rest whatever it is (`beyond_first`); that it rests there is a label
+of its own. A head may have several. Heads are held against each other by the Jensen–Shannon
+divergence of their rows. Duplicate and induction heads show on random repeats: a seeded sequence of
+ordinary tokens, twice over.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.heads.document import LabelScore, Merge
 from attncli.inputs.token import Token
 from attncli.language import Message, message
-from attncli.measure.metric import OFFSETS, Measured
+from attncli.measure.beyond_first import (
+    BEYOND,
+    EVENNESS_BEYOND,
+    OFFSETS_BEYOND,
+    PUNCTUATION_BEYOND,
+)
+from attncli.measure.metric import OFFSETS, Measured, Metric
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.models.model import Model
 
@@ -73,7 +81,10 @@ def score_repeats(
     seed: int = 0,
 ) -> RepeatScores:
     """For each (layer, head): mean A[i, i−r] (`repeats_duplicate`) and mean A[i, i−r+1]
-    (`repeats_induction`) over the second half, r being `length`, averaged over `draws` sequences.
+    (`repeats_induction`) over the second half, r being `length`, averaged over `draws` sequences;
+    then both as parts of the weight on keys other than the first (`…_beyond_first`, 0 where there is
+    none), and how much that is (`repeats_share`). A row whose key is the first counts only in the
+    former.
 
     run_tokens: gives each layer's number and weights [head, query, key] for some tokens.
     """
@@ -83,15 +94,36 @@ def score_repeats(
     for draw in range(draws):
         tokens = repeated_tokens(ordinary, length, seed + draw, before=before, after=after)
         for layer, weights in run_tokens(tokens):
-            duplicate = weights[:, i, i - length].mean(-1)
-            induction = weights[:, i, i - length + 1].mean(-1)
-            for head, pair in enumerate(zip(duplicate, induction, strict=True)):
-                totals[layer, head] = (
-                    totals.get((layer, head), np.zeros(2)) + np.array(pair, np.float64) / draws
-                )
+            duplicate = np.asarray(weights[:, i, i - length], np.float64)
+            induction = np.asarray(weights[:, i, i - length + 1], np.float64)
+            # summed, not subtracted, as resting heads leave little
+            others = np.asarray(weights[:, i, 1:], np.float64).sum(-1)
+            beyond = i > length
+            sums = (
+                duplicate,
+                induction,
+                others,
+                np.where(beyond, duplicate, 0.0),
+                np.where(beyond, others, 0.0),
+            )
+            means = np.stack([values.mean(-1) for values in sums], -1) / draws
+            for head, row in enumerate(means):
+                totals[layer, head] = totals.get((layer, head), np.zeros(len(sums))) + row
+    return {place: _repeat_row(*sums.tolist()) for place, sums in totals.items()}
+
+
+def _repeat_row(
+    duplicate: float, induction: float, others: float, duplicate_beyond: float, of_duplicate: float
+) -> dict[str, float]:
+    """The scores of a head by name, from mean weights: on the token a period before, on the one after
+    that, on all keys but the first; then the first and the last over rows that do not look back at
+    the first."""
     return {
-        place: {"repeats_duplicate": float(pair[0]), "repeats_induction": float(pair[1])}
-        for place, pair in totals.items()
+        "repeats_duplicate": duplicate,
+        "repeats_induction": induction,
+        "repeats_duplicate_beyond_first": duplicate_beyond / (of_duplicate or 1.0),
+        "repeats_induction_beyond_first": induction / (others or 1.0),
+        "repeats_share": min(others, 1.0),
     }
 
 
@@ -159,6 +191,9 @@ MARGIN = 1.5
 LEAST_ROWS = 4
 """Fewer query rows than this earn no label: two tokens at a fixed offset are no habit."""
 BROAD = 0.9
+LEAST_SHARE = 0.01
+"""A head that gives less of its weight than this to other tokens than the first does nothing but
+rest: how that little is spread earns no label."""
 
 
 class Label(Struct, frozen=True):
@@ -180,22 +215,31 @@ LABELS: Mapping[str, Label] = {
         # Voita 2019; TransformerLens uses 0.4
         Label(
             "previous-token", "previous", 0.4,
-            message("On average at least {least} of a word's weight goes to the word just before it."),
+            message(
+                "On average at least {least} of a word's weight beside the first token goes to the word just"
+                " before it."
+            ),
         ),
         # Clark 2019
         Label(
             "next-token", "next", 0.4,
-            message("On average at least {least} of a word's weight goes to the word just after it."),
+            message(
+                "On average at least {least} of a word's weight beside the first token goes to the word just"
+                " after it."
+            ),
         ),
         # Kovaleva 2019 (diagonal)
         Label(
             "self", "self", 0.4,
-            message("On average at least {least} of a word's weight goes to the word itself."),
+            message("On average at least {least} of a word's weight beside the first token goes to the word itself."),
         ),
         # Voita 2019
         Label(
             "positional", "positional", 0.4,
-            message("On average at least {least} of a word's weight goes to the word at this fixed distance."),
+            message(
+                "On average at least {least} of a word's weight beside the first token goes to the word at"
+                " this fixed distance."
+            ),
         ),
         # Gu et al. 2024, threshold 0.3
         Label(
@@ -210,42 +254,49 @@ LABELS: Mapping[str, Label] = {
         # Clark 2019
         Label(
             "punctuation", "punctuation", 0.4,
-            message("On average at least {least} of a word's weight rests on punctuation."),
+            message("On average at least {least} of a word's weight beside the first token goes to punctuation."),
         ),
         # Wang et al. 2022, on random repeats
         Label(
             "duplicate-token", "repeats_duplicate", 0.4,
             message(
-                "In random words that are repeated, at least {least} of a word's weight goes to the same word before."
+                "In random words that are repeated, at least {least} of a word's weight beside the first"
+                " token goes to the same word before."
             ),
         ),
         # Olsson et al. 2022, on random repeats
         Label(
             "induction", "repeats_induction", 0.4,
             message(
-                "In random words that are repeated, at least {least} of a word's weight goes to what followed the same "
-                "word before."
+                "In random words that are repeated, at least {least} of a word's weight beside the first token goes to "
+                "what followed the same word before."
             ),
         ),
         # Clark 2019
         Label(
             "broad", "normalised_entropy", BROAD,
-            message("The weight is spread almost evenly: the entropy is at least {least} of the largest possible."),
+            message(
+                "Beside the first token the weight is spread almost evenly: its entropy is at least {least}"
+                " of the largest possible."
+            ),
         ),
     )
 }  # fmt: skip
 """Every label by name, in the order in which they are told."""
 
-NEEDED = (
-    "previous",
-    "next",
-    "self",
-    "sink",
-    "special",
-    "punctuation",
-    "normalised_entropy",
-    *OFFSETS,
-)
+SCORE_METRICS: Mapping[str, tuple[str, ...]] = {
+    "previous": (OFFSETS_BEYOND["offset-1"].name,),
+    "next": (OFFSETS_BEYOND["offset+1"].name,),
+    "self": (OFFSETS_BEYOND["offset+0"].name,),
+    "positional": tuple(OFFSETS_BEYOND[offset].name for offset in OFFSETS),
+    "sink": ("sink",),
+    "special": ("special",),
+    "punctuation": (PUNCTUATION_BEYOND.name,),
+    "normalised_entropy": (EVENNESS_BEYOND.name,),
+}
+"""The metrics whose largest is the score that decides a label, by the score's name: without the
+first token, but of labels that say where a head rests. Scores on random repeats are none."""
+NEEDED: tuple[str | Metric, ...] = ("sink", "special", "normalised_entropy", *BEYOND)
 """The metrics that labels are made from."""
 
 
@@ -279,10 +330,7 @@ def decide_label(
 ) -> Decision:
     """Whether heads have a label that a metric decides. value, baseline (of uniform attention) and
     rows (how many were used): by metric, arrays of one shape [...]."""
-    if label.score == "positional":
-        names = tuple(OFFSETS)
-    else:
-        names = (label.score,)
+    names = SCORE_METRICS[label.score]
     values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
     # of a row that sees one key the weight is 1 whatever a head does: it is no row of a habit
     if "normalised_entropy" in rows:
@@ -299,20 +347,24 @@ def decide_label(
 def labels_of(
     results: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None
 ) -> list[LabelScore]:
-    """The labels of one head, in the order of `LABELS`, with the scores that earned them.
+    """The labels of one head, in the order of `LABELS`, with the scores that earned them, and the
+    share of the head's weight that these are measured on.
 
-    results: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
-    `repeats_induction` (see `score_repeats`), None where random repeats were not run.
-    A score that is not known (NaN) earns nothing.
+    results: the metrics of `NEEDED`, [head]. repeats: the head's scores on random repeats (see
+    `score_repeats`), None where these were not run. A score that is not known (NaN) earns nothing.
     """
     value = {name: result.value[head] for name, result in results.items()}
     baseline = {name: result.baseline[head] for name, result in results.items()}
     rows = {name: result.rows[head] for name, result in results.items()}
+    sink = float(value["sink"])
+    share_beyond = None if np.isnan(sink) else 1.0 - sink
     earned_labels = []
     for label in LABELS.values():
         detail = None
+        share = share_beyond
         if label.score.startswith("repeats_"):
-            score = (repeats or {}).get(label.score, np.nan)
+            score = (repeats or {}).get(f"{label.score}_beyond_first", np.nan)
+            share = (repeats or {}).get("repeats_share")
             is_earned = score >= label.threshold
         else:
             decision = decide_label(label, value, baseline, rows)
@@ -320,9 +372,18 @@ def labels_of(
             is_earned = bool(decision.is_earned)
             if decision.offset is not None:
                 detail = tuple(OFFSETS)[int(decision.offset)].removeprefix("offset")
-        if is_earned:
+        state = label.name in STATES
+        does_something = state or share is None or not share < LEAST_SHARE
+        if is_earned and does_something:
             earned_labels.append(
-                LabelScore(name=label.name, score=score, threshold=label.threshold, detail=detail)
+                LabelScore(
+                    name=label.name,
+                    score=score,
+                    threshold=label.threshold,
+                    detail=detail,
+                    state=state,
+                    share=None if state else share,
+                )
             )
     return earned_labels
 

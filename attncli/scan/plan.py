@@ -32,9 +32,9 @@ from attncli.inputs.files import (
 from attncli.inputs.hub import digest
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
-from attncli.measure.labels import NEEDED, repeat_scores
+from attncli.measure.labels import repeat_scores
 from attncli.measure.layer_metrics import column_metric, in_order
-from attncli.measure.metric import FILE_METRICS
+from attncli.measure.metric import FILE_METRICS, OFFSETS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, MatrixMask, SameBucket
 from attncli.mechanism.spec import head_name
@@ -84,6 +84,18 @@ LABEL_COLUMNS = {
 }
 """The columns beside the metrics that labels are decided by, without the first token; those of
 labels that say where a head rests are metrics."""
+LABEL_METRICS = (
+    "previous",
+    "next",
+    "self",
+    "sink",
+    "special",
+    "punctuation",
+    "normalised_entropy",
+    *OFFSETS,
+)
+"""Metrics that a scan with labels measures besides those asked for: what labels are about, with the
+first token."""
 EFFECT = "effect"
 """How far a text's last vector turns without the head; a column beside the metrics, for chosen
 heads.
@@ -175,6 +187,7 @@ class ScanPlan:
     isa: str = ""
     torch: str = ""
     repeats: tuple[tuple[int, int, float, float], ...] = ()
+    repeat_shares: tuple[float, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -223,7 +236,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     differ, such as the corpus's paths and the machine."""
     values = _plan_fields(plan)
     values.setdefault("torch", "")
-    for name in ("isa", "repeats"):
+    for name in ("isa", "repeats", "repeat_shares"):
         values.pop(name, None)
     del values["model"]["name"]
     values["model"].pop("adapters", None)  # what they hold is part of the digest
@@ -538,10 +551,18 @@ def make_plan(
         else:
             scores = {}
         repeats = [
-            (layer, head, score["repeats_duplicate"], score["repeats_induction"])
+            (
+                layer,
+                head,
+                score["repeats_duplicate_beyond_first"],
+                score["repeats_induction_beyond_first"],
+            )
             for (layer, head), score in sorted(scores.items())
         ]
-        return replace(scan_plan, choice=choice, repeats=tuple(repeats))
+        repeat_shares = tuple(score["repeats_share"] for _, score in sorted(scores.items()))
+        return replace(
+            scan_plan, choice=choice, repeats=tuple(repeats), repeat_shares=repeat_shares
+        )
 
 
 def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
@@ -549,7 +570,7 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
     not exist.
     """
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
-    metrics = in_order((*request.metrics, *(NEEDED if request.labels else ())))
+    metrics = in_order((*request.metrics, *(LABEL_METRICS if request.labels else ())))
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)

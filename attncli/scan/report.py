@@ -22,7 +22,7 @@ from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import read_regular
 from attncli.language import listing, message
-from attncli.measure.labels import LABELS, MARGIN, STATES, Label
+from attncli.measure.labels import LABELS, LEAST_SHARE, MARGIN, STATES, Label
 from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
@@ -284,7 +284,10 @@ class _Heads:
     def __init__(self, totals: Totals) -> None:
         self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
         self.texts = totals.float_total("texts")
-        self._repeats = {(layer, head): scores for layer, head, *scores in totals.plan.repeats}
+        plan = totals.plan
+        self._repeats = {(layer, head): scores for layer, head, *scores in plan.repeats}
+        # plans of before have none
+        self._repeat_shares = dict(zip(self._repeats, plan.repeat_shares, strict=False))
         # each is the size of a scan's tables: made once, not for every head
         self.counts = {name: totals.count_total(name) for name in COUNTED if name in totals.low}
         self.strata_value = totals.float_total("strata_value")
@@ -498,7 +501,11 @@ class _Heads:
             )
             for label in LABELS.values()
         )
-        return [label for label in labels if label is not None]
+        return [
+            label
+            for label in labels
+            if label is not None and (label.share is None or label.share >= LEAST_SHARE)
+        ]
 
     def _repeat_label(self, label: Label, place: int) -> ScanLabel | None:
         """The label (duplicate or induction) that scores on random repeated tokens decide; None for
@@ -521,7 +528,7 @@ class _Heads:
             earned=True,
             borderline=False,
             state=False,
-            share=None,
+            share=self._repeat_shares.get(self.totals.plan.heads[place]),
         )
 
     def _metric_label(self, label: Label, place: int) -> ScanLabel | None:
@@ -543,7 +550,9 @@ class _Heads:
         else:
             alone = 0.0
         share_ci95 = wilson(earned_in * alone, texts * alone)
-        borderline = _is_undecided(is_earned, between, share_ci95, least)
+        borderline = not (is_earned and earned_in == texts) and _is_undecided(
+            is_earned, between, share_ci95, least
+        )
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
         detail = None

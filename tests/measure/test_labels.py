@@ -13,6 +13,7 @@ from attncli.measure.labels import (
     LEAST_ROWS,
     MARGIN,
     NEEDED,
+    SCORE_METRICS,
     decide_label,
     labels_of,
     repeated_tokens,
@@ -91,10 +92,64 @@ def test_scores_are_the_loop() -> None:
     for head in range(2):
         duplicate = np.mean([kept[d][head, i, i - 7] for d in range(3) for i in range(8, 15)])
         induction = np.mean([kept[d][head, i, i - 6] for d in range(3) for i in range(8, 15)])
+        rows = [(kept[d][head, i], i) for d in range(3) for i in range(8, 15)]
+        others = sum(row[1:].sum() for row, _ in rows)
         assert found[4, head] == {
             "repeats_duplicate": pytest.approx(duplicate),
             "repeats_induction": pytest.approx(induction),
+            "repeats_duplicate_beyond_first": pytest.approx(
+                sum(row[i - 7] for row, i in rows) / others
+            ),
+            "repeats_induction_beyond_first": pytest.approx(
+                sum(row[i - 6] for row, i in rows) / others
+            ),
+            "repeats_share": 1.0,
         }
+
+
+@pytest.mark.parametrize("rests", [0.0, 0.9, 0.995])
+@pytest.mark.parametrize("before", [[], [START]])
+def test_a_head_that_rests_is_labelled_by_what_else_it_does(
+    rests: float, before: list[Token]
+) -> None:
+    def run(tokens: list[Token]):
+        # half of its other weight goes to the token a period before, half to the one behind that
+        weights = np.zeros((1, len(tokens), len(tokens)))
+        weights[:, :, 0] = rests
+        for i in range(1, len(tokens)):
+            weights[0, i, i - 1] += 1 - rests
+        for i in range(len(before) + 7, len(tokens)):
+            weights[0, i] = 0
+            weights[0, i, 0] = rests
+            weights[0, i, i - 7] += 0.5 * (1 - rests)
+            weights[0, i, i - 6] += 0.5 * (1 - rests)
+        yield 0, weights
+
+    scores = score_repeats(run, ORDINARY, before=before, length=7, draws=2)[0, 0]
+    # where nothing stands before, the first duplicate is the first token: there a row has half
+    induction = 0.5 if before else 3.5 / 6.5
+    assert scores["repeats_induction_beyond_first"] == pytest.approx(induction)
+    assert scores["repeats_duplicate_beyond_first"] == pytest.approx(0.5)
+    weights = np.zeros((1, 9, 9))
+    weights[:, :, 0] = rests
+    weights[0, 0, 0] = 1
+    for i in range(1, 9):
+        weights[0, i, i - 1] += 1 - rests
+    seen = np.tril(np.ones((9, 9), bool))
+    measured = measure(weights, seen, metrics=NEEDED, punctuation=[False] * 9, special=[False] * 9)
+    found = {one.name: one for one in labels_of(measured, 0, repeats=scores)}
+    doing = {"previous-token", "positional", "induction", "duplicate-token"}
+    assert set(found) == (doing if rests < 0.99 else set()) | (
+        {"first-token sink"} if rests else set()
+    )
+    for name in doing & set(found):
+        expected = {"induction": induction, "duplicate-token": 0.5}.get(name, 1.0)
+        assert found[name].score == pytest.approx(expected)
+        assert 0.0 <= found[name].share <= 1 - rests + 1e-9
+        assert not found[name].state
+    if rests:
+        assert found["first-token sink"].state
+        assert found["first-token sink"].share is None
 
 
 def test_sequences_are_seeded_and_repeat_once() -> None:
@@ -140,12 +195,11 @@ def test_a_label_is_earned_at_its_threshold_and_its_margin(
 ) -> None:
     label = replace(LABELS["self"], threshold=0.75)
     assert MARGIN == 1.5
-    value, baseline = ({label.score: np.array(number)} for number in (score, even))
-    found = decide_label(label, value, baseline, {label.score: np.array(LEAST_ROWS)})
+    (name,) = SCORE_METRICS[label.score]
+    value, baseline = ({name: np.array(number)} for number in (score, even))
+    found = decide_label(label, value, baseline, {name: np.array(LEAST_ROWS)})
     assert bool(found.is_earned) is earned
-    assert not decide_label(
-        label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}
-    ).is_earned
+    assert not decide_label(label, value, baseline, {name: np.array(LEAST_ROWS - 1)}).is_earned
 
 
 @pytest.mark.parametrize(("less", "earned"), [(0.0, True), (1e-9, False)])
@@ -156,5 +210,6 @@ def test_induction_is_earned_at_its_threshold(less: float, earned: bool) -> None
         (seen / seen.sum(-1, keepdims=True))[None], seen, metrics=NEEDED, punctuation=[False] * 8,
         tokens=[f"w{at}" for at in range(8)], special=[False] * 8,
     )  # fmt: skip
-    found = labels_of(measured, 0, repeats={"repeats_induction": score, "repeats_duplicate": 0.0})
+    repeats = {"repeats_induction_beyond_first": score, "repeats_duplicate_beyond_first": 0.0}
+    found = labels_of(measured, 0, repeats=repeats)
     assert ("induction" in {one.name for one in found}) is earned

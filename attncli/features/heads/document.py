@@ -78,6 +78,16 @@ class LabelScore(Part, frozen=True, kw_only=True):
     score: float
     threshold: float
     detail: Annotated[str | None, describe("Such as −3.")]
+    state: Annotated[
+        bool, describe("Whether it says where the head rests, beside what it does.")
+    ] = False
+    share: Annotated[
+        float | None,
+        describe(
+            "Share of the head's weight that the score is measured on, the first token left out; null"
+            " of labels that say where a head rests."
+        ),
+    ] = None
 
 
 class MovedMetrics(Part, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ from attncli.features.heads.document import (
     label_name,
 )
 from attncli.features.run.screen import head_map, more_maps
-from attncli.language import contextual, listing, message, plural, say, say_each, term
+from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
 from attncli.measure.rest import (
     LEAST_ROWS,
     Bools,
@@ -323,9 +323,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             str(head.head),
             *(_metric_text(head.metrics.get(name), view) for name in names),
             _link_text(head.top_link, texts, view),
-            say(view, contextual("between", ", ")).join(
-                label_name(head_label, view.lang) for head_label in head.labels or ()
-            ),
+            say(view, contextual("between", ", ")).join(_label_names(head, view)),
         ]
         for head in heads
     ]
@@ -373,8 +371,32 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         bodies[0],
         remark(uniform_note if uniform else "", view),
         remark(listing(_notes_on_numbers(document), "; "), view),
+        remark(_labels_note(heads), view),
         *(stack(BLANK, body) for body in bodies[1:]),
     )
+
+
+def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
+    """What the numbers beside labels are; "" where there are none."""
+    scores = [score for head in heads if head.label_scores for score in head.label_scores]
+    if not any(score.share is not None for score in scores):
+        return ""
+    return message(
+        "labels: behind each the share of the head's weight that it is measured on, the first token"
+        " left out"
+    )
+
+
+def _label_names(head: HeadMetrics, view: View) -> list[str]:
+    """The labels of a head, each with the share of the weight that it is measured on, where that is
+    not all of it."""
+    names = [label_name(head_label, view.lang) for head_label in head.labels or ()]
+    if not head.label_scores or not names:
+        return names
+    return [
+        name if score.share is None else f"{name} {percent(score.share)}"
+        for name, score in zip(names, head.label_scores, strict=True)
+    ]
 
 
 def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
@@ -429,6 +451,7 @@ def moved_part(document: HeadsDocument, view: View) -> Lines:
             top_link=head.moved.top_link,
             baseline=UNSET,
             labels=UNSET,
+            label_scores=UNSET,
         )
         for head in document.heads
         if head.moved
