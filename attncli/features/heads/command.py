@@ -199,7 +199,11 @@ def heads(
         )
     single = output.json or any(path is not None for path in (output.svg, page.html))
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+        environment,
+        setup,
+        tokenizer=text.tokenizer,
+        heads=declarations.EIGHT,
+        many_runs=heads_options.roles,
     )
     comparison = _comparison(loaded_model, setup.model, output, heads_options, view.show)
     repeats: RepeatScores | None = None
@@ -281,6 +285,10 @@ def heads(
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
+PATIENCE = 3.0
+"""Seconds above which it is said before it starts what scoring takes."""
+
+
 def _role_scores(
     environment: Environment,
     model: Model,
@@ -290,13 +298,24 @@ def _role_scores(
 ) -> RoleScores | None:
     """The scores of roles that are asked for, which belong to the model, whatever the text; None
     for none. every: those of all roles."""
-    from attncli.features.heads.roles import role_scores
+    from attncli.features.heads.roles import FETCH_LENGTH, role_cost, role_scores
     from attncli.measure.layer_metrics import ROLE_METRICS
+    from attncli.models.estimate import duration_words
 
     needed = {metric.name for metric in comparison.metrics_needed}
     names = [name for name in ROLE_METRICS if every or name in needed]
     if not names:
         return None
+    texts, seconds = role_cost(model, names)
+    if seconds > PATIENCE:
+        environment.note(
+            message(
+                "the scores of roles take {texts} texts of {tokens} tokens: about {time}",
+                texts=texts,
+                tokens=FETCH_LENGTH,
+                time=duration_words(seconds),
+            )
+        )
     with progress(environment, "scoring roles") as on_progress:
         return role_scores(
             model, names, layers=comparison.layers, repeats=repeats, progress=on_progress

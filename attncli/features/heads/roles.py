@@ -32,6 +32,7 @@ from attncli.mechanism.attend import span
 from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.mask import Mask
+from attncli.models.estimate import estimate
 from attncli.models.model import Model
 from attncli.models.run import cache_weights, unembedding_rows
 
@@ -49,7 +50,7 @@ RANKED = 10
 """Heads of each role that a document tells, the highest score first."""
 DRAWN = 128
 """Ordinary tokens among which a copied one must come first."""
-FETCH_LENGTH, FETCH_DEPTHS = 128, (0.0, 0.5, 1.0)
+FETCH_LENGTH, FETCH_DEPTHS = 64, (0.0, 0.5, 1.0)
 """Tokens of the haystacks, and where needles stand in them."""
 SEQUENCES = Path(__file__).parent / "sequences.txt"
 """Words that follow each other, a line each; those count that a vocabulary has as one token."""
@@ -97,6 +98,18 @@ def role_scores(
     return scores
 
 
+def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
+    """How many haystacks the scores of these names take, and about how many seconds; 0 without
+    retrieval, as the others take less than a run of two texts."""
+    if "retrieval" not in names or not model.own_layers:
+        return 0, 0.0
+    from attncli.features.retrieval.compute import NEEDLES, read_needles
+
+    texts = len(FETCH_DEPTHS) * len(read_needles(NEEDLES))
+    running = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
+    return texts, texts * running.seconds
+
+
 def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> None:
     """Add what heads do on random repeats; even attention has 1 over the keys that a query sees."""
     mask = model.spec.blocks[next(iter(model.spec.attending()), 0)].attention.mask
@@ -120,7 +133,11 @@ def _add_retrieval(model: Model, scores: RoleScores, progress: Callable[[float],
 
     try:
         needles = fetching_heads(
-            model, lengths=(FETCH_LENGTH,), depths=FETCH_DEPTHS, progress=progress
+            model,
+            lengths=(FETCH_LENGTH,),
+            depths=FETCH_DEPTHS,
+            literal_alone=True,
+            progress=progress,
         )
     except AttnError:  # it predicts nothing, or the needles are longer than its positions
         return

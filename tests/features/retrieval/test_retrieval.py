@@ -223,3 +223,25 @@ def test_the_sample_needles_are_those_of_the_lookup_task() -> None:
     passages = compute.read_passages(ROOT / "sample_inputs" / "lookup_haystack.txt")
     assert {question for question, _ in needles} == set("abcdefgh")
     assert not {f"{question} {value}" for question, value in needles} & set(passages)
+
+
+def test_literal_scores_alone_take_one_run_of_each_text(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {
+        "needles": NEEDLES, "passages": PASSAGES, "lengths": [10], "depths": DEPTHS,
+    }  # fmt: skip
+    whole = fetching_heads(model, **options)
+    runs = []
+    trace = type(model).trace
+    monkeypatch.setattr(
+        type(model), "trace", lambda self, *a, **k: runs.append(1) or trace(self, *a, **k)
+    )
+    alone = fetching_heads(model, **options, literal_alone=True)
+    assert len(runs) == alone.runs == whole.runs
+    scores = [
+        {(row.layer, row.head): (row.literal.mean, row.literal.chance) for row in document.heads}
+        for document in (whole, alone)
+    ]
+    assert scores[0] == scores[1]
+    assert {row.writes.mean for row in alone.heads} == {0.0}
