@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from attncli import topics as topics
     from attncli.errors import AttnError as AttnError
     from attncli.features.cache.compute import cache as cache
+    from attncli.features.circuit.compute import circuit as circuit
     from attncli.features.compare.compute import compare as compare
     from attncli.features.cost.compute import cost as cost
     from attncli.features.cross.compute import cross as cross
@@ -68,9 +69,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
-    "ablate_pairs", "attention", "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn",
-    "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch", "patch_pairs", "run",
-    "scan_corpus", "series", "tensors", "tokens", "topics", "why",
+    "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find", "generate",
+    "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch",
+    "patch_pairs", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
 ]  # fmt: skip
 
 _HOMES = {

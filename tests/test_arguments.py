@@ -41,7 +41,10 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
     tokens = seeded.encode(TEXT)
     place = {"layer": 0, "head": 0, "query": 1}
     pairs = folder / "pairs.jsonl"
-    pairs.write_text('{"clean": "the cat", "corrupt": "the cot", "answer": "a", "versus": "b"}\n')
+    pairs.write_text(
+        '{"clean": "the cat", "corrupt": "the cot", "answer": "a", "versus": "b"}\n'
+        '{"clean": "the cap", "corrupt": "the cop", "answer": "a", "versus": "b"}\n'
+    )
     run = attncli.run(seeded, TEXT)
     of_text = {"model": model, "text": TEXT}
     topics = attncli.topics
@@ -51,6 +54,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "ablate": (attncli.ablate, of_text),
         "ablate_pairs": (attncli.ablate_pairs, {"model": model, "file": pairs}),
         "cache": (attncli.cache, {**of_text, "policies": ["sinks"], "budgets": [2]}),
+        "circuit": (attncli.circuit, {"model": model, "file": pairs, "steps": 1}),
         "compare": (attncli.compare, {"a": run, "b": run}),
         "cost": (attncli.cost, {"n": 9}),
         "cross": (attncli.cross, {"model": seeded, "query_text": "a b", "key_text": "c"}),
@@ -92,10 +96,10 @@ UNTRIED = {
 }
 """Functions of files on a disk, or of many models, whose other arguments are those of the rest."""
 NAMES = (
-    "ablate", "ablate_pairs", "attention", "cache", "compare", "cost", "cross", "explain", "find", "generate",
-    "heads", "learn", "load", "logits", "mask", "metrics.measure", "next_word", "pairs", "patch", "run", "tensors",
-    "tokens", "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead", "topics.residual",
-    "topics.scaling", "topics.softmax", "why",
+    "ablate", "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
+    "generate", "heads", "learn", "load", "logits", "mask", "metrics.measure", "next_word", "pairs", "patch",
+    "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead",
+    "topics.residual", "topics.scaling", "topics.softmax", "why",
 )  # fmt: skip
 
 

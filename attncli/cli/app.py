@@ -26,6 +26,7 @@ COMMANDS = {
     "cache": message("What a cache of keys with a budget keeps, and what forgetting changes."),
     "logits": message("What each head adds to a token's logit."),
     "patch": message("Which heads carry the difference between two texts."),
+    "circuit": message("Which parts carry an answer, through which edges, and how faithfully."),
     "pairs": message("Pairs of texts for experiments, checked against a model."),
     "why": message("Why a head looks there: its score, part by part."),
     "learn": message("Train a small model on a task, and see attention form."),
@@ -53,7 +54,16 @@ SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
 
 GROUPS = {
     message("Look at a text"): ("run", "heads", "explain", "find", "next", "tokens", "explore"),
-    message("See what matters"): ("why", "ablate", "cache", "logits", "patch", "pairs", "compare"),
+    message("See what matters"): (
+        "why",
+        "ablate",
+        "cache",
+        "logits",
+        "patch",
+        "circuit",
+        "pairs",
+        "compare",
+    ),
     message("See it learn"): ("learn", "series"),
     message("Other inputs"): ("cross", "tensors", "scan"),
     message("Masks and cost"): ("mask", "cost"),

@@ -43,7 +43,8 @@ from attncli.language import Message, contextual, message
 NAMES = (
     "run", "generate", "heads", "retrieval", "find", "tokens", "weights", "tensors", "models", "model", "verify",
     "explain", "mask", "cross", "compare", "cost", "next", "ablate", "regions", "cache", "effects", "difference",
-    "logits", "patch", "pairs", "why", "learn", "tasks", "series", "scan", "scan_compare", "scan_verify", "error",
+    "logits", "patch", "circuit", "pairs", "why", "learn", "tasks", "series", "scan", "scan_compare",
+    "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {

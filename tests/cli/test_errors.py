@@ -118,6 +118,7 @@ def test_what_is_refused_is_named(arguments: tuple[str, ...], code: int, said: s
 ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
 """How the files end that some option or argument reads."""
 READS = {
+    "circuit file": ("circuit", "--pairs", "FILE", "--model", "{t}/gpt2"),
     "pairs check file": ("pairs", "check", "FILE", "--model", "{t}/gpt2"),
     "--pairs": ("ablate", "--model", "{t}/gpt2", "--pairs", "FILE"),
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),

@@ -55,6 +55,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "view": ("view", "{t}/run.json"),
     "logits": ("logits", "a b c", "--model", "{t}/gpt2"),
     "next": ("next", "a b c", "--model", "{t}/gpt2"),
+    "circuit": ("circuit", "--pairs", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
     "pairs check": ("pairs", "check", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
 }  # fmt: skip
 """A line for each command whose example names what is not here."""

@@ -42,6 +42,7 @@ MADE = {
         *("--hold", "attention"),
     ),
     "pairs of effects": ("ablate", "--model", "{t}/gpt2", "--pairs", PAIRS),
+    "circuit": ("circuit", "--pairs", PAIRS, "--model", "{t}/gpt2"),
     "pairs": ("pairs", "check", PAIRS, "--model", "{t}/gpt2"),
     "patch": ("patch", "a b c", "a c c", "--num-heads", "2", "--residual"),
     "effect": ("find", "a b c", "--from", "c", "--to", "a", "--residual", "--effect"),

@@ -72,6 +72,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
     "logits": ("logits", TEXT, *GPT2),
     "logits with the lens": ("logits", TEXT, *GPT2, "--lens", "--by", "token"),
+    "circuit": ("circuit", "--pairs", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
     "pairs": ("pairs", "check", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
     "next": ("next", TEXT, *GPT2, "--each", "--without", "L0H0"),
     "patch": ("patch", TEXT, OTHER, *SUMMED),

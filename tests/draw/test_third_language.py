@@ -34,6 +34,7 @@ cuts a sentence.
 ENGLISH = re.compile(r"(?<![\w.\-/'{#&])[A-Za-z][a-z]+(?:'[a-z]+)?(?![\w=\-/(|.:]*[\w=\-/(|])")
 """A word; no formula, path, option, file name or sign."""
 NAMES = frozenset((
+    "embed", "mlp", "logits",  # parts of a circuit by their ids
     "ablate", "alibi", "attn", "broad", "causal", "confidence", "cosine", "distance", "Enter", "entropy", "Esc",
     "exp", "full", "gelu", "gpt", "induction", "knockout", "learned", "lookup", "max", "mean", "none", "numpy",
     "offset", "random", "rope", "sentence", "sink", "sinks", "sinusoidal", "snapkv", "softmax", "Tab", "text",

@@ -1,0 +1,465 @@
+"""`attncli.circuit`: the edges that carry a difference over pairs, tested on pairs held out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.numpy_backend import integers
+from attncli.documents.header import model_part
+from attncli.errors import InputError, UnsupportedError, UsageError, refused_value
+from attncli.features.circuit.document import (
+    CircuitDocument,
+    CircuitEdge,
+    CircuitMeasure,
+    CircuitNode,
+    CircuitPairs,
+    CircuitSize,
+    EdgeCut,
+    ExactCuts,
+)
+from attncli.features.circuit.edge_graph import (
+    EdgeGraph,
+    Mask,
+    edge_graph,
+    live_edges,
+    random_edges,
+    strongest_edges,
+)
+from attncli.features.circuit.edge_run import CircuitModel
+from attncli.features.circuit.faithfulness import (
+    RUNS_AT_ONCE,
+    SHARES,
+    CircuitMeasures,
+    areas,
+    measure_circuits,
+    overlap_of_resamples,
+    smallest_size,
+    without_each,
+)
+from attncli.features.effects.ablation import refuse_foreign
+from attncli.features.effects.places import reads_on
+from attncli.features.run.compute import RunRequest, cost
+from attncli.inputs.pairs import read_pairs
+from attncli.inputs.token import ignore
+from attncli.language import message
+from attncli.measure.bootstrap import ratio_intervals, resample
+from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
+from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.spec import Experts, Mlp, Spec
+from attncli.models.estimate import CostEstimate, compute_dtype, seconds_of, work_of
+from attncli.models.model import Model
+from attncli.models.run import no_output_head
+from attncli.version import __version__
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+CUT_EDGES, CUT_PAIRS = 20, 8
+"""Edges that are cut one at a time, and pairs on which they are."""
+RESAMPLES = 20
+"""Circuits chosen on pairs drawn again."""
+LEAST = 1e-6
+"""A mean difference between clean and corrupt texts below this is none."""
+STEPS = 5
+EXACT = ("float32", "float64")
+"""Data types in which sums of thousands of edges are exact enough."""
+BACK_AND_FORTH = 3.0
+"""A run that takes gradients, in runs without: 2.6 to 3.1 on SmolLM2, texts of 14 to 17 tokens."""
+APART = 2.0
+"""A run whose readers read apart, in runs as they are: 1.6 to 2.4 there."""
+
+
+class SplitPairs(Struct, frozen=True):
+    """Pairs that edges are chosen on, and others that circuits are tested on. left_out: pairs that do
+    not fit the model, and repeated ones."""
+
+    name: str
+    choice: tuple[TokenPair, ...]
+    held_out: tuple[TokenPair, ...]
+    left_out: int
+
+
+@checked
+def circuit(
+    model: Model,
+    file: str | Path,
+    *,
+    count: int | None = None,
+    size: str | None = None,
+    holdout: int | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> CircuitDocument:
+    """Find the edges between a decoder's parts that carry the difference between clean and corrupt
+    texts, and test circuits of them on pairs that were not used for the choice.
+
+    Args:
+        model: A decoder with an output head whose layers run natively.
+        file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
+            and repeated ones are left out.
+        count: How many pairs; None for all of a file, and for what a template says.
+        size: Of the circuit: edges ("200"), or a share of all ("2%"); None for the smallest of ten
+            sizes that keeps 80% of the difference on the pairs of the choice.
+        holdout: Pairs that circuits are tested on; None for half.
+        steps: Inputs between the corrupt and the clean text at which gradients are taken.
+        seed: Of the split, the random edges and the resamples.
+        on_cost: Called with the estimated cost, and the tokens of the longest text, before it starts.
+        progress: Called with the share done, 0 to 1.
+
+    Returns:
+        What `attn circuit --json` writes.
+
+    Raises:
+        InputError: For a file that cannot be read, fewer than two pairs that fit the model, and
+            texts that differ in nothing on average.
+        UsageError: For a size that is none, and less than one step.
+        UnsupportedError: For a model that predicts no token, or is no sum of its parts.
+
+    Source: Hanna et al., 2024 (arXiv 2403.17806); Mueller et al., 2025 (arXiv 2504.13151).
+    """
+    if model.spec.head is None:
+        raise no_output_head(model.spec)
+    refuse_foreign(model)
+    if not reads_on(model.spec):
+        what = message("this {family} model reads in both directions", family=model.spec.family)
+        raise UnsupportedError(what, expected="a decoder, which has a next word")
+    if steps < 1:
+        raise refused_value("steps", steps, "at least 1")
+    dtype = model.backend.dtype
+    if dtype not in EXACT:
+        raise UnsupportedError(
+            "edges are not replaced in {dtype}", expected="float32 or float64", dtype=dtype
+        )
+    graph = edge_graph(model.spec)
+    chosen_count = None if size is None else edge_count(size, int(graph.mask.sum()))
+    pairs = split_pairs(fit_pairs(model, read_pairs(file, count=count)), holdout, seed)
+    longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
+    dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
+    on_cost(_cost(model, graph, pairs, longest, steps, dtype), longest)
+    work = _Work(model, graph, pairs, dtype, progress)
+    return work.document(chosen_count, steps, seed)
+
+
+def edge_count(size: str, edges: int) -> int:
+    """How many edges a size means, "200" or "2%". Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", size.strip())
+    number = 0.0 if match is None else float(match[1])
+    if match is not None and match[2]:
+        number = round(edges * number / 100)
+    if match is None or number != int(number) or not 1 <= number <= edges:
+        raise UsageError(
+            "a circuit of {size} is none",
+            expected="1 to {edges:,} edges, or a share such as 2%",
+            size=repr(size),
+            edges=edges,
+        )
+    return int(number)
+
+
+def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPairs:
+    """The pairs of a file in two groups without a pair in common, in a seeded order.
+
+    Raises InputError for fewer than two pairs, UsageError for a group without any.
+    """
+    known: dict[tuple[Any, ...], TokenPair] = {}
+    for pair in fitted.pairs:
+        texts = tuple(tuple(token.id for token in text) for text in (pair.clean, pair.corrupt))
+        known.setdefault((*texts, pair.answer, pair.versus), pair)
+    pairs = list(known.values())
+    if len(pairs) < 2:
+        raise InputError(
+            "{count} different pairs fit this model",
+            expected="two at least: edges are chosen on some and tested on others",
+            hint="attn pairs check FILE --model MODEL",
+            count=len(pairs),
+        )
+    tested = len(pairs) // 2 if holdout is None else holdout
+    if not 1 <= tested < len(pairs):
+        raise UsageError(
+            "--holdout {holdout} of {count} pairs leaves none to choose on",
+            expected="1 to {most}",
+            holdout=tested,
+            count=len(pairs),
+            most=len(pairs) - 1,
+        )
+    order = integers(seed, f"pairs\0{len(pairs)}", len(pairs)).argsort(kind="stable")
+    shuffled = tuple(pairs[place] for place in order.tolist())
+    left_out = len(fitted.faults) + len(fitted.pairs) - len(pairs)
+    return SplitPairs(fitted.name, shuffled[tested:], shuffled[:tested], left_out)
+
+
+class _Work:
+    """The steps from pairs to a document: scores, sizes, tests."""
+
+    def __init__(
+        self,
+        model: Model,
+        graph: EdgeGraph,
+        pairs: SplitPairs,
+        dtype: str,
+        progress: Callable[[float], None],
+    ) -> None:
+        self.model = model
+        self.graph = graph
+        self.pairs = pairs
+        self.dtype = dtype
+        self.circuit = CircuitModel(model, graph, dtype)
+        self._progress = progress
+        cuts = min(CUT_PAIRS, len(pairs.choice))
+        self._units = 2 * len(pairs.choice) + len(pairs.held_out) + cuts
+        self._done = 0
+
+    def advance(self) -> None:
+        """Tell that a pair is done."""
+        self._done += 1
+        self._progress(self._done / self._units)
+
+    def document(self, count: int | None, steps: int, seed: int) -> CircuitDocument:
+        """The whole document. count: edges of the circuit; None for the smallest that keeps 80%."""
+        pairs = self.pairs
+        both = (*pairs.choice, *pairs.held_out)
+        texts = [(pair.clean, pair.answer, pair.versus) for pair in both]
+        texts += [(pair.corrupt, pair.answer, pair.versus) for pair in both]
+        clean, corrupt = measured_differences(self.model, texts).reshape(2, -1)
+        test_rows = slice(len(pairs.choice), None)
+        for group in (slice(len(pairs.choice)), test_rows):
+            _check_difference(clean[group], corrupt[group])
+        scores = np.stack([self._scores(pair, steps) for pair in pairs.choice])
+        mean = scores.mean(0)
+        whole = int(self.graph.mask.sum())
+        counts = [max(round(whole * share), 1) for share in SHARES]
+        own = [] if count is None else [count]
+        if count is None:
+            count = counts[self._smallest(mean, counts)]
+        sizes = [*counts, *own]
+        tested = self._tested(mean, sizes, seed)
+        rows = self._rows(mean, tested, sizes, whole)
+        chosen = rows[-1] if own else rows[counts.index(count)]
+        mask = live_edges(self.graph, strongest_edges(self.graph, mean, count))
+        curve = [row.faithfulness for row in rows[: len(SHARES)]]
+        cpr, cmd = areas(SHARES, curve)
+        scale = (clean[test_rows] - corrupt[test_rows]).sum()
+        kept = tested.circuits[:, len(SHARES) - 1] - corrupt[test_rows]
+        choose = partial(strongest_edges, self.graph, count=count)
+        return CircuitDocument(
+            version=__version__,
+            model=model_part(self.model),
+            dtype=self.dtype,
+            measure=CircuitMeasure(
+                clean=float(clean.mean()),
+                corrupt=float(corrupt.mean()),
+                right=float((clean > 0).mean()),
+            ),
+            pairs=CircuitPairs(
+                name=pairs.name,
+                choice=len(pairs.choice),
+                held_out=len(pairs.held_out),
+                left_out=pairs.left_out,
+            ),
+            graph_edges=whole,
+            chosen=chosen,
+            chosen_by="size" if own else "keeps",
+            nodes=_nodes(self.graph, mask, mean),
+            edges=_edges(self.graph, mask, mean),
+            curve=rows[: len(SHARES)],
+            all=float(kept.sum() / scale),
+            none=float((tested.circuits[:, -1] - corrupt[test_rows]).sum() / scale),
+            cpr=cpr,
+            cmd=cmd,
+            stability=overlap_of_resamples(scores, choose, resample(len(scores), seed, RESAMPLES)),
+            cuts=self._cuts(scores),
+            steps=steps,
+            seed=seed,
+            warnings=_warnings(self.model.spec),
+        )
+
+    def _scores(self, pair: TokenPair, steps: int) -> Floats:
+        """The scores of all edges for one pair, [reader, writer]."""
+        scores = self.circuit.pair_gradients(pair, steps).scores(self.graph)
+        self.advance()
+        return scores
+
+    def _smallest(self, mean: Floats, counts: Sequence[int]) -> int:
+        """The place of the smallest size that keeps 80% on the pairs of the choice."""
+        masks = [strongest_edges(self.graph, mean, count) for count in counts]
+        kept = measure_circuits(self.circuit, self.pairs.choice, masks, self.advance).kept()
+        shares = kept.sum(0) / kept[:, -1].sum()
+        return smallest_size(SHARES, shares.tolist())
+
+    def _tested(self, mean: Floats, counts: Sequence[int], seed: int) -> CircuitMeasures:
+        """m on the held-out pairs: of circuits of these sizes, of as many random edges, of none."""
+        masks = [strongest_edges(self.graph, mean, count) for count in counts]
+        masks += [random_edges(self.graph, count, seed) for count in counts]
+        masks.append(np.zeros_like(masks[0]))
+        return measure_circuits(self.circuit, self.pairs.held_out, masks, self.advance)
+
+    def _rows(
+        self, mean: Floats, tested: CircuitMeasures, counts: Sequence[int], whole: int
+    ) -> list[CircuitSize]:
+        """A row for each size: what it keeps, with its interval, and what random edges keep."""
+        kept = tested.kept()
+        sizes = kept[:, len(SHARES) - 1]
+        intervals = ratio_intervals(kept, sizes)
+        return [
+            CircuitSize(
+                share=count / whole,
+                edges=count,
+                live=int(live_edges(self.graph, strongest_edges(self.graph, mean, count)).sum()),
+                faithfulness=intervals[place].mean,
+                low=intervals[place].low,
+                high=intervals[place].high,
+                random=intervals[len(counts) + place].mean,
+            )
+            for place, count in enumerate(counts)
+        ]
+
+    def _cuts(self, scores: Floats) -> ExactCuts:
+        """The strongest edges cut one at a time on pairs of the choice, beside their scores there."""
+        pairs = self.pairs.choice[:CUT_PAIRS]
+        mean = scores.mean(0)
+        edges = ranked_edges(strongest_edges(self.graph, mean, CUT_EDGES), mean)
+        masks = without_each(self.graph, edges)
+        measured = measure_circuits(self.circuit, pairs, masks, self.advance).circuits
+        exact = (measured[:, :-1] - measured[:, -1:]).mean(0)
+        estimated = scores[: len(pairs)].mean(0)[edges[:, 0], edges[:, 1]]
+        correlation = None
+        if len(edges) > 1 and exact.std() > 0 and estimated.std() > 0:
+            correlation = float(np.corrcoef(exact, estimated)[0, 1])
+        rows = [
+            EdgeCut(**_edge_members(self.graph, edge), score=float(score), exact=float(change))
+            for edge, score, change in zip(edges, estimated, exact, strict=True)
+        ]
+        return ExactCuts(pairs=len(pairs), edges=rows, correlation=correlation)
+
+
+def _check_difference(clean: Floats, corrupt: Floats) -> None:
+    """Raise InputError where texts differ in nothing on average."""
+    if not abs(float((clean - corrupt).mean())) >= LEAST:
+        what = message("clean and corrupt texts of these pairs give the same on average")
+        raise InputError(what, expected="pairs whose answers differ")
+
+
+def ranked_edges(mask: Mask, scores: Floats) -> Floats:
+    """The edges of a mask as rows (reader, writer), those of largest |score| first."""
+    edges = np.argwhere(mask)
+    order = np.argsort(-np.abs(scores[edges[:, 0], edges[:, 1]]), kind="stable")
+    return edges[order]
+
+
+def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
+    """The members that name an edge."""
+    reader = graph.readers[int(edge[0])]
+    return {"writer": graph.writers[int(edge[1])].id, "to": reader.id, "reads": reader.reads}
+
+
+def _edges(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitEdge]:
+    """The edges of a circuit, the strongest first."""
+    return [
+        CircuitEdge(**_edge_members(graph, edge), score=float(scores[edge[0], edge[1]]))
+        for edge in ranked_edges(mask, scores)
+    ]
+
+
+def _nodes(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitNode]:
+    """The nodes of a circuit with their strongest edges, in the order in which they run."""
+    sizes = np.where(mask, np.abs(scores), 0.0)
+    nodes = []
+    for number, writer in enumerate(graph.writers):
+        if not mask[:, number].any():
+            continue
+        own = [row for row, reader in enumerate(graph.readers) if number in reader.nodes]
+        incoming = sizes[own].max(0) if own else np.zeros(0)
+        reads = None
+        if incoming.any():
+            reads = graph.writers[int(incoming.argmax())].id
+        nodes.append(
+            CircuitNode(
+                id=writer.id,
+                kind=writer.kind,
+                layer=writer.layer,
+                head=writer.head,
+                strength=float(sizes[:, number].sum()),
+                reads=reads,
+                writes=_reader_name(graph, int(sizes[:, number].argmax())),
+            )
+        )
+    last = sizes[-1]
+    if last.any():
+        reads = graph.writers[int(last.argmax())].id
+        nodes.append(
+            CircuitNode(
+                id="logits",
+                kind="logits",
+                layer=None,
+                head=None,
+                strength=0.0,
+                reads=reads,
+                writes=None,
+            )
+        )
+    return nodes
+
+
+def _reader_name(graph: EdgeGraph, number: int) -> str:
+    """A reader with the side that it reads, such as L5H3:q; L5MLP and logits have one side."""
+    reader = graph.readers[number]
+    return f"{reader.id}:{reader.reads}" if reader.reads in ("q", "k", "v") else reader.id
+
+
+def _warnings(spec: Spec) -> list[str]:
+    """What the scores do not take into account."""
+    if any(isinstance(block.mlp, Experts) for block in spec.blocks):
+        return [
+            message(
+                "the choice of experts is held where edges are scored; the tests run it as it is"
+            )
+        ]
+    return []
+
+
+def _cost(
+    model: Model, graph: EdgeGraph, pairs: SplitPairs, count: int, steps: int, dtype: str
+) -> CostEstimate:
+    """What all runs take; the longest text counts for each."""
+    spec = model.spec
+    expected = cost(model, count, RunRequest(matrices=False), is_saved=False)
+    seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
+    cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
+    scored = len(pairs.choice) * (steps + 1) * BACK_AND_FORTH
+    tests = (len(pairs.choice) + 2 * len(pairs.held_out)) * len(SHARES)
+    item = 8 if dtype == "float64" else 4
+    per_token = sum(map(_numbers_in_graph, spec.blocks))
+    heads = max(block.attention.heads for block in spec.blocks)
+    scores = 4 * heads * count * len(spec.blocks)
+    remembered = (steps + 1) * count * (per_token + scores)
+    vectors = (len(graph.readers) + (steps + 3) * len(graph.writers)) * count * spec.d_model
+    moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
+    edges = len(graph.readers) * len(graph.writers) * (len(pairs.choice) + RESAMPLES + 4)
+    return replace(
+        expected,
+        seconds=seconds * (scored + APART * (tests + cuts)),
+        memory={
+            **expected.memory,
+            message("runs with gradients, or with replaced edges"): item
+            * max(remembered + vectors, 2 * moved),
+            message("scores of edges"): item * edges,
+        },
+    )
+
+
+def _numbers_in_graph(block: Any) -> int:
+    """Numbers for each token that a layer leaves for its gradients."""
+    attention = block.attention
+    sides = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
+    sides += 2 * (attention.heads + attention.kv_heads) * attention.v_dim
+    wide = block.mlp.width if isinstance(block.mlp, Mlp | Experts) else 0
+    return 4 * sides + 9 * int(wide)

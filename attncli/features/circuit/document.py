@@ -1,0 +1,129 @@
+"""`attn.circuit/1`: which parts of a model carry a difference, through which edges, how faithfully."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from attncli.documents import Count, Document, ModelPart, Part, Share, Size, describe
+from attncli.language import message
+
+CircuitReads = Literal["q", "k", "v", "mlp", "logits"]
+
+
+class CircuitMeasure(Part, frozen=True, kw_only=True):
+    """m = logit(answer) − logit(versus) at the last token, means over all pairs."""
+
+    clean: Annotated[float, describe("After the clean texts.")]
+    corrupt: Annotated[float, describe("After the corrupt texts.")]
+    right: Annotated[Share, describe("Share of pairs whose m_clean is above 0.")]
+
+
+class CircuitPairs(Part, frozen=True, kw_only=True):
+    """The pairs: no pair is in both groups."""
+
+    name: Annotated[str, describe("The file of pairs, or the task of the package.")]
+    choice: Annotated[Size, describe("Pairs that edges were scored on.")]
+    held_out: Annotated[Size, describe("Other pairs, on which circuits were tested.")]
+    left_out: Annotated[Count, describe("Pairs that do not fit the model, and repeated ones.")]
+
+
+class CircuitNode(Part, frozen=True, kw_only=True):
+    """A part of the model that carries something in the circuit. Ids: embed, L5H3, L5MLP, logits."""
+
+    id: str
+    kind: Literal["embedding", "head", "mlp", "logits"]
+    layer: Count | None
+    head: Count | None
+    strength: Annotated[float, describe("Σ |score| over its edges to later parts.")]
+    reads: Annotated[str | None, describe("The node whose edge to it is strongest.")]
+    writes: Annotated[str | None, describe("The reader of its strongest edge.")]
+
+
+class CircuitEdge(Part, frozen=True, kw_only=True):
+    """An edge of the circuit."""
+
+    writer: Annotated[str, describe("The node that writes.")] = field(name="from")
+    to: Annotated[
+        str,
+        describe("The node that reads; L5KV1 is a key-value head that several heads share."),
+    ]
+    reads: CircuitReads
+    score: Annotated[
+        float, describe("About what m changes by where the edge carries the corrupt value.")
+    ]
+
+
+class CircuitSize(Part, frozen=True, kw_only=True):
+    """A circuit of one size, tested on the held-out pairs."""
+
+    share: Annotated[Share, describe("Of all edges.")]
+    edges: Size
+    live: Annotated[
+        Count, describe("Edges from the embedding up to the logits; others do nothing.")
+    ]
+    faithfulness: Annotated[
+        float,
+        describe("(m(circuit) − m(corrupt)) / (m(clean) − m(corrupt)), sums over held-out pairs."),
+    ]
+    low: Annotated[
+        float | None, describe("End of its 95% interval by the bootstrap; null below 20 pairs.")
+    ]
+    high: float | None
+    random: Annotated[float, describe("The same for as many edges drawn at random.")]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield a (field, fault) unless the interval has two ends, or none."""
+        if (self.low is None) != (self.high is None):
+            yield "high", message("an interval with one end")
+
+
+class EdgeCut(CircuitEdge, frozen=True, kw_only=True):
+    """An edge cut alone, by an exact run."""
+
+    exact: Annotated[float, describe("What m changes by on the pairs of the cuts.")]
+
+
+class ExactCuts(Part, frozen=True, kw_only=True):
+    """The strongest edges, each cut alone, beside their scores on the same pairs."""
+
+    pairs: Size
+    edges: list[EdgeCut]
+    correlation: Annotated[
+        float | None, describe("Of scores and exact changes; null where one does not vary.")
+    ]
+
+
+class CircuitDocument(Document, tag="attn.circuit/1", frozen=True, kw_only=True):
+    """A circuit: edges chosen by EAP-IG on some pairs, and tested by exact replacement on others."""
+
+    model: ModelPart
+    dtype: str
+    measure: CircuitMeasure
+    pairs: CircuitPairs
+    graph_edges: Annotated[Size, describe("Edges of the whole model.")]
+    chosen: Annotated[CircuitSize, describe("The circuit whose nodes and edges follow.")]
+    chosen_by: Annotated[
+        Literal["keeps", "size"],
+        describe("keeps: the smallest of the sizes that keeps 80% on the pairs of the choice."),
+    ]
+    nodes: Annotated[list[CircuitNode], describe("In the order in which they run.")]
+    edges: Annotated[list[CircuitEdge], describe("Live ones, the strongest first.")]
+    curve: Annotated[list[CircuitSize], Meta(min_length=1)]
+    all: Annotated[float, describe("Faithfulness of all edges, against the model's own runs: 1.")]
+    none: Annotated[float, describe("The same of no edges: 0.")]
+    cpr: Annotated[float, describe("Area below the curve.")]
+    cmd: Annotated[float, describe("Area between the curve and 1.")]
+    stability: Annotated[
+        Share | None,
+        describe(
+            "Mean share of the edges of either that two circuits have both, over circuits of this"
+            " size chosen on pairs drawn again; null below two pairs."
+        ),
+    ]
+    cuts: Annotated[ExactCuts, describe("On pairs of the choice.")] = field(name="exact")
+    steps: Annotated[Size, describe("Inputs between corrupt and clean, for the scores.")]
+    seed: Count
+    warnings: list[str]

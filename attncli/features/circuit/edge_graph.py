@@ -1,0 +1,169 @@
+"""`EdgeGraph`: what writes to the residual stream of a decoder, what reads from it, and the edges
+between them.
+
+Source: Wang et al., Interpretability in the wild, 2022; Hanna et al., Have faith in faithfulness,
+2024 (arXiv 2403.17806), with keys and values for each key-value head.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.numpy_backend import integers
+from attncli.errors import UnsupportedError
+from attncli.language import Message, message
+from attncli.mechanism.spec import Attention, Block, Spec
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+"""Edges of a circuit, booleans [reader, writer]."""
+Floats = np.ndarray[Any, np.dtype[Any]]
+Reads: TypeAlias = Literal["q", "k", "v", "mlp", "logits"]
+
+
+class EdgeWriter(Struct, frozen=True):
+    """A node that writes to the residual stream. layer, head: None where the node has none."""
+
+    kind: Literal["embedding", "head", "mlp"]
+    layer: int | None = None
+    head: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Such as embed, L5H3 or L5MLP."""
+        if self.layer is None:
+            return "embed"
+        return f"L{self.layer}MLP" if self.head is None else f"L{self.layer}H{self.head}"
+
+
+class EdgeReader(Struct, frozen=True):
+    """What reads the residual stream: the queries of a head, the keys or values of a key-value head,
+    a feed-forward part, or the logits. count: writers before it, whose numbers are 0..count-1.
+    nodes: numbers of the writers that it belongs to; none for the logits.
+    """
+
+    reads: Reads
+    id: str
+    count: int
+    nodes: tuple[int, ...] = ()
+
+
+class EdgeGraph(Struct, frozen=True):
+    """The writers and readers of a model in the order in which they run. rows: of each layer, the
+    first reader of its attention, that of its feed-forward part and the next layer's first."""
+
+    writers: tuple[EdgeWriter, ...]
+    readers: tuple[EdgeReader, ...]
+
+    @property
+    def mask(self) -> Mask:
+        """All edges: a reader reads each writer before it."""
+        counts = np.asarray([reader.count for reader in self.readers])
+        return np.arange(len(self.writers)) < counts[:, None]
+
+
+def edge_graph(spec: Spec) -> EdgeGraph:
+    """The graph of a decoder. Raises UnsupportedError for one that is no sum of heads and parts."""
+    writers = [EdgeWriter("embedding")]
+    readers: list[EdgeReader] = []
+    for layer, block in enumerate(spec.blocks):
+        reason = _obstacle(block)
+        if reason is not None:
+            raise UnsupportedError(
+                "a circuit of this {family} model has no edges: {reason}",
+                expected="a decoder of attention and feed-forward parts, each added to the stream",
+                family=spec.family,
+                reason=reason,
+            )
+        first = len(writers)
+        heads = block.attention.heads
+        readers += _attention_readers(layer, block.attention, first)
+        writers += [EdgeWriter("head", layer, head) for head in range(heads)]
+        if block.mlp is not None:
+            count = first if block.parallel else len(writers)
+            readers.append(EdgeReader("mlp", f"L{layer}MLP", count, (len(writers),)))
+            writers.append(EdgeWriter("mlp", layer))
+    readers.append(EdgeReader("logits", "logits", len(writers)))
+    return EdgeGraph(tuple(writers), tuple(readers))
+
+
+def _attention_readers(layer: int, attention: Attention, first: int) -> list[EdgeReader]:
+    """The readers of an attention: q of each head, then k, then v of each key-value head. first: the
+    number of its first head among the writers, and so how many stand before it."""
+    group = attention.heads // attention.kv_heads
+    letter = "H" if group == 1 else "KV"
+    queries = [
+        EdgeReader("q", f"L{layer}H{head}", first, (first + head,))
+        for head in range(attention.heads)
+    ]
+    sides: tuple[Reads, Reads] = ("k", "v")
+    shared = [
+        EdgeReader(
+            side,
+            f"L{layer}{letter}{head}",
+            first,
+            tuple(range(first + head * group, first + (head + 1) * group)),
+        )
+        for side in sides
+        for head in range(attention.kv_heads)
+    ]
+    return queries + shared
+
+
+def _obstacle(block: Block) -> Message | str | None:
+    """Why a layer's parts cannot be told apart as terms of a sum; None where they can."""
+    attention = block.attention
+    if block.mixer is not None or block.instead or block.convolution is not None:
+        return message("a layer has a mixer or a convolution")
+    if block.cross is not None:
+        return message("a layer reads another text")
+    if attention.latent is not None or attention.own_global is not None:
+        return message("its queries, keys and values do not each come from one projection")
+    if attention.hashing is not None or attention.shared is not None:
+        return message("its keys are those of other vectors")
+    changed = ("attn.sum", "mlp.sum")
+    if block.normed or not block.residual or any(place in block.norms for place in changed):
+        return message("a norm changes the sum of what earlier parts wrote")
+    return None
+
+
+def live_edges(graph: EdgeGraph, mask: Mask) -> Mask:
+    """The edges of a circuit through which something flows: their writer is fed, from the embedding
+    on, and their reader's node is read, up to the logits. The others change nothing."""
+    is_fed = np.zeros(len(graph.writers), bool)
+    is_fed[0] = True
+    for number, reader in enumerate(graph.readers):  # in the order of the run
+        if reader.nodes and (mask[number] & is_fed).any():
+            is_fed[list(reader.nodes)] = True
+    is_read = np.zeros(len(graph.writers), bool)
+    live = np.zeros_like(mask)
+    for number in range(len(graph.readers) - 1, -1, -1):
+        reader = graph.readers[number]
+        if reader.nodes and not is_read[list(reader.nodes)].any():
+            continue
+        live[number] = mask[number] & is_fed
+        is_read |= live[number]
+    return live
+
+
+def strongest_edges(graph: EdgeGraph, scores: Floats, count: int) -> Mask:
+    """The `count` edges of largest |score|. scores: [reader, writer]. Of equals the first."""
+    every = np.flatnonzero(graph.mask)
+    order = np.argsort(-np.abs(scores.ravel()[every]), kind="stable")
+    return _chosen(graph, every[order[:count]])
+
+
+def random_edges(graph: EdgeGraph, count: int, seed: int) -> Mask:
+    """`count` edges drawn from a named stream."""
+    every = np.flatnonzero(graph.mask)
+    order = integers(seed, f"edges\0{count}", len(every)).argsort(kind="stable")
+    return _chosen(graph, every[order[:count]])
+
+
+def _chosen(graph: EdgeGraph, places: Floats) -> Mask:
+    """A mask of the edges at these places of the flattened one."""
+    mask = np.zeros(len(graph.readers) * len(graph.writers), bool)
+    mask[places] = True
+    return mask.reshape(len(graph.readers), len(graph.writers))

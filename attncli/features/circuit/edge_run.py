@@ -1,0 +1,365 @@
+"""Runs of a pair of texts for circuits: one that leaves what each node writes and the gradient at
+each reader, and exact ones with edges outside a circuit replaced by the corrupt text's.
+
+Source: Hanna et al., Have faith in faithfulness, 2024 (arXiv 2403.17806) for the scores; Goldowsky-Dill
+et al., Localizing model behavior with path patching, 2023, for the replacement of edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import Array, Backend, numpy_backend
+from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients
+from attncli.features.circuit.edge_graph import EdgeGraph, Mask
+from attncli.features.circuit.layer_parts import (
+    OwnInputs,
+    SlopeWeights,
+    by_head,
+    head_writes,
+    zeros_like,
+)
+from attncli.measure.pair_measure import TokenPair
+from attncli.mechanism.block import mix_heads
+from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.feed_forward import feed_forward, linear_if_any, normalise
+from attncli.mechanism.projection import LayerAttention
+from attncli.mechanism.spec import Block, Norm
+from attncli.mechanism.trace import head_outputs
+from attncli.models.model import Model
+from attncli.models.run import cache_weights, finish, unembedding_rows
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+
+class PairGradients(Struct, frozen=True, eq=False):
+    """What EAP-IG needs of a pair. change: what each node writes in the corrupt text less what it
+    writes in the clean one, [writer, token, width]. slopes: of m at each reader, the mean over steps,
+    [reader, token, width]."""
+
+    change: Floats
+    slopes: Floats
+
+    def scores(self, graph: EdgeGraph) -> Floats:
+        """About how much m changes where an edge carries the corrupt text's value: Σ change · slope
+        over tokens and entries, [reader, writer]; 0 where there is no edge."""
+        scores = np.tensordot(self.slopes, self.change, ((1, 2), (1, 2)))
+        return np.where(graph.mask, scores, 0.0)
+
+
+class CircuitModel:
+    """A model whose readers are run apart, over NumPy. dtype: float32, or float64."""
+
+    def __init__(self, model: Model, graph: EdgeGraph, dtype: str) -> None:
+        self.model = model
+        self.graph = graph
+        self.plain = numpy_backend(dtype)
+        self.dtype = np.dtype(dtype)
+        self._outer = cache_weights(model.store.outer(self.plain))
+
+    def pair_gradients(self, pair: TokenPair, steps: int) -> PairGradients:
+        """Run both texts and the inputs between them, and take the gradients of m at each reader."""
+        clean = self.embed(pair, pair.clean)
+        corrupt = self.embed(pair, pair.corrupt)
+        shares = np.arange(steps + 1, dtype=self.dtype) / self.dtype.type(steps)
+        batch = corrupt + shares[:, None, None] * (clean - corrupt)
+        run = _GradientRun(self, pair, batch)
+        slopes = run.slopes()
+        change = np.stack([vectors[0] - vectors[-1] for vectors in run.writes])
+        return PairGradients(change, slopes)
+
+    def replaced(self, pair: TokenPair, masks: Mask) -> Floats:
+        """m with the edges of each circuit as they run and every other as in the corrupt text.
+
+        Args:
+            pair: The clean text runs, the corrupt one lends the rest.
+            masks: Edges that are kept, [circuit, reader, writer].
+
+        Returns:
+            m of the corrupt text itself, then for each circuit, [1 + circuit], float64.
+        """
+        run = _ReplacedRun(self, pair, masks)
+        for layer, block in enumerate(self.model.spec.blocks):
+            run.attend(layer, block)
+            if block.mlp is not None:
+                run.feed_forward(block)
+        last = run.inputs(run.every, 1)[:, 0, -1]
+        return np.asarray(self.measure(self.plain, last, pair), np.float64)
+
+    def context(self, pair: TokenPair) -> Context:
+        """What layers are given besides vectors, for texts of a pair's length."""
+        return replace(self.model.context(pair.clean, self.plain, ()), keep=frozenset())
+
+    def measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
+        """m of vectors that leave the last layer, [..., width]: [...]. Before a soft cap."""
+        head = self.model.spec.head
+        assert head is not None
+        outputs = finish(self.model.spec, self._outer, backend, hidden)
+        if head.projection:
+            projected = linear_if_any(backend, self._outer, "head.project", outputs)
+            assert projected is not None
+            outputs = projected
+        own, versus = unembedding_rows(head, self._outer, [pair.answer, pair.versus])
+        matrix = (np.asarray(own) - np.asarray(versus))[None, :].astype(self.dtype)
+        flat = outputs.reshape((-1, outputs.shape[-1]))
+        scores = backend.affine(flat, matrix, None).reshape(tuple(outputs.shape[:-1])) * head.scale
+        for role in ("head.bias", "head.offsets"):
+            bias = self._outer(role)
+            if bias is not None:
+                scores = scores + float(bias[pair.answer] - bias[pair.versus])
+        return scores
+
+    def embed(self, pair: TokenPair, tokens: Sequence[Any]) -> Floats:
+        """The vectors that enter layer 0, [token, width]."""
+        embedding = self.plain.numpy(self.model.store.embed(self.plain, tokens))
+        return np.asarray(embedding, self.dtype)
+
+
+class _ReplacedRun:
+    """The corrupt text and circuits beside it, layer by layer: run 0 is the corrupt text's own, which
+    the others take what they do not keep from. every: the numbers of all runs."""
+
+    def __init__(self, circuit: CircuitModel, pair: TokenPair, masks: Mask) -> None:
+        graph = circuit.graph
+        self.circuit = circuit
+        self.pair = pair
+        self.masks = np.concatenate([np.zeros_like(masks[:1]), masks])
+        self.every = np.arange(len(self.masks))
+        self.context = circuit.context(pair)
+        self.stream = circuit.embed(pair, pair.corrupt)
+        count, width = self.stream.shape
+        # tokens before the first that differs are the same in both texts
+        self.first = pair.first_difference
+        shape = (len(self.masks), len(graph.writers), count - self.first, width)
+        self.moved = np.zeros(shape, circuit.dtype)
+        clean = circuit.embed(pair, pair.clean)
+        self.moved[1:, 0] = (clean - self.stream)[self.first :]
+        self.reader = 0
+        self.writer = 1
+        self.weights: Weights = circuit.model.store.outer(circuit.plain)
+
+    def attend(self, layer: int, block: Block) -> None:
+        """Run the attention of a layer in the runs in which any of its readers keeps an edge."""
+        circuit = self.circuit
+        self.weights = cache_weights(circuit.model.store.layer(circuit.plain, layer))
+        heads = block.attention.heads
+        runs = self._runs(heads + 2 * block.attention.kv_heads)
+        inputs = self.inputs(runs, heads + 2 * block.attention.kv_heads)
+        before = self.stream
+        mixed = _attend(circuit.plain, block, self.weights, inputs, self.context, layer)
+        vectors = head_writes(self.weights, block.norms.get("attn.out"), mixed)
+        self._write(runs, vectors * circuit.dtype.type(block.branch_scale))
+        self.reader += inputs.shape[1]
+        if block.parallel and block.mlp is not None:
+            # the part beside it reads what the attention read
+            runs = self._runs(1)
+            x = self.inputs(runs, 1, stream=before)[:, 0]
+            self._write(runs, self._mlp(block, x))
+            self.reader += 1
+
+    def feed_forward(self, block: Block) -> None:
+        """Run the feed-forward part of a layer likewise, unless it ran beside the attention."""
+        if block.parallel:
+            return
+        runs = self._runs(1)
+        self._write(runs, self._mlp(block, self.inputs(runs, 1)[:, 0]))
+        self.reader += 1
+
+    def inputs(self, runs: Floats, readers: int, stream: Floats | None = None) -> Floats:
+        """What the next readers read, [run, reader, token, width]: the corrupt stream, and by how
+        much the writers whose edges are kept have moved from what they write in it."""
+        base = self.stream if stream is None else stream
+        count = self.circuit.graph.readers[self.reader].count
+        kept = self.masks[runs, self.reader : self.reader + readers, :count]
+        moved = self.moved[runs, :count]
+        changes = np.matmul(kept.astype(self.circuit.dtype), moved.reshape((len(runs), count, -1)))
+        inputs = np.empty((len(runs), readers, *base.shape), self.circuit.dtype)
+        inputs[:] = base
+        inputs[:, :, self.first :] += changes.reshape((len(runs), readers, -1, base.shape[-1]))
+        return inputs
+
+    def _runs(self, readers: int) -> Floats:
+        """The corrupt text's run and those in which one of the next readers keeps an edge."""
+        keeps = np.asarray(self.masks[:, self.reader : self.reader + readers].any((1, 2)))
+        return np.union1d([0], np.flatnonzero(keeps))
+
+    def _mlp(self, block: Block, x: Floats) -> Floats:
+        """What a feed-forward part writes, [run, node, token, width]."""
+        vectors = run_mlp(self.circuit.plain, block, self.weights, cast("Array", x))
+        return np.asarray(vectors)[:, None]
+
+    def _write(self, runs: Floats, vectors: Floats) -> None:
+        """Add to the corrupt stream what nodes write in it, and note how far they moved in the other
+        runs. vectors: [run, node, token, width]."""
+        nodes = slice(self.writer, self.writer + vectors.shape[1])
+        self.stream = self.stream + vectors[0].sum(0)
+        self.moved[runs, nodes] = vectors[:, :, self.first :] - vectors[0, :, self.first :]
+        self.writer = nodes.stop
+
+
+class _GradientRun:
+    """One run of a batch of inputs, the corrupt one first and the clean one last, with gradients."""
+
+    def __init__(self, circuit: CircuitModel, pair: TokenPair, batch: Floats) -> None:
+        self.circuit = circuit
+        self.pair = pair
+        self.backend = gradient_backend(str(circuit.dtype))
+        self.context = circuit.context(pair)
+        self.writes: list[Floats] = [batch]
+        self.streams: list[Floats] = []
+        self.variables: list[Variable] = []
+        self.hidden: Array = cast("Array", batch)
+        for layer, block in enumerate(circuit.model.spec.blocks):
+            self._run_layer(layer, block)
+        slope = zeros_like(self.hidden)
+        self.variables.append(slope)
+        measures = circuit.measure(self.backend, (self.hidden + cast("Array", slope))[:, -1], pair)
+        # the corrupt text's own run stands beside those whose gradients are taken
+        self.total = self.backend.sum(measures[1:], -1)
+
+    def slopes(self) -> Floats:
+        """The slopes at each reader, mean over the inputs but the first, [reader, token, width]."""
+        slopes = gradients(self.total, self.variables)
+        place = number = 0
+        rows: list[Floats] = []
+        for layer, block in enumerate(self.circuit.model.spec.blocks):
+            sides = projections(block)
+            own = dict(zip(sides, slopes[number : number + len(sides)], strict=True))
+            rows.append(self._attention_slopes(layer, block, own, self.streams[place]))
+            number, place = number + len(sides), place + 1
+            if block.mlp is not None:
+                rows.append(slopes[number][1:].mean(0)[None])
+                number += 1
+        rows.append(slopes[number][1:].mean(0)[None])
+        return np.concatenate(rows)
+
+    def _value(self, array: Array) -> Floats:
+        """The numbers of an array."""
+        return np.asarray(self.backend.numpy(array), self.circuit.dtype)
+
+    def _run_layer(self, layer: int, block: Block) -> None:
+        """Run a layer; keep what its readers read, its nodes write, and the variables whose
+        gradients are wanted."""
+        backend = self.backend
+        weights = cache_weights(self.circuit.model.store.layer(self.circuit.plain, layer))
+        self.streams.append(self._value(self.hidden))
+        sides = projections(block)
+        watched = SlopeWeights(weights, frozenset(sides))
+        attention = LayerAttention(backend, watched, "attn", block.attention)
+        entering = normed(backend, block, weights, "attn.in", self.hidden)
+        stages, _ = mix_heads(attention, entering, None, self.context, layer)
+        mixed = head_outputs(stages)
+        self.variables += [watched.slopes[name] for name in sides]
+        scale = block.branch_scale
+        vectors = head_writes(weights, block.norms.get("attn.out"), self._value(mixed))
+        self.writes += list(np.moveaxis(vectors * self.circuit.dtype.type(scale), -3, 0))
+        joined = backend.permute(mixed, [0, 2, 1, 3]).reshape((*entering.shape[:-1], -1))
+        out = linear_if_any(backend, weights, "attn.o", joined)
+        assert out is not None
+        out = normed(backend, block, weights, "attn.out", out) * scale
+        before = self.hidden
+        after = before + out
+        if block.mlp is None:
+            self.hidden = after
+            return
+        x = before if block.parallel else after
+        slope = zeros_like(x)
+        self.variables.append(slope)
+        added = run_mlp(backend, block, weights, x + cast("Array", slope))
+        self.writes.append(self._value(added))
+        self.hidden = after + added
+
+    def _attention_slopes(
+        self, layer: int, block: Block, slopes: dict[str, Floats], stream: Floats
+    ) -> Floats:
+        """The slopes at the stream of each reader of an attention, mean over inputs, [reader, token,
+        width]: from those of what it projects, back through its rows and the norm."""
+        weights = cache_weights(self.circuit.model.store.layer(self.circuit.plain, layer))
+        attention = block.attention
+        sizes = {"q": attention.heads, "k": attention.kv_heads, "v": attention.kv_heads}
+        parts = []
+        for side, heads in sizes.items():
+            part = self._through_rows(weights, f"attn.{side}", heads, slopes)
+            if side == "q" and "attn.gate" in slopes:
+                part = part + self._through_rows(weights, "attn.gate", heads, slopes)
+            parts.append(part)
+        entering = np.concatenate(parts, 1)  # [input, reader, token, width]
+        norm = block.norms.get("attn.in")
+        if norm is not None:
+            entering = self._through_norm(norm, weights, stream[1:], entering)
+        return entering.mean(0)
+
+    def _through_rows(
+        self, weights: Weights, name: str, heads: int, slopes: dict[str, Floats]
+    ) -> Floats:
+        """Slopes of what a projection gives, taken to what each head reads, [input, head, token,
+        width]."""
+        slope = slopes[name][1:]
+        apart = slope.reshape((*slope.shape[:-1], heads, -1)).transpose(0, 2, 1, 3)
+        return np.matmul(apart, np.asarray(by_head(weights, name, heads)))
+
+    def _through_norm(self, norm: Norm, weights: Weights, stream: Floats, slopes: Floats) -> Floats:
+        """Slopes behind a norm taken to before it. stream: [input, token, width]. slopes: [input,
+        reader, token, width]."""
+        backend = self.backend
+        entering = Variable(np.ascontiguousarray(np.broadcast_to(stream[:, None], slopes.shape)))
+        leaving = normalise(
+            backend,
+            norm,
+            cast("Array", entering),
+            weights("attn.in.weight"),
+            weights("attn.in.bias"),
+        )
+        total = (leaving * cast("Array", slopes)).reshape((1, -1))
+        (result,) = gradients(backend.sum(total, -1), [entering])
+        return result
+
+
+def projections(block: Block) -> tuple[str, ...]:
+    """The projections of an attention that read the stream, by role."""
+    sides = ("attn.q", "attn.k", "attn.v")
+    return (*sides, "attn.gate") if block.attention.gated else sides
+
+
+def normed(backend: Backend, block: Block, weights: Weights, place: Any, x: Array) -> Array:
+    """x after the norm of this place; x itself where there is none."""
+    norm = block.norms.get(place)
+    if norm is None:
+        return x
+    return normalise(backend, norm, x, weights(f"{place}.weight"), weights(f"{place}.bias"))
+
+
+def run_mlp(backend: Backend, block: Block, weights: Weights, x: Array) -> Array:
+    """What the feed-forward part adds to the stream, from what it reads, [..., token, width]."""
+    assert block.mlp is not None
+    place = "attn.in" if block.parallel and "mlp.in" not in block.norms else "mlp.in"
+    entering = normed(backend, block, weights, place, x)
+    output = feed_forward(backend, block.mlp, weights, entering)
+    if not block.parallel:
+        output = normed(backend, block, weights, "mlp.out", output)
+    return output * block.branch_scale
+
+
+def _attend(
+    backend: Backend, block: Block, weights: Weights, inputs: Floats, context: Context, layer: int
+) -> Floats:
+    """What heads mix, [circuit, head, token, v_dim], where each reader reads its own input, [circuit,
+    reader, token, width]."""
+    attention = block.attention
+    entering = np.asarray(normed(backend, block, weights, "attn.in", cast("Array", inputs)))
+    heads, kv_heads = attention.heads, attention.kv_heads
+    sides: dict[str, Array] = {
+        "attn.q": cast("Array", entering[:, :heads]),
+        "attn.k": cast("Array", entering[:, heads : heads + kv_heads]),
+        "attn.v": cast("Array", entering[:, heads + kv_heads :]),
+    }
+    if attention.gated:
+        sides["attn.gate"] = sides["attn.q"]
+    part = LayerAttention(backend, OwnInputs(weights, sides), "attn", attention)
+    stages, _ = mix_heads(part, cast("Array", entering[:, 0]), None, context, layer)
+    return np.asarray(head_outputs(stages))

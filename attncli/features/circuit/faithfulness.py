@@ -1,0 +1,106 @@
+"""How much of a difference circuits keep: the curve over sizes, its areas, and single edges cut.
+
+Source: Mueller et al., MIB: a mechanistic interpretability benchmark, 2025 (arXiv 2504.13151) for the
+sizes and the areas CPR and CMD; here each measure is taken from that of the corrupt texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.features.circuit.edge_graph import EdgeGraph, Mask, live_edges
+from attncli.features.circuit.edge_run import CircuitModel
+from attncli.measure.pair_measure import TokenPair
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""The sizes of the curve, as shares of all edges."""
+KEEPS = 0.8
+"""The share of the difference that a circuit keeps whose size nobody said."""
+RUNS_AT_ONCE = 11
+"""Circuits beside each other in one run."""
+
+
+class CircuitMeasures(Struct, frozen=True, eq=False):
+    """m of pairs under circuits. corrupt: of the corrupt texts, [pair]. circuits: [pair, circuit]."""
+
+    corrupt: Floats
+    circuits: Floats
+
+    def kept(self) -> Floats:
+        """What circuits have of m beyond the corrupt texts, [pair, circuit]."""
+        return self.circuits - self.corrupt[:, None]
+
+
+def measure_circuits(
+    circuit: CircuitModel,
+    pairs: Sequence[TokenPair],
+    masks: Sequence[Mask],
+    on_pair: Callable[[], None],
+) -> CircuitMeasures:
+    """m of each pair under each circuit, by exact runs."""
+    live = np.stack([live_edges(circuit.graph, mask) for mask in masks])
+    rows = []
+    for pair in pairs:
+        parts = [
+            circuit.replaced(pair, live[first : first + RUNS_AT_ONCE])
+            for first in range(0, len(live), RUNS_AT_ONCE)
+        ]
+        rows.append(np.concatenate([parts[0][:1], *(part[1:] for part in parts)]))
+        on_pair()
+    measured = np.stack(rows)
+    return CircuitMeasures(measured[:, 0], measured[:, 1:])
+
+
+def areas(shares: Sequence[float], kept: Sequence[float]) -> tuple[float, float]:
+    """CPR and CMD of a curve: the areas below it, and between it and 1, by trapezoids."""
+    curve = np.asarray(kept)
+    steps = np.diff(np.asarray(shares))
+    below, apart = (
+        float((steps * (heights[1:] + heights[:-1]) / 2).sum())
+        for heights in (curve, np.abs(1.0 - curve))
+    )
+    return below, apart
+
+
+def smallest_size(shares: Sequence[float], kept: Sequence[float]) -> int:
+    """The place of the smallest size that keeps `KEEPS`; the last where none does."""
+    for place, value in enumerate(kept):
+        if value >= KEEPS:
+            return place
+    return len(shares) - 1
+
+
+def without_each(graph: EdgeGraph, edges: Floats) -> list[Mask]:
+    """All edges but one, for each of these, and all of them last. edges: (reader, writer) rows."""
+    masks = []
+    for reader, writer in edges.tolist():
+        mask = graph.mask
+        mask[reader, writer] = False
+        masks.append(mask)
+    return [*masks, graph.mask]
+
+
+def overlap_of_resamples(
+    scores: Floats, choose: Callable[[Floats], Mask], weights: Floats
+) -> float | None:
+    """The mean share of the edges of either that two circuits have both (Jaccard), over all pairs of
+    circuits chosen on pairs drawn again; None for fewer than two pairs.
+
+    scores: [pair, reader, writer]. choose: gives the circuit of mean scores. weights: of the pairs
+    in each resample, [draw, pair].
+    """
+    if len(scores) < 2:
+        return None
+    means = np.tensordot(weights, scores, 1)
+    chosen = np.stack([choose(mean).ravel() for mean in means]).astype(np.float32)
+    both = chosen @ chosen.T
+    sizes = chosen.sum(1)
+    either = sizes[:, None] + sizes[None, :] - both
+    first, second = np.triu_indices(len(chosen), 1)
+    return float((both[first, second] / np.maximum(either[first, second], 1.0)).mean())

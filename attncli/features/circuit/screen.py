@@ -1,0 +1,225 @@
+"""The screen of `attn.circuit/1`: the curve over sizes, the parts, the strongest edges, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import bar, format_signed, percent
+from attncli.draw.safe import label
+from attncli.draw.screen_header import warning
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.tables import table
+from attncli.draw.view import View
+from attncli.features.circuit.document import CircuitDocument, CircuitNode, CircuitSize
+from attncli.language import Message, message, say
+
+SHOWN = 10
+"""Parts and edges that are listed, unless the view is full."""
+STABLE = 0.8
+"""Overlap of circuits from redrawn pairs from which on single edges may be quoted."""
+BAR, DIGITS = 12, 2
+
+
+def circuit_screen(document: CircuitDocument, view: View) -> Lines:
+    """The curve, the parts of the circuit, its strongest edges, and the answer in words."""
+    answer = sentences(circuit_sentences(document, view), view)
+    if view.brief:
+        return fit_to_view(answer, view)
+    name = label(document.pairs.name, ascii=view.ascii)
+    model = label(document.model.name or document.model.source, ascii=view.ascii)
+    top = stack(heading(name, model, view), *(warning(text, view) for text in document.warnings))
+    body = (_curve_table(document, view), _node_table(document, view), _edge_table(document, view))
+    return fit_to_view(stack_spaced(top, *body, answer), view)
+
+
+def circuit_rows(document: CircuitDocument) -> Iterator[Sequence[object]]:
+    """The rows of `--plain`: sizes, edges of the circuit, edges cut alone."""
+    yield ("what", "from", "to", "reads", "value", "low", "high", "random", "exact", "edges")
+    for size in document.curve:
+        yield ("size", *(None,) * 3, *_size_cells(size), None, size.edges)
+    yield ("chosen", *(None,) * 3, *_size_cells(document.chosen), None, document.chosen.edges)
+    for edge in document.edges:
+        yield ("edge", edge.writer, edge.to, edge.reads, edge.score, *(None,) * 5)
+    for cut in document.cuts.edges:
+        yield ("cut", cut.writer, cut.to, cut.reads, cut.score, *(None,) * 3, cut.exact, None)
+
+
+def _size_cells(size: CircuitSize) -> tuple[object, ...]:
+    """What a size keeps, its interval, and what random edges keep."""
+    return size.faithfulness, size.low, size.high, size.random
+
+
+def _curve_table(document: CircuitDocument, view: View) -> Lines:
+    """A row for each size: how many edges, what they keep with its interval, and random ones."""
+    rows = [
+        [
+            percent(size.share),
+            f"{size.edges:,}",
+            kept_text(size),
+            bar(size.faithfulness, BAR, ascii=view.ascii),
+            share_text(size.random),
+        ]
+        for size in document.curve
+    ]
+    names = [
+        message("share"),
+        message("edges"),
+        message("keeps"),
+        "",
+        message("random edges"),
+    ]
+    places = [place for place, size in enumerate(document.curve) if size == document.chosen]
+    title = message("what the strongest edges keep of the difference, on held-out pairs")
+    return table(
+        names,
+        rows,
+        view,
+        align=["right", "right", "right", "left", "right"],
+        title=title,
+        bars=3,
+        strong=places[0] if places else None,
+    )
+
+
+def kept_text(size: CircuitSize) -> str:
+    """What a circuit keeps, with its interval where there is one, such as `78% [70%, 86%]`."""
+    if size.low is None or size.high is None:
+        return share_text(size.faithfulness)
+    low, high = share_text(size.low), share_text(size.high)
+    return f"{share_text(size.faithfulness)} [{low}, {high}]"
+
+
+def share_text(share: float) -> str:
+    """A share to a tenth of a percent: what is left of rounding is none."""
+    return percent(round(share, 3) + 0.0)
+
+
+def _node_table(document: CircuitDocument, view: View) -> Lines:
+    """The strongest parts of the circuit in the order of the model: what they read most from, and
+    write most to."""
+    parts = [node for node in document.nodes if node.kind != "logits"]
+    shown = parts
+    if not view.full:
+        strongest = sorted(parts, key=lambda node: -node.strength)[:SHOWN]
+        shown = [node for node in parts if node in strongest]
+    rows = [_node_cells(node) for node in shown]
+    names = [
+        message("part"),
+        message("reads most from"),
+        message("writes most to"),
+        message("Σ |score|"),
+    ]
+    title = message("the strongest parts of the circuit; H is a head, MLP a feed-forward part")
+    body = table(names, rows, view, align=["left", "left", "left", "right"], title=title)
+    return stack(body, _more(len(parts) - len(shown), view))
+
+
+def _node_cells(node: CircuitNode) -> list[str]:
+    """The cells of a part's row."""
+    return [node.id, node.reads or "", node.writes or "", f"{node.strength:.{DIGITS}f}"]
+
+
+def _edge_table(document: CircuitDocument, view: View) -> Lines:
+    """The strongest edges: what m changes by without each, as estimated and by an exact run."""
+    cuts = document.cuts.edges
+    shown = cuts if view.full else cuts[:SHOWN]
+    rows = [
+        [
+            cut.writer,
+            cut.to,
+            cut.reads,
+            format_signed(cut.score, DIGITS),
+            format_signed(cut.exact, DIGITS),
+        ]
+        for cut in shown
+    ]
+    names = [
+        message("from"),
+        message("to"),
+        message("reads"),
+        message("estimated"),
+        message("exact"),
+    ]
+    title = message("the strongest edges, cut one at a time: change of the logit difference")
+    note = say(view, "{pairs} pairs", pairs=document.cuts.pairs)
+    body = table(
+        names, rows, view, align=["left", "left", "left", "right", "right"], title=title, note=note
+    )
+    return stack(body, remark(_caution(document) or "", view), _more(len(cuts) - len(shown), view))
+
+
+def _caution(document: CircuitDocument) -> Message | None:
+    """The warning that single edges are not stable; None where they are."""
+    if document.stability is None:
+        return message("One pair chose these edges: do not quote single ones.")
+    if document.stability < STABLE:
+        return message("Other pairs choose other edges: do not quote single ones.")
+    return None
+
+
+def _more(count: int, view: View) -> Lines:
+    """A remark on how many rows are not shown; no lines where all are."""
+    more = message("{count} more; --full shows all", count=f"{count:,}")
+    return remark(more if count > 0 else "", view)
+
+
+def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
+    """The answer in words: what the circuit keeps on held-out pairs, how its size came about, and how
+    stable it is."""
+    chosen = document.chosen
+    yield say(
+        view,
+        "{edges} of {all} edges ({share}) keep {kept} of the difference between clean and corrupt"
+        " texts on {pairs} held-out pairs; as many random edges keep {random}.",
+        edges=f"{chosen.edges:,}",
+        all=f"{document.graph_edges:,}",
+        share=percent(chosen.share),
+        kept=kept_text(chosen),
+        pairs=document.pairs.held_out,
+        random=share_text(chosen.random),
+    )
+    if chosen.low is None:
+        yield say(view, "Below 20 held-out pairs there is no interval.")
+    if document.chosen_by == "keeps":
+        yield say(
+            view,
+            "It is the smallest of {sizes} sizes that keeps 80% on the {pairs} pairs that edges"
+            " were chosen on.",
+            sizes=len(document.curve),
+            pairs=document.pairs.choice,
+        )
+    if document.stability is not None:
+        yield say(
+            view,
+            "Two circuits of this size from pairs drawn again share {overlap} of the edges that"
+            " either has.",
+            overlap=percent(document.stability),
+        )
+    caution = _caution(document)
+    if caution is not None:
+        yield say(view, caution)
+    if document.cuts.correlation is not None:
+        yield say(
+            view,
+            "Of the {edges} strongest edges, estimates and exact cuts correlate by {value}.",
+            edges=len(document.cuts.edges),
+            value=f"{document.cuts.correlation:.2f}",
+        )
+    yield say(
+        view,
+        "The logit difference is {clean} after clean texts and {corrupt} after corrupt ones; it is"
+        " above 0 after {right} of the clean ones.",
+        clean=format_signed(document.measure.clean, DIGITS),
+        corrupt=format_signed(document.measure.corrupt, DIGITS),
+        right=percent(document.measure.right),
+    )
+    yield say(
+        view,
+        "All edges keep {all}, none {none}. CPR {cpr}, CMD {cmd}.",
+        all=f"{document.all:.4f}",
+        none=f"{abs(document.none):.4f}",
+        cpr=f"{document.cpr:.3f}",
+        cmd=f"{document.cmd:.3f}",
+    )
+    yield not_learned_note(document.model, view)

@@ -1,0 +1,153 @@
+"""`attn circuit`: the document, what its command writes, and every family of decoders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from asking import ask
+from msgspec.json import encode
+from msgspec.structs import replace
+from small_gpt2 import small_gpt2
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.features.circuit.compute import edge_count, split_pairs
+from attncli.features.circuit.edge_graph import edge_graph
+from attncli.features.circuit.edge_run import CircuitModel
+from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
+from attncli.inputs.pairs import Pair, read_pairs
+from attncli.inputs.token import Token
+from attncli.measure.pair_measure import TokenPair, fit_pairs, measured_differences
+
+SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
+DECODERS = (
+    "gpt2", "gptj", "bloom", "opt", "llama", "mistral", "qwen2", "qwen3", "gemma2", "phi", "olmo2", "olmo", "cohere",
+    "falcon new", "stablelm parallel", "glm4", "granite", "starcoder2",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_gpt2(tmp_path_factory.mktemp("circuit") / "gpt2")
+
+
+def test_all_edges_keep_all_and_none_nothing(folder: Path) -> None:
+    told: list[float] = []
+    model = attncli.load(folder, dtype="float64")
+    document = attncli.circuit(model, SAMPLES, seed=1, progress=told.append)
+    assert document.all == pytest.approx(1, abs=1e-9)
+    assert document.none == pytest.approx(0, abs=1e-9)
+    assert (document.pairs.choice, document.pairs.held_out) == (2, 1)
+    assert document.curve[-1].faithfulness == pytest.approx(1)
+    assert document.curve[-1].edges == document.graph_edges
+    chosen = document.chosen
+    assert chosen in document.curve
+    assert len(document.edges) == chosen.live <= chosen.edges
+    assert {edge.writer for edge in document.edges} <= {node.id for node in document.nodes}
+    scores = [abs(edge.score) for edge in document.edges]
+    assert scores == sorted(scores, reverse=True)
+    assert 0 < document.stability <= 1
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+    again = attncli.circuit(model, SAMPLES, seed=1)
+    assert encode(again) == encode(document)
+
+
+def test_the_command_writes_it(folder: Path) -> None:
+    line = ("circuit", "--model", str(folder), "--pairs", str(SAMPLES), "--size", "30")
+    document = ask(*line, "--json").json
+    assert document["schema"] == "attn.circuit/1"
+    assert document["chosen"]["edges"] == 30
+    assert document["chosen_by"] == "size"
+    assert set(document["edges"][0]) == {"from", "to", "reads", "score"}
+    assert set(document["exact"]) == {"pairs", "edges", "correlation"}
+    shown = ask(*line).out
+    assert "30 of " in shown
+    assert "Below 20 held-out pairs there is no interval." in shown
+    assert "All edges keep 1.0000, none 0.0000." in shown
+    assert "from pairs drawn again share" in " ".join(shown.split())
+    rows = ask(*line, "--plain").out.splitlines()
+    assert len(rows) == 1 + 10 + 1 + len(document["edges"]) + len(document["exact"]["edges"])
+
+
+def test_what_cannot_be_done_is_refused(folder: Path) -> None:
+    line = ("circuit", "--model", str(folder))
+    assert ask(*line).code == 2
+    pairs = (*line, "--pairs", str(SAMPLES))
+    for size in ("0", "x", "2.5", "101%", "-3", "1e3"):
+        assert ask(*pairs, "--size", size).code == 2, size
+    assert ask(*pairs, "--holdout", "3").code == 2
+    assert ask(*pairs, "--count", "1").code == 3
+    assert ask(*pairs, "--dtype", "bfloat16").code == 4
+    assert ask(*pairs, "--max-memory", "1kb").code == 5
+    assert ask("circuit", "--model", "minilm", "--pairs", str(SAMPLES)).code == 4
+
+
+def test_sizes_are_numbers_or_shares() -> None:
+    assert edge_count("200", 1000) == 200
+    assert edge_count("2%", 1000) == 20
+    assert edge_count("0.15%", 1000) == 2
+
+
+def test_a_pair_stands_in_one_group_alone(folder: Path) -> None:
+    fitted = fit_pairs(attncli.load(folder), read_pairs(SAMPLES))
+    doubled = replace(fitted, pairs=fitted.pairs * 2)
+    split = split_pairs(doubled, None, 0)
+    assert split.left_out == 3
+    assert not set(split.choice) & set(split.held_out)
+
+
+def test_areas_sizes_and_overlaps() -> None:
+    assert areas((0.0, 0.5, 1.0), (0.0, 1.0, 1.0)) == pytest.approx((0.75, 0.25))
+    assert smallest_size((0.1, 0.5, 1.0), (0.2, 0.85, 0.7)) == 1
+    scores = np.asarray([[[3.0, 2.0, 1.0]], [[3.0, 1.0, 2.0]]])
+    weights = np.asarray([[1.0, 0.0], [0.0, 1.0]])
+
+    def choose(mean):
+        return mean >= 2
+
+    assert overlap_of_resamples(scores, choose, weights) == pytest.approx(1 / 3)
+    assert overlap_of_resamples(scores[:1], choose, weights[:, :1]) is None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_family_keeps_all_and_has_true_gradients(name: str, tmp_path: Path) -> None:
+    case = replace(CASES[name], saved_by="AutoModelForCausalLM")
+    model = attncli.load(make(case, tmp_path / "model"), dtype="float64")
+    texts = [[5, 9, 14, 3, 7, 11, 2], [5, 9, 21, 3, 17, 11, 2]]
+    clean, corrupt = (
+        tuple(Token(place, str(number), number, None, None) for place, number in enumerate(ids))
+        for ids in texts
+    )
+    pair = TokenPair(Pair("", "", "", ""), clean, corrupt, 4, 8, 2)
+    graph = edge_graph(model.spec)
+    circuit = CircuitModel(model, graph, "float64")
+    measured = circuit.replaced(pair, np.stack([graph.mask, np.zeros_like(graph.mask)]))
+    own = measured_differences(model, [(clean, 4, 8), (corrupt, 4, 8)])
+    assert measured == pytest.approx([own[1], own[0], own[1]], abs=1e-9)
+    # with clean and corrupt nearly the same, a score is the change by an exact cut
+    near = NearModel(circuit)
+    scores = near.pair_gradients(pair, 1).scores(graph)
+    edges = np.argwhere(graph.mask)
+    drawn = edges[np.random.default_rng(3).permutation(len(edges))[:12]]
+    masks = np.repeat(graph.mask[None], 13, 0)
+    for number, (reader, writer) in enumerate(drawn):
+        masks[number, reader, writer] = False
+    cut = near.replaced(pair, masks)[1:]
+    exact = cut[:-1] - cut[-1]
+    largest = np.abs(exact).max()
+    assert scores[drawn[:, 0], drawn[:, 1]] == pytest.approx(exact, abs=1e-3 * largest)
+
+
+class NearModel(CircuitModel):
+    """A circuit whose corrupt embeddings lie close to the clean ones."""
+
+    def __init__(self, circuit: CircuitModel) -> None:
+        super().__init__(circuit.model, circuit.graph, "float64")
+
+    def embed(self, pair, tokens):
+        clean = super().embed(pair, pair.clean)
+        return clean + 1e-5 * (super().embed(pair, tokens) - clean)
