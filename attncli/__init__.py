@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from attncli.features.effects.pair_effects import patch_pairs as patch_pairs
     from attncli.features.explain.compute import explain as explain
     from attncli.features.find.compute import find as find
+    from attncli.features.find.pair_links import find_pairs as find_pairs
     from attncli.features.generate.compute import generate as generate
     from attncli.features.heads.compute import heads as heads
     from attncli.features.learn.compute import learn as learn
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from attncli.features.tensors.compute import tensors as tensors
     from attncli.features.tokens.compute import tokens as tokens
     from attncli.features.why.compute import why as why
+    from attncli.features.why.pair_reasons import why_pairs as why_pairs
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.context import KnockOut as KnockOut
     from attncli.mechanism.context import Replace as Replace
@@ -69,9 +71,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
-    "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find", "generate",
-    "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch",
-    "patch_pairs", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
+    "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find", "find_pairs",
+    "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch",
+    "patch_pairs", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",
 ]  # fmt: skip
 
 _HOMES = {
@@ -84,6 +86,8 @@ _HOMES = {
     "Zero": "attncli.mechanism.context",
     "ablate": "attncli.features.effects.compute",
     "ablate_pairs": "attncli.features.effects.pair_effects",
+    "find_pairs": "attncli.features.find.pair_links",
+    "why_pairs": "attncli.features.why.pair_reasons",
     "logits_pairs": "attncli.features.effects.pair_effects",
     "patch_pairs": "attncli.features.effects.pair_effects",
     "attention": "attncli.mechanism.attention",

@@ -86,6 +86,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
 
 
 UNTRIED = {
+    "find_pairs",
+    "why_pairs",
     "patch_pairs",
     "logits_pairs",
     "scan_corpus",

@@ -147,6 +147,7 @@ TARGET = subject_option(
     ),
     metavar="TOK",
 )
+VERSUS = subject_option(help="Take this token's logit away from the target's.", metavar="TOK")
 PAIRS = subject_option(
     "--pairs",
     help="Over pairs of texts: a file, or a task: indirect-object, greater-than, agreement.",

@@ -10,11 +10,13 @@ from attncli.cli.output import validate_options, write_with_figure
 from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
+from attncli.language import plural
 
 if TYPE_CHECKING:
     from attncli.cli.declarations import OutputOptions, PairOptions, RunSetup
     from attncli.cli.environment import Environment
     from attncli.documents import Document
+    from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
 PAIR_SUBJECTS = (
@@ -48,11 +50,37 @@ def write_pair_answer(
     """Compute one document over pairs and write it.
 
     compute: is handed the model and what is told the share done. label: of the progress bar.
-    subjects: the parameters that go with pairs; others are refused.
+    subjects: the parameters that go with pairs; others are refused. Raises
+    UsageError for those, and for a page, which shows one text.
     """
     refuse_beside(environment, "--pairs", subjects)
+    if "html" in environment.explicit_options:
+        raise UsageError("--html shows one text", expected="--figure or --json beside --pairs")
     view = validate_options(output, environment, command)
     loaded_model = request.model(environment, setup, many_runs=True)
     with progress(environment, label) as on_progress:
         document = compute(loaded_model, on_progress)
     write_with_figure([document], output, environment, view)
+
+
+PATIENCE = 3.0
+"""Seconds above which it is said before it starts what a measurement will take."""
+
+
+def foretell(environment: Environment, expected: CostEstimate, count: int) -> None:
+    """Note the expected time and memory of a measurement that takes more than `PATIENCE` seconds.
+    count: tokens of the text."""
+    if expected.seconds > PATIENCE:
+        from attncli.draw.numbers import size_words
+        from attncli.models.estimate import duration_words
+
+        environment.note(
+            plural(
+                "{count} head, {tokens} tokens: about {time} and {bytes} of memory",
+                "{count} heads, {tokens} tokens: about {time} and {bytes} of memory",
+                count=expected.branches,
+                tokens=count,
+                time=duration_words(expected.seconds),
+                bytes=size_words(expected.peak),
+            )
+        )

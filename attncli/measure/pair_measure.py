@@ -7,6 +7,7 @@ Source: Wang et al., Interpretability in the wild, 2022, for the measure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
-from attncli.inputs.pairs import Pair, PairFile
+from attncli.inputs.pairs import Pair, PairFile, read_pairs
 from attncli.inputs.token import Token, Tokenizer, bytes_name, ignore
 from attncli.language import listing, message
 from attncli.mechanism.context import Weights
@@ -62,6 +63,29 @@ def fit_pairs(model: Model, file: PairFile) -> FittedPairs:
             error.where = error.where or place
             faults.append((number, error))
     return FittedPairs(file.name, tuple(pairs), tuple(faults))
+
+
+def fitting_pairs(model: Model, file: str | Path, count: int | None) -> FittedPairs:
+    """The pairs of a file that fit a model. Raises InputError where none does, with what is wrong
+    with the first."""
+    fitted = fit_pairs(model, read_pairs(file, count=count))
+    if fitted.pairs:
+        return fitted
+    _, error = fitted.faults[0]
+    what = message(
+        "none of the {count} pairs fits this model: {fault}",
+        count=len(fitted.faults),
+        fault=error.what,
+    )
+    hint = "attn pairs check FILE --model MODEL"
+    raise InputError(what, where=error.where, expected=error.expected, hint=hint)
+
+
+def progress_of_pair(
+    progress: Callable[[float], None], number: int, count: int, share: float
+) -> None:
+    """Tell the share of all pairs that is done, from that of one."""
+    progress((number + share) / count)
 
 
 def fit_pair(model: Model, pair: Pair) -> TokenPair:

@@ -33,7 +33,8 @@ COLUMNS = ["features", "scan", "explore"]
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
     "difference_answer": "draw", "head_phrase": "draw",
-    "effect_answer": "draw", "link_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
+    "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
+    "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
@@ -151,6 +152,7 @@ OTHER_USES = {
     ("run", "generate"): "--generate is an option of run",
     ("scan", "why"): "--why is an option of scan",
     ("scan", "heads"): "what heads read and write, for those most alike",
+    ("why", "find"): "the link of each pair, and the head that it is explained of",
     ("series", "heads"): "the metrics and labels of each checkpoint",
     ("view", "explain"): "the derivation of a saved run",
 }

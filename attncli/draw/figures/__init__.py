@@ -60,7 +60,7 @@ from attncli.features.effects.document import (
     reading_of,
     readings_of,
 )
-from attncli.features.find.document import FindDocument
+from attncli.features.find.document import FindDocument, PairLink
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
 from attncli.features.learn.document import LearnDocument, curve_note, reference_name, score_name
 from attncli.features.mask.document import MaskDocument
@@ -740,6 +740,9 @@ def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, vi
 
 def _draw_found_heads(drawing: Drawing, document: FindDocument, view: View) -> None:
     """A bar for the weight of the link in each head, the largest first."""
+    if document.pair_links is not UNSET:
+        _draw_pair_links(drawing, document.pair_links, view)
+        return
     regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     names = dict(enumerate(names_of(document.tokens))) | regions
     top = draw_title(
@@ -752,6 +755,18 @@ def _draw_found_heads(drawing: Drawing, document: FindDocument, view: View) -> N
         else:
             rank = say(view, "rank {rank}", rank=row.rank)
         bars.append(bar_of(say(view, spoken_head(row.layer, row.head)), row.weight, more=rank))
+    draw_bars(drawing, bars, top)
+
+
+def _draw_pair_links(drawing: Drawing, links: Sequence[PairLink], view: View) -> None:
+    """A bar for how much more weight the link has in the clean texts of pairs than in the corrupt
+    ones, in each head."""
+    title = say(view, "weights of the link, means over pairs, the largest change first")
+    top = draw_title(drawing, title, say(view, "clean less corrupt"))
+    bars = [
+        bar_of(say(view, spoken_head(row.layer, row.head)), row.change, more=percent(row.weight))
+        for row in links[:RANKED]
+    ]
     draw_bars(drawing, bars, top)
 
 

@@ -46,10 +46,10 @@ from attncli.cli.output import (
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
-from attncli.cli.pair_answer import PAIR_SUBJECTS, is_over_pairs, write_pair_answer
+from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
-from attncli.language import listing, message, plural
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import (
@@ -58,10 +58,8 @@ if TYPE_CHECKING:
         Measure,
         PatchDocument,
     )
-    from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
-VERSUS = subject_option(help="Take this token's logit away from the target's.", metavar="TOK")
 QUERY = redeclare(
     declarations.QUERY,
     help=(
@@ -89,7 +87,7 @@ class MeasureOptions:
     ] = None
     query: Annotated[str | None, QUERY] = None
     target: Annotated[str | None, declarations.TARGET] = None
-    versus: Annotated[str | None, VERSUS] = None
+    versus: Annotated[str | None, declarations.VERSUS] = None
     hold: Annotated[
         str | None,
         subject_option(
@@ -135,29 +133,6 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
             "--every measures at every token, and --query names one", expected="one or the other"
         )
     return tuple(dict.fromkeys(chosen_measures))
-
-
-PATIENCE = 3.0
-"""Seconds above which it is said before it starts what a measurement will take."""
-
-
-def foretell(environment: Environment, expected: CostEstimate, count: int) -> None:
-    """Note the expected time and memory of a measurement that takes more than `PATIENCE` seconds.
-    count: tokens of the text."""
-    if expected.seconds > PATIENCE:
-        from attncli.draw.numbers import size_words
-        from attncli.models.estimate import duration_words
-
-        environment.note(
-            plural(
-                "{count} head, {tokens} tokens: about {time} and {bytes} of memory",
-                "{count} heads, {tokens} tokens: about {time} and {bytes} of memory",
-                count=expected.branches,
-                tokens=count,
-                time=duration_words(expected.seconds),
-                bytes=size_words(expected.peak),
-            )
-        )
 
 
 # `attn ablate`: what changes when a head, or a link, is taken away.
@@ -507,7 +482,7 @@ def logits(
     page: PageOptions,
     pair_options: PairOptions,
     target: Annotated[str | None, declarations.TARGET] = None,
-    versus: Annotated[str | None, VERSUS] = None,
+    versus: Annotated[str | None, declarations.VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
     by: Annotated[
         str,
@@ -635,7 +610,7 @@ def patch(
     target: Annotated[
         str | None, redeclare(declarations.TARGET, help="The next token that is measured, or id:N.")
     ] = None,
-    versus: Annotated[str | None, VERSUS] = None,
+    versus: Annotated[str | None, declarations.VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
     at: Annotated[
         list[str] | None,

@@ -136,7 +136,7 @@ def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
         yield say(
             view,
             "All of these changes at once: it {lost}.",
-            lost=_loss(together.all, view),
+            lost=loss_text(together.all, view),
         )
     if len(rows) > 1:
         yield say(view, "Heads are taken away one at a time: these numbers do not add up.")
@@ -179,7 +179,7 @@ def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str
         " average{interval}; the answer is ahead in {right} of them.",
         count=pairs.count,
         mean=f"{pairs.mean:.{DIGITS}f}",
-        interval=_interval(pairs.low, pairs.high, view),
+        interval=interval_text(pairs.low, pairs.high, view),
         right=percent(pairs.right),
     )
     if pairs.low is None:
@@ -206,8 +206,8 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
     low = None if difference.low is UNSET else difference.low
     high = None if difference.high is UNSET else difference.high
     head = head_phrase(row, view)
-    loss = _loss(difference.all, view)
-    yield say(view, template, head=head, lost=loss, interval=_interval(low, high, view))
+    loss = loss_text(difference.all, view)
+    yield say(view, template, head=head, lost=loss, interval=interval_text(low, high, view))
     if difference.sign_share is not UNSET:
         yield say(
             view, "{share} of the pairs have this sign.", share=percent(difference.sign_share)
@@ -290,13 +290,13 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
         return
 
 
-def _loss(size: float, view: View) -> str:
+def loss_text(size: float, view: View) -> str:
     """What a change does to a lead, as a verb: `loses 1.17`, `gains 1.44`."""
     template = message("loses {size}") if size >= 0 else message("gains {size}")
     return say(view, template, size=f"{abs(size):.{DIGITS}f}")
 
 
-def _interval(low: float | None, high: float | None, view: View) -> str:
+def interval_text(low: float | None, high: float | None, view: View) -> str:
     """A 95% interval in brackets behind a number; "" for none."""
     if low is None or high is None:
         return ""

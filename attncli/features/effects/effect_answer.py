@@ -120,6 +120,13 @@ def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
     return [["-" if value is None else write(value) for value in column] for column in columns]
 
 
+def range_text(low: str, high: str) -> str:
+    """Join the written ends of an interval as "low … high"; "-" where an end is "-"."""
+    if "-" in (low, high):
+        return "-"
+    return f"{low} … {high}"
+
+
 @capitalize_sentences
 def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     """The answer of `attn find --effect`: in which head cutting the found link changes the measure

@@ -53,11 +53,15 @@ from attncli.features.effects.sweep import (
     resample_from,
 )
 from attncli.features.effects.targets import target_token
-from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
 from attncli.language import message
 from attncli.measure.bootstrap import mean_intervals, ratio_intervals
-from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs
+from attncli.measure.pair_measure import (
+    FittedPairs,
+    TokenPair,
+    fitting_pairs,
+    progress_of_pair,
+)
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
@@ -115,7 +119,7 @@ def ablate_pairs(
     _tell_cost(model, fitted, hold is not None, memory, on_cost)
     results: list[RemovalResult] = []
     for number, pair in enumerate(fitted.pairs):
-        on_progress = partial(_progress_of_pair, progress, number, len(fitted.pairs))
+        on_progress = partial(progress_of_pair, progress, number, len(fitted.pairs))
         start = pair.first_difference if by == "corrupt" and may_start_late(model.spec) else 0
         removal = Removal(
             selection,
@@ -178,7 +182,7 @@ def patch_pairs(
     results: list[PatchResult] = []
     receivers = tuple(parse_receivers(into, model.spec)) if into else ()
     for number, pair in enumerate(fitted.pairs):
-        on_progress = partial(_progress_of_pair, progress, number, len(fitted.pairs))
+        on_progress = partial(progress_of_pair, progress, number, len(fitted.pairs))
         last = len(pair.clean) - 1
         patching = PatchRequest(
             selection,
@@ -243,7 +247,7 @@ def _patch_document(
         measure="logit difference",
         target=None,
         versus=None,
-        pairs=_summary(fitted, clean),
+        pairs=pairs_summary(fitted, clean),
         into=[
             ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side)
             for receiver in receivers
@@ -303,7 +307,7 @@ def logits_pairs(
         position=len(first.clean) - 1,
         target=target_token(model, first.answer),
         versus=target_token(model, first.versus),
-        pairs=_summary(fitted, logits),
+        pairs=pairs_summary(fitted, logits),
         softcap=attributions[0].softcap,
         logit=float(logits.mean()),
         sum=float(values.sum(1).mean()),
@@ -318,29 +322,6 @@ def logits_pairs(
         ],
         warnings=notes(model, first.pair.clean, first.clean),
     )
-
-
-def fitting_pairs(model: Model, file: str | Path, count: int | None) -> FittedPairs:
-    """The pairs of a file that fit a model. Raises InputError where none does, with what is wrong
-    with the first."""
-    fitted = fit_pairs(model, read_pairs(file, count=count))
-    if fitted.pairs:
-        return fitted
-    _, error = fitted.faults[0]
-    what = message(
-        "none of the {count} pairs fits this model: {fault}",
-        count=len(fitted.faults),
-        fault=error.what,
-    )
-    hint = "attn pairs check FILE --model MODEL"
-    raise InputError(what, where=error.where, expected=error.expected, hint=hint)
-
-
-def _progress_of_pair(
-    progress: Callable[[float], None], number: int, count: int, share: float
-) -> None:
-    """Tell the share of all pairs that is done, from that of one."""
-    progress((number + share) / count)
 
 
 def _baseline(model: Model, pair: TokenPair, by: PairBaseline) -> By:
@@ -377,12 +358,12 @@ def _document(
     first = fitted.pairs[0]
     last = len(first.clean) - 1
     addresses = [effect.place for effect in results[0].effects]
-    differences = _differences(
+    differences = mean_differences(
         [[effect.readings for effect in result.effects] for result in results],
         [[effect.holding for effect in result.effects] for result in results],
     )
     rows = sorted(zip(addresses, differences, strict=True), key=lambda row: -abs(row[1].all or 0.0))
-    (together,) = _differences(
+    (together,) = mean_differences(
         [[result.together] for result in results], [[result.holding] for result in results]
     )
     return AblateDocument(
@@ -393,7 +374,7 @@ def _document(
         every=False,
         position=last,
         target=None,
-        pairs=_summary(fitted, np.asarray([result.m_clean or 0.0 for result in results])),
+        pairs=pairs_summary(fitted, np.asarray([result.m_clean or 0.0 for result in results])),
         link=None,
         effects=[
             EffectRow(
@@ -412,7 +393,7 @@ def _document(
     )
 
 
-def _differences(
+def mean_differences(
     readings: Sequence[Sequence[Mapping[str, float]]],
     holding: Sequence[Sequence[Mapping[str, float] | None]],
 ) -> list[Difference]:
@@ -441,7 +422,7 @@ def _differences(
     return result
 
 
-def _summary(fitted: FittedPairs, measured: Floats) -> PairsSummary:
+def pairs_summary(fitted: FittedPairs, measured: Floats) -> PairsSummary:
     """How many pairs there were, and m after their clean texts, [pair]."""
     (interval,) = mean_intervals(measured[:, None])
     return PairsSummary(

@@ -64,6 +64,7 @@ from attncli.features.effects.effect_answer import (
     heads_table,
     lens_sentences,
     lens_table,
+    range_text,
     size_text,
     subject,
 )
@@ -145,7 +146,7 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     )
     first = MEASURE_COLUMNS[document.measures[0]]
     ends = message("95% interval")
-    columns: dict[str, list[str]] = {first: means, ends: list(map(_range_text, lows, highs))}
+    columns: dict[str, list[str]] = {first: means, ends: list(map(range_text, lows, highs))}
     return heads_table(
         shown, columns, view, title=_effects_title(document, view), count=len(document.effects)
     )
@@ -192,16 +193,9 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
             return say(view, "a log-probability")
 
 
-def _range_text(low: str, high: str) -> str:
-    """Join the written ends of an interval as "low … high"; "-" where an end is "-"."""
-    if "-" in (low, high):
-        return "-"
-    return f"{low} … {high}"
-
-
 def _interval_text(interval: Interval) -> str:
     """The ends of a mean's 95% interval as "low … high"; "-" where it has none."""
-    return _range_text(
+    return range_text(
         *("-" if end is None else effect_text(end) for end in (interval.low, interval.high))
     )
 
@@ -316,7 +310,7 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
         "A": a,
         "B": b,
         "B - A": difference,
-        message("95% interval"): list(map(_range_text, lows, highs)),
+        message("95% interval"): list(map(range_text, lows, highs)),
     }
     return heads_table(
         shown, columns, view, title=message("effects of heads, B less A"), count=len(document.heads)
@@ -498,7 +492,7 @@ def _difference_columns(effects: Sequence[EffectRow]) -> dict[str, list[str]]:
             lows, highs = effect_columns(
                 [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
             )
-            columns[message("95% interval")] = list(map(_range_text, lows, highs))
+            columns[message("95% interval")] = list(map(range_text, lows, highs))
         columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
     return columns
 
@@ -874,7 +868,7 @@ def interval_columns(rows: Sequence[PatchRow]) -> dict[str, list[str]]:
         lows, highs = effect_columns(
             [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
         )
-        columns[message("95% interval")] = list(map(_range_text, lows, highs))
+        columns[message("95% interval")] = list(map(range_text, lows, highs))
     columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
     return columns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
+from attncli.cli.declarations import (
+    OutputOptions,
+    PairOptions,
+    RegionOptions,
+    RunSetup,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import About, answer_option, meaning, without
+from attncli.cli.option import About, answer_option, meaning, redeclare, without
 from attncli.cli.output import (
     PageOptions,
     page_reasons,
@@ -25,6 +31,7 @@ from attncli.cli.output import (
     write_figure,
     write_run_page,
 )
+from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
 from attncli.cli.progress import foretell_text, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
     from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
+    from attncli.models.model import Model
 
 
 def find(
@@ -43,6 +51,7 @@ def find(
     setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
+    pair_options: PairOptions,
     start: Annotated[str | None, declarations.FROM] = None,
     end: Annotated[str | None, declarations.TO] = None,
     words: Annotated[bool, declarations.WORDS] = False,
@@ -50,6 +59,14 @@ def find(
     effect: Annotated[
         bool, answer_option(help="Also what cutting the link in each head changes.")
     ] = False,
+    target: Annotated[
+        str | None,
+        redeclare(
+            declarations.TARGET,
+            help="With --effect: also what its logit less that of --versus loses; or id:N.",
+        ),
+    ] = None,
+    versus: Annotated[str | None, declarations.VERSUS] = None,
     verify: Annotated[
         bool,
         answer_option(help="Also with another word in front of the text: heads rest on the first."),
@@ -61,9 +78,14 @@ def find(
     attn find "The animal didn't cross the street because it was too tired" --from it --to animal
 
     attn find --model minilm "The animal was too tired, so it slept" --from it --to animal --top 5
+
+    attn find --model smollm2 --pairs indirect-object --effect
     """
 
     environment: Environment = ctx.obj
+    if is_over_pairs(pair_options, text.text):
+        _find_pairs(environment, pair_options, setup, output, (start, end), effect=effect)
+        return
     view = validate_options(output, environment, "find", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why, words=words)
     if start is None or end is None:
@@ -71,6 +93,8 @@ def find(
         raise UsageError(
             "attn find needs two tokens", expected="--from TOK and --to TOK", hint=hint
         )
+    if not effect and (target is not None or versus is not None):
+        raise UsageError("--target and --versus are about cut links", expected="--effect as well")
     if not effect and (
         ignored_options := environment.options_about(setup.model, About.AFTER_HEADS)
     ):
@@ -116,6 +140,8 @@ def find(
                         words=words,
                         unknown=unknown,
                         effect=effect,
+                        target=target,
+                        versus=versus,
                         verify=verify,
                         regions=named_regions,
                         memory=request.memory_limit(setup.compute).bytes,
@@ -159,6 +185,46 @@ def find(
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _find_pairs(
+    environment: Environment,
+    pairs: PairOptions,
+    setup: RunSetup,
+    output: OutputOptions,
+    ends: tuple[str | None, str | None],
+    *,
+    effect: bool,
+) -> None:
+    """Run `attn find --pairs`: what heads send from one token to another, means over pairs. ends:
+    the query and the key; None for the last token, and for the answer."""
+
+    def compute(model: Model, on_progress: Callable[[float], None]) -> FindDocument:
+        """The `attn.find/1` document."""
+        from attncli.features.find.pair_links import find_pairs
+
+        return find_pairs(
+            model,
+            pairs.pairs or "",
+            start=ends[0],
+            end=ends[1],
+            effect=effect,
+            count=pairs.count,
+            heads=request.head_selection(model.spec, setup.model),
+            memory=request.memory_limit(setup.compute).bytes,
+            on_cost=partial(foretell, environment),
+            progress=on_progress,
+        )
+
+    write_pair_answer(
+        environment,
+        setup,
+        output,
+        compute,
+        command="find",
+        label="running pairs",
+        subjects=(*PAIR_SUBJECTS, "start", "end", "effect"),
+    )
 
 
 def _search_start(

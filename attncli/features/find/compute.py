@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,8 +16,11 @@ from attncli.documents import RegionRow
 from attncli.documents.header import header, notes, overflow
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import Removal, remove
+from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import reads_on
 from attncli.features.effects.sweep import CutLink
+from attncli.features.effects.targets import choose_target, predicted_token
 from attncli.features.find.document import (
     BeyondRest,
     FindDocument,
@@ -38,7 +41,7 @@ from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
-from attncli.models.run import LONG, rows_for
+from attncli.models.run import LONG, no_output_head, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.run_record import Recording  # only a page needs it
@@ -58,11 +61,13 @@ class SearchRequest(Struct, frozen=True):
 
 class CutOptions(Struct, frozen=True):
     """How the effect of cutting the link is measured. memory: bytes there may be. progress: is told
-    the share done.
+    the share done. entries: the vocabulary ids of target and versus, whose logits' difference is
+    measured as well; None for neither.
     """
 
     memory: int
     progress: Callable[[float], None]
+    entries: tuple[int, int] | None = None
 
 
 class _QueryRows:
@@ -187,6 +192,8 @@ def find(
     progress: Callable[[float], None] = ignore,
     recording: Recording | None = None,
     verify: bool = False,
+    target: str | None = None,
+    versus: str | None = None,
 ) -> FindDocument:
     """Find the heads that send one token to another: every head, the largest weight first.
 
@@ -211,6 +218,9 @@ def find(
         recording: Takes the heads of the run, for a page.
         verify: Whether the text also runs with another word in front, which heads that rest on the
             first token whatever it is then look at in its place.
+        target: With `effect`, a vocabulary entry or "id:N": it is also measured what its logit less
+            that of `versus` loses, after the last token.
+        versus: The entry whose logit is taken away.
 
     Returns:
         What `attn find --json` writes.
@@ -263,10 +273,11 @@ def find(
         model, len(tokens), run_request, is_saved=False, rows=rows, last_rows=last_rows
     )
     on_cost(expected_cost, len(tokens))
+    cutting = None
     if effect:
-        cutting = CutOptions(free_memory().bytes if memory is None else memory, progress)
-    else:
-        cutting = None
+        entries = _measured_entries(model, tokens, target, versus, note)
+        free = free_memory().bytes if memory is None else memory
+        cutting = CutOptions(free, progress, entries)
     sought = SearchRequest(places[query], places[key], layers, heads, verify)
     watch = None if effect else progress
     document = find_document(
@@ -338,9 +349,9 @@ def find_document(
         word_before, heads = _with_word_before(
             model, text, tokens, request, link_ends, heads, second_half
         )
-    together: float | UnsetType | None = UNSET
+    of_cuts: dict[str, Any] = {}
     if cutting is not None:
-        heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
+        heads, of_cuts = _with_effects(model, tokens, request, ends, heads, cutting)
     heads.sort(key=lambda row: (-row.weight, row.layer, row.head))
     return FindDocument(
         **header(model, text, tokens, words),
@@ -348,7 +359,7 @@ def find_document(
         key=request.end,
         words=words is not None,
         heads=heads,
-        effect_together=together,
+        **of_cuts,
         rest=np.flatnonzero(_words_at_rest(words, rest)).tolist() if rest.any() else UNSET,
         word_before=word_before,
         warnings=warnings,
@@ -467,26 +478,76 @@ def _with_effects(
     ends: Sequence[Sequence[int]],
     heads: Sequence[FoundHead],
     cutting: CutOptions,
-) -> tuple[list[FoundHead], float | None]:
-    """The heads with what cutting the link in each alone changes, and what cutting it in all of
-    them does.
+) -> tuple[list[FoundHead], dict[str, Any]]:
+    """The heads with what cutting the link in each alone changes, and the members of the document
+    that tell what cutting it in all of them does.
     """
     selection = HeadSelection(request.layers, request.heads)
     link = CutLink(tuple(ends[0]), tuple(ends[1]))
+    measuring = MeasureRequest(("vector",), link.queries, link.queries[-1])
+    if cutting.entries is not None:
+        target, versus = cutting.entries
+        last = len(tokens) - 1
+        measuring = MeasureRequest(
+            ("vector", "difference"), link.queries, last, target, versus=versus
+        )
     removal = remove(
         model,
         tokens,
         Removal(selection, link=link, baseline="none"),
-        MeasureRequest(("vector",), link.queries, link.queries[-1]),
+        measuring,
         memory=cutting.memory,
         progress=cutting.progress,
     )
-    cosines = {
-        (effect.place.layer, effect.place.head): _finite_or_none(effect.readings["cosine"])
-        for effect in removal.effects
+    readings = {
+        (effect.place.layer, effect.place.head): effect.readings for effect in removal.effects
     }
-    with_effect = [replace(head, effect=cosines.get((head.layer, head.head))) for head in heads]
-    return with_effect, _finite_or_none(removal.together["cosine"])
+    with_effect = [_with_readings(head, readings.get((head.layer, head.head))) for head in heads]
+    members: dict[str, Any] = {"effect_together": _finite_or_none(removal.together["cosine"])}
+    if cutting.entries is not None:
+        target, versus = cutting.entries
+        members["target"] = predicted_token(model, target)
+        members["versus"] = predicted_token(model, versus)
+        members["difference_together"] = Difference(
+            all=_finite_or_none(removal.together["difference"])
+        )
+    return with_effect, members
+
+
+def _with_readings(head: FoundHead, readings: Mapping[str, float] | None) -> FoundHead:
+    """A head with what cutting the link in it changes; null where that was not measured."""
+    if readings is None:
+        return replace(head, effect=None)
+    changed = replace(head, effect=_finite_or_none(readings["cosine"]))
+    if "difference" not in readings:
+        return changed
+    return replace(changed, difference=Difference(all=_finite_or_none(readings["difference"])))
+
+
+def _measured_entries(
+    model: Model,
+    tokens: Sequence[Token],
+    target: str | None,
+    versus: str | None,
+    note: Callable[[str], None],
+) -> tuple[int, int] | None:
+    """The vocabulary entries of `target` and `versus`; None without. Raises UsageError for one
+    without the other."""
+    if target is None and versus is None:
+        return None
+    if target is None or versus is None:
+        what = message("--target and --versus are measured together")
+        raise UsageError(what, expected="both, or neither")
+    if model.spec.head is None or not reads_on(model.spec):
+        raise no_output_head(model.spec)
+    place = len(tokens) - 1
+    entries = [
+        choose_target(model, tokens, name, position=place, several=False, row=None, note=note).ids[
+            0
+        ]
+        for name in (target, versus)
+    ]
+    return entries[0], entries[1]
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -18,6 +18,13 @@ from attncli.documents import (
     describe,
     index_of,
 )
+from attncli.features.effects.document import (
+    Difference,
+    IntervalEnd,
+    PairsSummary,
+    SignShare,
+    TargetToken,
+)
 from attncli.language import message
 
 LinkWeight = Annotated[Weight, describe("From the query to the key.")]
@@ -81,6 +88,29 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
             " alone."
         ),
     ] = UNSET
+    difference: Annotated[
+        Difference | UnsetType,
+        describe("With --effect and --versus: what m = logit(target) − logit(versus) loses then."),
+    ] = UNSET
+
+
+class PairLink(PlacedHead, frozen=True, kw_only=True):
+    """With pairs: what one head sends from the query to the key, mean over pairs."""
+
+    weight: Annotated[Weight, describe("In the clean texts, summed over the tokens of the key.")]
+    corrupt: Annotated[Weight, describe("At the same places in the corrupt texts.")]
+    versus: Annotated[
+        Weight | UnsetType,
+        describe("To the other answer in the clean texts, where it stands in all of them."),
+    ] = UNSET
+    change: Annotated[float, describe("weight − corrupt.")]
+    low: IntervalEnd = UNSET
+    high: IntervalEnd = UNSET
+    sign_share: SignShare = UNSET
+    difference: Annotated[
+        Difference | UnsetType,
+        describe("With --effect: what m loses when the link is cut in this head alone."),
+    ] = UNSET
 
 
 class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
@@ -91,10 +121,31 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     query: Annotated[Count, index_of("token", "Index of the query token.")] = field(name="from")
     key: Annotated[Count, index_of("token", "Index of the key token.")] = field(name="to")
     words: Annotated[bool, describe("Whether pieces were merged: then `tokens` are words.")]
-    heads: Annotated[list[FoundHead], describe("Every head, the largest weight first.")]
+    heads: Annotated[
+        list[FoundHead], describe("Every head, the largest weight first; none with pairs.")
+    ]
     effect_together: Annotated[
         float | UnsetType | None,
         describe("With --effect: the same with the link cut in all of these heads."),
+    ] = UNSET
+    difference_together: Annotated[
+        Difference | UnsetType,
+        describe(
+            "With --effect, and --versus or pairs: what m loses with the link cut in all of these"
+            " heads."
+        ),
+    ] = UNSET
+    target: Annotated[
+        TargetToken | UnsetType,
+        describe("With --versus: the next token whose logit m begins with."),
+    ] = UNSET
+    versus: Annotated[
+        TargetToken | UnsetType, describe("With --versus: the one whose logit m takes away.")
+    ] = UNSET
+    pairs: PairsSummary | UnsetType = UNSET
+    pair_links: Annotated[
+        list[PairLink] | UnsetType,
+        describe("With pairs, in place of `heads`: the largest change first."),
     ] = UNSET
     regions: Annotated[
         list[RegionRow] | UnsetType,

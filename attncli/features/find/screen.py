@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.draw.lines import Lines, draw_parts, localize, remark, stack
+from attncli.draw.lines import Lines, draw_parts, localize, remark, sentences, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import cells, cut, label, spell
@@ -18,9 +18,16 @@ from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.features.find.link_screen import link_sentences, rests_on_key, shaded_answer
+from attncli.features.find.pair_link_screen import (
+    lost_sentences,
+    pair_link_sentences,
+    pair_rows,
+    pair_table,
+)
 from attncli.language import listing, message, term
 
 BAR, LOOKS, REVERSE, EFFECT = "", message("looks most at"), "reverse", "effect"
+M_COLUMN = message("m loses")
 """Names of columns."""
 SHORTEST, LONGEST = 4, 24
 """Cells of a bar of weight 1."""
@@ -44,12 +51,17 @@ def with_region_names(document: FindDocument, view: View) -> FindDocument:
 
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
+    if document.pair_links is not UNSET:
+        yield from pair_rows(document.pair_links)
+        return
     has_effects = document.effect_together is not UNSET
+    has_difference = document.difference_together is not UNSET
     names = ["layer", "head", "weight", "rank", "visible", "top_key"]
     names += ["reverse_weight", "reverse_rank"]
     names += ["effect"] if has_effects else []
     names += ["share_beyond_rest", "rank_beyond_rest"] if document.rest is not UNSET else []
     names += ["verified_weight"] if document.word_before is not UNSET else []
+    names += ["difference"] if has_difference else []
     yield names
     for head in document.heads:
         row: list[object] = [head.layer, head.head, head.weight, head.rank, head.visible]
@@ -59,12 +71,16 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
             row += [head.beyond_rest.share, head.beyond_rest.rank]
         if head.verified is not UNSET:
             row.append(head.verified.weight)
+        if head.difference is not UNSET:
+            row.append(head.difference.all)
         yield row
 
 
 def _head_table(document: FindDocument, view: View) -> Lines:
     """The heads, strongest first, with what of them and of their columns is not shown; where the
     mask hides the link in every head, those of the link in the other direction."""
+    if document.pair_links is not UNSET:
+        return pair_table(document.pair_links, view)
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
     places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
     heads = document.heads
@@ -142,6 +158,9 @@ def _columns(
     }
     if document.effect_together is not UNSET:
         columns[EFFECT] = effect_columns(effects)[0]
+    if document.difference_together is not UNSET:
+        differences = [None if head.difference is UNSET else head.difference.all for head in heads]
+        columns[M_COLUMN] = effect_columns(differences)[0]
     ranked = [_ranked_link(link, document) for link in shown]
     columns[message("rank of key")] = [
         _rank_text(rank, visible, view) for rank, visible, _ in ranked
@@ -194,6 +213,8 @@ def _token_name(document: FindDocument, index: int, view: View) -> str:
 
 def _answer(document: FindDocument, view: View) -> Lines:
     """Where the link is strongest, with the shaded sentence, and what cutting it changes."""
+    if document.pair_links is not UNSET:
+        return sentences(find_sentences(document, view), view)
     return shaded_answer(document, find_sentences(document, view), view)
 
 
@@ -201,8 +222,14 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
     """The answer in words: where the link is strongest, and what cutting it does, if that was
     measured.
     """
+    if document.pair_links is not UNSET:
+        return pair_link_sentences(document, view)
     document = with_region_names(document, view)
-    return [*link_sentences(document, view), *cut_link_sentences(document, view)]
+    return [
+        *link_sentences(document, view),
+        *cut_link_sentences(document, view),
+        *lost_sentences(document, view),
+    ]
 
 
 FIND_PARTS: Parts[FindDocument] = (

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import EIGHT, OutputOptions, RunSetup, TextOptions
+from attncli.cli.declarations import EIGHT, OutputOptions, PairOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import analysis_option, meaning, redeclare, text_option, without
@@ -20,12 +21,14 @@ from attncli.cli.output import (
     write_document_page,
     write_with_figure,
 )
+from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
 from attncli.errors import UsageError
 from attncli.language import choice, message
 
 if TYPE_CHECKING:
     from attncli.features.why.document import Split, WhyDocument
     from attncli.models.estimate import CostEstimate
+    from attncli.models.model import Model
 
 SPLITS: tuple[Split, ...] = ("part", "token", "frequency", "dimension")
 
@@ -56,6 +59,7 @@ class LinkOptions:
             help="With --writes: the next token whose logit it adds to, or id:N.",
         ),
     ] = None
+    versus: Annotated[str | None, declarations.VERSUS] = None
 
 
 def why(
@@ -64,6 +68,7 @@ def why(
     setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
+    pair_options: PairOptions,
     link: LinkOptions,
 ) -> None:
     """Take a head's score apart: which parts of both words make it look there.
@@ -71,10 +76,15 @@ def why(
     attn why --model minilm "The animal didn't cross the street because it was too tired" --from it --to animal
 
     attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than tired --head L5H11
+
+    attn why --model smollm2 --pairs indirect-object --head L24H4
     """
     from attncli.cli.progress import foretell_work, progress
 
     environment: Environment = ctx.obj
+    if is_over_pairs(pair_options, text.text):
+        _why_pairs(environment, pair_options, setup, output, link)
+        return
     view = validate_options(output, environment, "why", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     start, end, split = _link_ends(link)
@@ -102,6 +112,7 @@ def why(
                         by=split,
                         writes=link.writes,
                         target=link.target,
+                        versus=link.versus,
                         heads=request.head_selection(loaded_model.spec, setup.model),
                         unknown=link.unknown,
                         source_text=setup.model.source,
@@ -134,7 +145,46 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
         raise UsageError("--by is {value}", expected=choice(SPLITS), value=repr(link.by))
     if link.target is not None and not link.writes:
         raise UsageError("--target is about what the head writes", expected="--writes as well")
+    if link.versus is not None and link.target is None:
+        raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     return link.start, link.end, split
+
+
+def _why_pairs(
+    environment: Environment,
+    pairs: PairOptions,
+    setup: RunSetup,
+    output: OutputOptions,
+    link: LinkOptions,
+) -> None:
+    """Run `attn why --pairs`: what each part adds to a link's score, means over pairs."""
+
+    def compute(model: Model, on_progress: Callable[[float], None]) -> WhyDocument:
+        """The `attn.why/1` document."""
+        from attncli.features.why.pair_reasons import why_pairs
+
+        return why_pairs(
+            model,
+            pairs.pairs or "",
+            start=link.start,
+            end=link.end,
+            than=link.than,
+            count=pairs.count,
+            heads=request.head_selection(model.spec, setup.model),
+            memory=request.memory_limit(setup.compute).bytes,
+            on_cost=partial(foretell, environment),
+            progress=on_progress,
+        )
+
+    write_pair_answer(
+        environment,
+        setup,
+        output,
+        compute,
+        command="why",
+        label="taking the score apart",
+        subjects=(*PAIR_SUBJECTS, "start", "end", "than"),
+    )
 
 
 why_app = command_app(

@@ -92,6 +92,7 @@ def why(
     by: Split = "part",
     writes: bool = False,
     target: str | None = None,
+    versus: str | None = None,
     layers: Selection = EVERY,
     heads: Selection | HeadSelection = EVERY,
     unknown: bool = False,
@@ -118,6 +119,7 @@ def why(
         writes: Whether it also tells what the head writes, by the token that it comes from.
         target: With `writes`, a vocabulary entry or "id:N" whose logit that adds to; None is the
             model's first choice.
+        versus: With `target`, an entry whose logit is taken away from it.
         layers: Which layers.
         heads: Which heads of each, or a HeadSelection of any; the one with the largest weight is
             explained.
@@ -185,6 +187,7 @@ def why(
         source_text=source_text,
         writes=writes,
         target=target,
+        versus=versus,
         memory=memory,
         note=note,
         progress=progress,
@@ -200,6 +203,7 @@ def why_document(
     source_text: str | None = None,
     writes: bool = False,
     target: str | None = None,
+    versus: str | None = None,
     memory: int | None = None,
     note: Callable[[str], None] = ignore,
     progress: Callable[[float], None] = lambda share: None,
@@ -211,7 +215,7 @@ def why_document(
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
     link, rival = strongest_link(running, request)
-    by_layer = _needs_layer_parts(running, link, memory, by_token=request.by == "token")
+    by_layer = needs_layer_parts(running, link, memory, by_token=request.by == "token")
     by_token = request.by == "token" and not by_layer
     attributor = None
     if writes and model.spec.head is not None:
@@ -228,19 +232,22 @@ def why_document(
     )
     writes_part: Writes | UnsetType = UNSET
     if writes:
-        entry = None
-        if target is not None:
-            row = None if attributor is None else attributor.log_probabilities()
-            entry = choose_target(
+        row = None if attributor is None else attributor.log_probabilities()
+        entry, versus_entry = (
+            None
+            if name is None
+            else choose_target(
                 model,
                 tokens,
-                target,
+                name,
                 position=link.query,
                 several=False,
                 row=row,
                 note=note,
             ).ids[0]
-        writes_part = written_parts(running, whole, attributor, entry)
+            for name in (target, versus)
+        )
+        writes_part = written_parts(running, whole, attributor, entry, versus_entry)
     return _link_document(
         model,
         text,
@@ -276,14 +283,19 @@ def _pieces(
 
 
 def written_parts(
-    text: SweepText, whole: Contributions, attributor: Attributor | None, target: int | None
+    text: SweepText,
+    whole: Contributions,
+    attributor: Attributor | None,
+    target: int | None,
+    versus: int | None = None,
 ) -> Writes:
     """What the head writes into the query's residual stream, split by source token, u_j =
     A_ij·v_j·W_O, and what each adds to a logit.
 
     attributor: what followed the text to its end, with the head chosen; None for a model without an
         output head.
-    target: a vocabulary entry; None for the model's first choice.
+    target: a vocabulary entry; None for the model's first choice. versus: one whose logit is taken
+        away from the target's.
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
     model = text.model
@@ -304,7 +316,7 @@ def written_parts(
     pushes = np.zeros(len(row.keys))
     try:
         if attributor is not None:
-            attribution = attributor.attribution(target, None)
+            attribution = attributor.attribution(target, versus)
             pushes = carried @ attribution.by_entry
     except UnsupportedError:  # a file without the output head's matrix
         if target is not None:
@@ -313,6 +325,7 @@ def written_parts(
     return Writes(
         norm=float(np.sqrt(squared)),
         target=None if attribution is None else target_token(model, attribution.target),
+        versus=UNSET if versus is None else target_token(model, versus),
         logit=None if attribution is None else dict(attribution.parts)[term],
         sources=[
             Written(
@@ -512,7 +525,7 @@ def why_links(
     documents = []
     for number, ((layer, head, query), (_, key)) in enumerate(sorted(links.by_query.items())):
         link = Link(layer, "self", head, query, key)
-        by_layer = _needs_layer_parts(running, link, memory)
+        by_layer = needs_layer_parts(running, link, memory)
         whole = contributions(running, link, by_layer=by_layer)
         request = WhyRequest((query,), (key,), HeadSelection(pairs=((layer, head),)), "self")
         document = _link_document(
@@ -523,7 +536,7 @@ def why_links(
     return documents
 
 
-def _needs_layer_parts(
+def needs_layer_parts(
     text: SweepText, link: Link, memory: int | None, *, by_token: bool = False
 ) -> bool:
     """Whether the heads of a layer must be summed to one part for the split to fit in `memory`
@@ -658,16 +671,16 @@ def _part_rows(
     for index, part in enumerate(whole.parts):
         if part in by_layer:
             rows += [
-                _part_row(source.part, source.query_side, source.key_side, source.weights_without)
+                part_row(source.part, source.query_side, source.key_side, source.weights_without)
                 for source in by_layer[part]
             ]
             continue
         weights = {name: float(values[index]) for name, values in without.items()}
-        rows.append(_part_row(part, float(query_sides[index]), float(key_sides[index]), weights))
+        rows.append(part_row(part, float(query_sides[index]), float(key_sides[index]), weights))
     return rows
 
 
-def _part_row(
+def part_row(
     part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
 ) -> WhyPart:
     """Convert one part of a score to a document row. query_side, key_side: what it adds to the

@@ -19,7 +19,7 @@ from attncli.documents import (
     index_of,
     position_errors,
 )
-from attncli.features.effects.document import AttentionKind, TargetToken
+from attncli.features.effects.document import AttentionKind, PairsSummary, TargetToken
 from attncli.language import Message, contextual, message
 
 WhyKind = Literal[
@@ -65,6 +65,34 @@ class WeightWithout(Part, frozen=True, kw_only=True):
     all_keys: Optional
 
 
+class PairMean(Part, frozen=True, kw_only=True):
+    """A mean over pairs."""
+
+    mean: float
+    low: Annotated[
+        float | None, describe("End of its 95% interval by the bootstrap; null below 20 pairs.")
+    ]
+    high: float | None
+    sign_share: Annotated[float, describe("The share of pairs with the sign of the mean.")]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield a (field, fault) unless the interval has two ends, or none."""
+        if (self.low is None) != (self.high is None):
+            yield "high", message("an interval with one end")
+
+
+class PairReasons(Part, frozen=True, kw_only=True):
+    """The pairs that a score is explained over: its numbers are means over their clean texts, and a
+    weight without a part is that with the part as in the corrupt text."""
+
+    measured: PairsSummary
+    query: Annotated[str | None, describe("The token that looks; null for the last.")]
+    key: Annotated[str | None, describe("The token looked at; null for the answer.")]
+    weight: PairMean
+    corrupt: Annotated[PairMean, describe("The weight at the same places in the corrupt texts.")]
+    total: PairMean
+
+
 class WhyPart(Part, frozen=True, kw_only=True):
     """A part of the score."""
 
@@ -94,6 +122,12 @@ class WhyPart(Part, frozen=True, kw_only=True):
     ]
     key_side: Annotated[float | None, describe("As part of the key, over all parts of the query.")]
     weight_without: WeightWithout
+    query_spread: Annotated[
+        PairMean | UnsetType | None, describe("With pairs: `query_side` with its interval.")
+    ] = UNSET
+    key_spread: Annotated[
+        PairMean | UnsetType | None, describe("With pairs: `key_side` with its interval.")
+    ] = UNSET
 
 
 class WhyPair(Part, frozen=True, kw_only=True):
@@ -139,6 +173,9 @@ class Writes(Part, frozen=True, kw_only=True):
 
     norm: Annotated[float, describe("Of the head's whole output for the query.")]
     target: TargetToken | None
+    versus: Annotated[
+        TargetToken | UnsetType, describe("With --versus: its logit is taken from the target's.")
+    ] = UNSET
     logit: Annotated[
         float | None, describe("What the head adds to the target's logit; null without one.")
     ]
@@ -181,6 +218,10 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
         list[WhyDimensions], describe("With --by frequency or dimension: entries of q and k.")
     ]
     writes: Writes | UnsetType = UNSET
+    over_pairs: Annotated[
+        PairReasons | UnsetType,
+        describe("With --pairs: the text and the link are the first pair's."),
+    ] = UNSET
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:

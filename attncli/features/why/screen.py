@@ -34,6 +34,12 @@ from attncli.features.why.document import (
     source_of,
     support,
 )
+from attncli.features.why.pair_reason_screen import (
+    SPREAD_NAMES,
+    pair_reason_sentences,
+    spread_cells,
+    spread_columns,
+)
 from attncli.language import contextual, message, plural, say
 
 if TYPE_CHECKING:
@@ -81,6 +87,7 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
         "without_query",
         "without_key",
         "without_all_keys",
+        *(SPREAD_NAMES if document.over_pairs is not UNSET else ()),
     )
     for part in document.parts:
         without = part.weight_without
@@ -97,6 +104,7 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
             without.query,
             without.key,
             without.all_keys,
+            *(spread_cells(part) if document.over_pairs is not UNSET else ()),
         )
 
 
@@ -112,8 +120,15 @@ def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
 
 def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
     """The link's query and key as quoted words, with their positions where they, or the key
-    compared with, are the same word."""
+    compared with, are the same word; over pairs, what they are in every pair."""
     link = document.link
+    if document.over_pairs is not UNSET:
+        query_name = document.over_pairs.query
+        key_name = document.over_pairs.key
+        return (
+            say(view, "the last token") if query_name is None else quote_text(query_name, view),
+            say(view, "the answer") if key_name is None else quote_text(key_name, view),
+        )
     beside = () if isinstance(document.centred, str) else (document.centred.key,)
     of_one_text = link.attention == "self"
     query = quoted_token(
@@ -223,14 +238,19 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
         say(view, contextual("column", "adds")),
         say(view, contextual("column", "weight without")),
     ]
+    if document.over_pairs is not UNSET:
+        titles[2] = say(view, contextual("column", "weight interchanged"))
+        titles.append(say(view, "95% interval"))
+        titles.append(say(view, "same sign"))
+        columns += spread_columns([part for part, _ in shown], side, len(names))
     rows = _with_bars(titles, columns, [value for _, value in shown], view)
     return table(
         [*titles, ""],
         rows,
         view,
-        align=["left", "right", "right", "left"],
+        align=["left", *["right"] * (len(titles) - 1), "left"],
         title=title,
-        bars=3,
+        bars=len(titles),
         strong=len(rows) - 1,
     )
 
@@ -386,7 +406,9 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
 
 def why_answer(document: WhyDocument, view: View) -> Lines:
     """The text with each word tinted by how far its score stands above the row's weighted mean, and
-    the answer in sentences."""
+    the answer in sentences; over pairs the sentences alone, as each has its own text."""
+    if document.over_pairs is not UNSET:
+        return sentences(why_sentences(document, view), view)
     keys = document.keys
     shares = [0.0] * len(keys)
     for row in document.row:
@@ -419,6 +441,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
     """The answer in sentences: where the head looks, which parts are the reason, how exactly they
     add up, and what limits the split."""
     texts = [
+        *pair_reason_sentences(document.over_pairs, view),
         _look_sentence(document, view),
         *_reasons(document, view),
         _exactness_sentence(document, view),
@@ -474,9 +497,13 @@ def _writes_sentences(document: WhyDocument, view: View) -> list[str]:
     if writes.target is not None and writes.logit is not None:
         word = quote_text(writes.target.text, view)
         amount = f"{writes.logit:+.2f}"
-        texts.append(
-            say(view, "It adds {amount} to the logit of {word}.", amount=amount, word=word)
-        )
+        if writes.versus is UNSET:
+            template = message("It adds {amount} to the logit of {word}.")
+            texts.append(say(view, template, amount=amount, word=word))
+        else:
+            versus = quote_text(writes.versus.text, view)
+            template = message("It adds {amount} to the logit of {word} less that of {versus}.")
+            texts.append(say(view, template, amount=amount, word=word, versus=versus))
     return texts
 
 
@@ -575,10 +602,12 @@ def _side_reasons(
         "count": backing.half,
         "without": "-" if without is None else f"{without:.2f}",
     }
+    of_pairs = document.over_pairs is not UNSET
     if backing.share >= HALF:
-        yield say(view, SIDE_REASONS[side], **places)
+        templates = PAIR_SIDE_REASONS if of_pairs else SIDE_REASONS
     else:
-        yield say(view, SPREAD_REASONS[side], **places)
+        templates = PAIR_SPREAD_REASONS if of_pairs else SPREAD_REASONS
+    yield say(view, templates[side], **places)
     lowest, against = parts[-1]
     if lowest <= -AGAINST * backing.total:
         yield say(
@@ -613,6 +642,30 @@ SPREAD_REASONS = {
     ),
 }
 """What is said of a side of which no part makes half."""
+PAIR_SIDE_REASONS = {
+    "query": message(
+        "What asks is above all {reason}: {value} of the {total} that speak for the link; with that"
+        " as in the corrupt texts the weight is {without}."
+    ),
+    "key": message(
+        "What answers is above all {reason}: {value} of the {total} that speak for the link; with"
+        " that as in the corrupt texts the weight is {without}."
+    ),
+}
+"""The same over pairs, where weights are interchanged."""
+PAIR_SPREAD_REASONS = {
+    "query": message(
+        "On the side that asks the reason is spread: {count} parts make half of the {total} that"
+        " speak for the link. The largest, {reason}, makes {share}; with that as in the corrupt"
+        " texts the weight is {without}."
+    ),
+    "key": message(
+        "On the side that answers the reason is spread: {count} parts make half of the {total} that"
+        " speak for the link. The largest, {reason}, makes {share}; with that as in the corrupt"
+        " texts the weight is {without}."
+    ),
+}
+"""The same of a side of which no part makes half."""
 NOTHING_SPEAKS = {
     "query": message("On the side that asks nothing speaks for the link."),
     "key": message("On the side that answers nothing speaks for the link."),

@@ -1,0 +1,181 @@
+"""The screen of `attn find --pairs`, and what `--versus` says: means over pairs of what heads send
+from one token to another, and what the difference of two logits loses without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, remark, stack
+from attncli.draw.numbers import percent
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.tables import table
+from attncli.draw.token_names import claim, quote_text
+from attncli.draw.view import View
+from attncli.features.effects.difference_answer import interval_text, loss_text, pairs_sentences
+from attncli.features.effects.document import Difference
+from attncli.features.effects.effect_answer import effect_columns, range_text
+from attncli.features.find.document import FindDocument, FoundHead, PairLink
+from attncli.language import contextual, message, say
+
+
+def pair_rows(links: Sequence[PairLink]) -> Iterator[Sequence[object]]:
+    """All heads over pairs as a table for `--plain`, its first row the names of the columns."""
+    names = ["layer", "head", "weight", "corrupt", "versus", "change", "low", "high", "sign_share"]
+    has_cuts = any(link.difference is not UNSET for link in links)
+    yield [*names, *(["lost", "lost_low", "lost_high", "lost_sign_share"] if has_cuts else [])]
+    for link in links:
+        row = [
+            link.layer,
+            link.head,
+            link.weight,
+            link.corrupt,
+            _known(link.versus),
+            link.change,
+            _known(link.low),
+            _known(link.high),
+            _known(link.sign_share),
+        ]
+        change = link.difference
+        if change is not UNSET:
+            row += [change.all, _known(change.low), _known(change.high), _known(change.sign_share)]
+        yield row
+
+
+def _known(value: object) -> object:
+    """A member of a document, None for one that is absent."""
+    return None if value is UNSET else value
+
+
+def pair_table(links: Sequence[PairLink], view: View) -> Lines:
+    """The heads whose weight on the key differs most between the clean and the corrupt texts."""
+    shown = links if view.full else links[: view.top]
+    write = [link.weight for link in shown], [link.corrupt for link in shown]
+    weights, corrupt = effect_columns(*write)
+    changes, lows, highs = effect_columns(
+        [link.change for link in shown],
+        [_end(link.low) for link in shown],
+        [_end(link.high) for link in shown],
+    )
+    columns = {
+        message("head"): [f"L{link.layer} H{link.head}" for link in shown],
+        contextual("column", "clean"): weights,
+        contextual("column", "corrupt"): corrupt,
+        message("change"): changes,
+    }
+    if shown and shown[0].low is not None:
+        columns[message("95% interval")] = list(map(range_text, lows, highs))
+    columns[message("same sign")] = [percent(link.sign_share or 0.0) for link in shown]
+    costs = [link.difference.all if link.difference is not UNSET else None for link in shown]
+    if any(value is not None for value in costs):
+        columns[message("m loses")] = effect_columns(costs)[0]
+    body = table(
+        [say(view, name) for name in columns],
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["left", *["right"] * (len(columns) - 1)],
+        title=say(view, "weights of the link, means over pairs, the largest change first"),
+    )
+    more = say(
+        view, "{count} more heads; --top N or --full shows them", count=len(links) - len(shown)
+    )
+    return stack(body, remark(more if len(links) > len(shown) else "", view))
+
+
+def pair_link_sentences(document: FindDocument, view: View) -> list[str]:
+    """The answer over pairs in words: which head sends the link more in the clean texts than in the
+    corrupt ones, and where cutting it costs most."""
+    links = document.pair_links
+    if links is UNSET or not links:
+        return []
+    return [
+        *pairs_sentences(document.pairs, view),
+        *_change_sentences(links[0], view),
+        *_cut_sentences(document, links, view),
+        not_learned_note(document.model, view),
+    ]
+
+
+def _phrase(link: PairLink | FoundHead, view: View) -> str:
+    """A head as sentences name it."""
+    phrase = say(view, "layer {layer} head {head}", layer=link.layer, head=link.head)
+    return claim(phrase, view, layer=link.layer, head=link.head)
+
+
+def _change_sentences(first: PairLink, view: View) -> Iterator[str]:
+    """Yield how much weight the first head puts on the link in both texts."""
+    if first.change == 0:
+        yield say(view, "No head gives this link another weight in the corrupt texts.")
+        return
+    yield say(
+        view,
+        "The weight of this link differs most in {head}: {clean} on average in the clean texts,"
+        " {corrupt} at the same places in the corrupt ones, a change of {change}{interval}; {share}"
+        " of the pairs have this sign.",
+        head=_phrase(first, view),
+        clean=percent(first.weight),
+        corrupt=percent(first.corrupt),
+        change=f"{first.change:+.2f}",
+        interval=interval_text(_end(first.low), _end(first.high), view),
+        share=percent(first.sign_share or 0.0),
+    )
+    if first.versus is not UNSET:
+        yield say(view, "On the other answer it puts {share}.", share=percent(first.versus))
+
+
+def _end(value: object) -> float | None:
+    """An end of an interval; None where there is none."""
+    return value if isinstance(value, float) else None
+
+
+def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View) -> Iterator[str]:
+    """Yield where cutting the link costs most of the difference, and what it costs in all heads."""
+    cut = [(link.difference, link) for link in links if link.difference is not UNSET]
+    if not cut:
+        return
+    change, link = max(cut, key=lambda pair: abs(pair[0].all or 0.0))
+    yield say(
+        view,
+        "Cut in {head} alone, m {lost}{interval}; {share} of the pairs have this sign.",
+        head=_phrase(link, view),
+        lost=loss_text(change.all or 0.0, view),
+        interval=interval_text(_end(change.low), _end(change.high), view),
+        share=percent(change.sign_share or 0.0),
+    )
+    yield from _together(document, view)
+
+
+def _together(document: FindDocument, view: View) -> Iterator[str]:
+    """Yield what m loses with the link cut in all heads."""
+    together = document.difference_together
+    if together is UNSET or together.all is None:
+        return
+    yield say(
+        view,
+        "Cut in all of these heads at once, m {lost}{interval}.",
+        lost=loss_text(together.all, view),
+        interval=interval_text(_end(together.low), _end(together.high), view),
+    )
+
+
+def lost_sentences(document: FindDocument, view: View) -> Iterator[str]:
+    """Yield what the difference of two logits loses where the link is cut, of one text."""
+    if document.target is UNSET or document.versus is UNSET:
+        return
+    cut: list[tuple[Difference, FoundHead]] = [
+        (head.difference, head) for head in document.heads if head.difference is not UNSET
+    ]
+    if not cut:
+        return
+    change, head = max(cut, key=lambda pair: abs(pair[0].all or 0.0))
+    yield say(
+        view,
+        "m is the logit of {target} less that of {versus} after the last token. Cut in {head} alone,"
+        " m {lost}.",
+        target=quote_text(document.target.text, view),
+        versus=quote_text(document.versus.text, view),
+        head=_phrase(head, view),
+        lost=loss_text(change.all or 0.0, view),
+    )
+    yield from _together(document, view)

@@ -1,0 +1,315 @@
+"""`attncli.find_pairs`: which heads send one token to another over pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from attncli.arrays.backend import EVERY, Selection
+from attncli.documents.header import header, notes
+from attncli.errors import InputError
+from attncli.features.effects.ablation import Removal, RemovalResult, refuse_foreign, remove
+from attncli.features.effects.document import Difference
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.pair_effects import mean_differences, pairs_summary
+from attncli.features.effects.places import places
+from attncli.features.effects.sweep import CutLink, SweepSize
+from attncli.features.find.document import FindDocument, PairLink
+from attncli.inputs.token import Token, choose_span, ignore
+from attncli.language import message
+from attncli.measure.bootstrap import mean_intervals
+from attncli.measure.pair_measure import (
+    FittedPairs,
+    TokenPair,
+    fitting_pairs,
+    measured_differences,
+    progress_of_pair,
+)
+from attncli.measure.row_facts import Floats
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import CostEstimate, free_memory
+from attncli.models.model import Model
+from attncli.models.run import rows_for
+
+
+class PairEnds(Struct, frozen=True):
+    """Where a link stands in both texts of a pair: the tokens that look, those that are looked at,
+    and those of the other answer; empty where that stands in no text before."""
+
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+def pair_ends(pair: TokenPair, start: str | None, end: str | None) -> PairEnds:
+    """The link of a pair. start: the token of the clean text that looks; None for its last. end:
+    the token looked at; None for every place where the answer stands.
+
+    Raises InputError where a token is not there.
+    """
+    if start is None:
+        queries: tuple[int, ...] = (len(pair.clean) - 1,)
+    else:
+        queries = tuple(range(*choose_span(pair.clean, start, ignore)))
+    before = pair.clean[: queries[-1] + 1]
+    others = tuple(place for place, token in enumerate(before) if token.id == pair.versus)
+    if end is not None:
+        return PairEnds(queries, tuple(range(*choose_span(pair.clean, end, ignore))), others)
+    keys = tuple(place for place, token in enumerate(before) if token.id == pair.answer)
+    if not keys:
+        what = message(
+            "the answer {answer} does not stand in {text}",
+            answer=repr(pair.pair.answer),
+            text=repr(pair.pair.clean),
+        )
+        raise InputError(what, expected="--to TOK: the token that is looked at, in each clean text")
+    return PairEnds(queries, keys, others)
+
+
+class _LinkRows:
+    """Collects what some queries give some keys, mean over the queries and sum over the keys, by
+    (layer, head): one number for each set of keys."""
+
+    def __init__(self, model: Model, queries: Sequence[int], keys: Sequence[Sequence[int]]) -> None:
+        self._model = model
+        self._queries = queries
+        self._keys = keys
+        self.weights: dict[tuple[int, int], Floats] = {}
+
+    def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
+        """Add what a block of the layer's self-attention holds of them."""
+        if kind != "self":
+            return
+        weights = np.asarray(self._model.backend.numpy(block.stages["weights"]), np.float64)
+        for query in (number for number in self._queries if block.start <= number < block.stop):
+            for number, keys in enumerate(self._keys):
+                columns = [key - block.low for key in keys if block.low <= key < block.high]
+                sums = weights[..., query - block.start, columns].sum(-1) / len(self._queries)
+                for head, value in enumerate(sums.tolist(), block.first_head):
+                    row = self.weights.setdefault((layer, head), np.zeros(len(self._keys)))
+                    row[number] += value
+
+
+def link_weights(
+    model: Model, tokens: Sequence[Token], ends: PairEnds, selection: HeadSelection
+) -> Floats:
+    """What the queries of a link give its keys and those of the other answer in each chosen head of
+    self-attention, [head, 2], float64."""
+    chosen = own_places(model, selection)
+    rows = _LinkRows(model, ends.queries, (ends.keys, ends.others))
+    for _ in model.trace(
+        list(tokens),
+        layers=sorted({layer for layer, _ in chosen}),
+        keep=("weights",),
+        rows=rows_for(model.spec, len(tokens)),
+        on_block=rows.on_block,
+    ):
+        pass
+    return np.stack([rows.weights[place] for place in chosen])
+
+
+def own_places(model: Model, selection: HeadSelection) -> list[tuple[int, int]]:
+    """The chosen heads of self-attention, (layer, head), in the order of layers. Raises InputError
+    for none."""
+    chosen = [
+        (place.layer, place.head) for place in places(model.spec, selection) if place.kind == "self"
+    ]
+    if not chosen:
+        raise InputError(
+            "no chosen head has such a link", expected="heads of the attention that the link is in"
+        )
+    return chosen
+
+
+@checked
+def find_pairs(
+    model: Model,
+    file: str | Path,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    effect: bool = False,
+    count: int | None = None,
+    layers: Selection = EVERY,
+    heads: Selection | HeadSelection = EVERY,
+    memory: int | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> FindDocument:
+    """Find the heads that send one token to another in the clean texts of pairs, and return what
+    they give it on average, beside what they give the same places in the corrupt texts.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
+            are left out and counted.
+        start: The token of each clean text that looks; None for the last.
+        end: The token that is looked at; None for the answer, wherever it stands.
+        effect: Whether it is also measured what m = logit(answer) − logit(versus) loses where the
+            link is cut in one head.
+        count: How many pairs; None for all of a file, and for what a template says.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        memory: Bytes there may be; None for what is free.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn find --pairs --json` writes; its text and its two ends are those of the first
+        pair.
+
+    Raises:
+        InputError: For a file that cannot be read, without a pair that fits the model, and for
+            tokens that a clean text does not have.
+        UnsupportedError: For a model that predicts no token, or runs through transformers.
+        LimitError: For what memory does not hold.
+    """
+    fitted = fitting_pairs(model, file, count)
+    refuse_foreign(model)
+    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    ends = located_ends(fitted, start, end)
+    chosen = own_places(model, selection)
+    _tell_cost(model, fitted, selection, effect, memory, on_cost)
+    share = 0.5 if effect else 1.0
+    weights: list[Floats] = []
+    for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
+        of_texts = [
+            link_weights(model, text, link, selection) for text in (pair.clean, pair.corrupt)
+        ]
+        weights.append(np.stack(of_texts))
+        progress(share * (number + 1) / len(fitted.pairs))
+    removals: list[RemovalResult] = []
+    for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
+        if effect:
+            on_progress = partial(_progress_of_cuts, progress, number, len(fitted.pairs))
+            removals.append(_cut_link(model, pair, link, selection, memory, on_progress))
+    return _document(model, fitted, ends, chosen, np.stack(weights), removals)
+
+
+def located_ends(fitted: FittedPairs, start: str | None, end: str | None) -> list[PairEnds]:
+    """The link of each pair; see `pair_ends`. Errors name the pair."""
+    ends = []
+    for number, pair in enumerate(fitted.pairs, 1):
+        try:
+            ends.append(pair_ends(pair, start, end))
+        except InputError as error:
+            error.where = error.where or message(
+                "{name}, pair {number}", name=fitted.name, number=number
+            )
+            raise
+    return ends
+
+
+def _progress_of_cuts(
+    progress: Callable[[float], None], number: int, count: int, share: float
+) -> None:
+    """Tell the share done of all, of which cutting links is the second half."""
+    progress_of_pair(lambda done: progress(0.5 + 0.5 * done), number, count, share)
+
+
+def _cut_link(
+    model: Model,
+    pair: TokenPair,
+    link: PairEnds,
+    selection: HeadSelection,
+    memory: int | None,
+    progress: Callable[[float], None],
+) -> RemovalResult:
+    """What m loses where the link of a clean text is cut in one head at a time, and in all."""
+    last = len(pair.clean) - 1
+    cut = CutLink(link.queries, link.keys)
+    request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
+    return remove(
+        model,
+        pair.clean,
+        Removal(selection, link=cut, baseline="none"),
+        request,
+        memory=memory,
+        progress=progress,
+    )
+
+
+def _tell_cost(
+    model: Model,
+    fitted: FittedPairs,
+    selection: HeadSelection,
+    effect: bool,
+    memory: int | None,
+    on_cost: Callable[[CostEstimate, int], None],
+) -> None:
+    """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each."""
+    count = max(len(pair.clean) for pair in fitted.pairs)
+    size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
+    branches = len(places(model.spec, selection))
+    expected = replace(size.run_cost(), branches=branches)
+    seconds = 3 * expected.seconds
+    if effect:
+        free = free_memory().bytes if memory is None else memory
+        cutting = size.sweep_cost(places(model.spec, selection), free)
+        expected = replace(cutting, branches=branches)
+        seconds += cutting.seconds
+    on_cost(replace(expected, seconds=seconds * len(fitted.pairs)), count)
+
+
+def _document(
+    model: Model,
+    fitted: FittedPairs,
+    ends: Sequence[PairEnds],
+    chosen: Sequence[tuple[int, int]],
+    weights: Floats,
+    removals: Sequence[RemovalResult],
+) -> FindDocument:
+    """The means over pairs as an `attn.find/1` document, the largest change first. weights: [pair,
+    text, head, keys], of the clean and the corrupt text, to the answer and to the other one."""
+    texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
+    measured = measured_differences(model, texts)
+    means = weights.mean(0)
+    has_other = all(link.others for link in ends)
+    differences: list[Difference | UnsetType] = [UNSET] * len(chosen)
+    together: Difference | UnsetType = UNSET
+    if removals:
+        costs = mean_differences(
+            [[effect.readings for effect in result.effects] for result in removals],
+            [[None] * len(result.effects) for result in removals],
+        )
+        by_place = {
+            (effect.place.layer, effect.place.head): difference
+            for effect, difference in zip(removals[0].effects, costs, strict=True)
+        }
+        differences = [by_place[place] for place in chosen]
+        (together,) = mean_differences([[result.together] for result in removals], [[None]])
+    changes = mean_intervals(weights[:, 0, :, 0] - weights[:, 1, :, 0])
+    rows = [
+        PairLink(
+            layer=layer,
+            head=head,
+            weight=float(means[0, number, 0]),
+            corrupt=float(means[1, number, 0]),
+            versus=float(means[0, number, 1]) if has_other else UNSET,
+            change=interval.mean,
+            low=interval.low,
+            high=interval.high,
+            sign_share=interval.same_sign,
+            difference=differences[number],
+        )
+        for number, ((layer, head), interval) in enumerate(zip(chosen, changes, strict=True))
+    ]
+    first = fitted.pairs[0]
+    return FindDocument(
+        **header(model, first.pair.clean, first.clean),
+        query=ends[0].queries[-1],
+        key=ends[0].keys[0],
+        words=False,
+        heads=[],
+        pairs=pairs_summary(fitted, measured),
+        pair_links=sorted(rows, key=lambda row: (-abs(row.change), row.layer, row.head)),
+        difference_together=together,
+        warnings=notes(model, first.pair.clean, first.clean),
+    )

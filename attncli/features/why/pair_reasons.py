@@ -1,0 +1,290 @@
+"""`attncli.why_pairs`: why a head looks there, over pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import EVERY, Selection
+from attncli.documents.header import header, notes
+from attncli.errors import InputError
+from attncli.features.effects.ablation import choose_backend, refuse_foreign
+from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
+from attncli.features.effects.pair_effects import pairs_summary
+from attncli.features.effects.sweep import SweepSize
+from attncli.features.find.pair_links import PairEnds, link_weights, located_ends, own_places
+from attncli.features.why.compute import needs_layer_parts, part_row, refuse_hashing
+from attncli.features.why.document import (
+    PairMean,
+    PairReasons,
+    ThanKey,
+    WhyDocument,
+    WhyLink,
+    WhyPart,
+)
+from attncli.inputs.token import choose_span, ignore
+from attncli.measure.bootstrap import MeanInterval, mean_intervals
+from attncli.measure.pair_measure import (
+    FittedPairs,
+    TokenPair,
+    fitting_pairs,
+    measured_differences,
+)
+from attncli.measure.row_facts import Floats
+from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import CostEstimate
+from attncli.models.model import Model
+
+RUNS = 4
+"""About how many runs of a text one pair takes: two that are read part by part, and two to find the
+head."""
+Side = Literal["query", "key", "all_keys"]
+
+
+class _PairParts(Struct, frozen=True, eq=False):
+    """The parts of a score in one pair. query_sides, key_sides: what each adds to the advantage,
+    [part]. weights: the link's with a part as in the corrupt text, by side, [part]. rival: the
+    weight of the other key, None without one."""
+
+    parts: tuple[LinkPart, ...]
+    score: float
+    weight: float
+    corrupt_weight: float
+    total: float
+    difference: float
+    query_sides: Floats
+    key_sides: Floats
+    weights: dict[Side, Floats]
+    rival: float | None
+    softcap: float | None
+
+
+@checked
+def why_pairs(
+    model: Model,
+    file: str | Path,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    than: str | None = None,
+    count: int | None = None,
+    layers: Selection = EVERY,
+    heads: Selection | HeadSelection = EVERY,
+    memory: int | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> WhyDocument:
+    """Explain why a head attends from one token to another in the clean texts of pairs: what each
+    part of the residual stream adds to the score, mean over pairs.
+
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
+            are left out and counted.
+        start: The token of each clean text that looks; None for the last.
+        end: The token that is looked at; None for the answer, where it stands first.
+        than: Another key, over which the score's advantage is taken; None for what the row expects.
+        count: How many pairs; None for all of a file, and for what a template says.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any; the one whose weight differs most
+            between the clean and the corrupt texts is explained.
+        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one
+            part. None for any.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Told the share done.
+
+    Returns:
+        What `attn why --pairs --json` writes. A weight without a part is that with the part as in
+        the corrupt text, at the same place.
+
+    Raises:
+        InputError: For a file that cannot be read, without a pair that fits the model, and for
+            tokens that a clean text does not have.
+        UnsupportedError: For a model that predicts no token, or whose layers do not run one by one.
+    """
+    fitted = fitting_pairs(model, file, count)
+    refuse_foreign(model)
+    refuse_hashing(model.spec)
+    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
+    ends = located_ends(fitted, start, end)
+    longest = max(len(pair.clean) for pair in fitted.pairs)
+    expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
+    seconds = RUNS * expected.seconds * len(fitted.pairs)
+    branches = len(own_places(model, selection))
+    on_cost(replace(expected, seconds=seconds, branches=branches), longest)
+    layer, head = _head_of_largest_change(model, fitted, ends, selection)
+    parts = []
+    for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
+        rival = None if than is None else choose_span(pair.clean, than, ignore)[0]
+        address = Link(layer, "self", head, link.queries[-1], link.keys[0])
+        parts.append(_parts_of_pair(model, pair, address, rival, memory))
+        progress((number + 1) / len(fitted.pairs))
+    return _document(model, fitted, ends, parts, (layer, head), (start, end, than), memory)
+
+
+def _head_of_largest_change(
+    model: Model, fitted: FittedPairs, ends: Sequence[PairEnds], selection: HeadSelection
+) -> tuple[int, int]:
+    """The chosen head whose weight on the link differs most between clean and corrupt texts."""
+    chosen = own_places(model, selection)
+    if len(chosen) == 1:
+        return chosen[0]
+    total = np.zeros(len(chosen))
+    for pair, link in zip(fitted.pairs, ends, strict=True):
+        clean, corrupt = (
+            link_weights(model, text, link, selection)[:, 0] for text in (pair.clean, pair.corrupt)
+        )
+        total += clean - corrupt
+    return chosen[int(np.abs(total).argmax())]
+
+
+def _parts_of_pair(
+    model: Model, pair: TokenPair, link: Link, than: int | None, memory: int | None
+) -> _PairParts:
+    """The parts of a link's score in a clean text, and its weight with each as in the corrupt one."""
+    texts = [choose_backend(model, tokens, []) for tokens in (pair.clean, pair.corrupt)]
+    by_layer = needs_layer_parts(texts[0], link, memory)
+    clean, corrupt = (contributions(text, link, by_layer=by_layer) for text in texts)
+    rival = None
+    if than is not None:
+        rival = float(clean.row.weights[clean.row.keys == than][0])
+    return _PairParts(
+        clean.parts,
+        clean.score,
+        clean.weight,
+        corrupt.weight,
+        clean.total(than),
+        float(clean.query_sums[:, clean.place].sum() - clean.score),
+        np.asarray(clean.centre(clean.query_sums, than)),
+        np.asarray(clean.centre(clean.key_sums, than)),
+        interchanged_weights(clean, corrupt),
+        rival,
+        clean.row.softcap,
+    )
+
+
+def interchanged_weights(clean: Contributions, corrupt: Contributions) -> dict[Side, Floats]:
+    """The link's weight in the clean text with each part as it is in the corrupt one, [part]: on
+    the query's side, at the link's key alone, and at all keys; NaN where a part has no such side.
+
+    Exact, as scores are linear in what parts make in the head's space; every part with the norms
+    and rotations of its own run.
+    """
+    key_total = clean.keys.sum(0, dtype=np.float64)
+    query_total = clean.queries.sum(0, dtype=np.float64)
+    of_query = clean.scale * (clean.queries - corrupt.queries) @ key_total.T
+    of_keys = clean.scale * ((clean.keys - corrupt.keys) @ query_total)
+    at_key = np.zeros_like(of_keys)
+    at_key[:, clean.place] = of_keys[:, clean.place]
+    changes: tuple[tuple[Side, Floats], ...] = (
+        ("query", of_query),
+        ("key", at_key),
+        ("all_keys", of_keys),
+    )
+    weights = {
+        side: clean.row.weights_without(removed)[:, clean.place] for side, removed in changes
+    }
+    for index, part in enumerate(clean.parts):
+        if part.kind in ("score_bias", "relative"):
+            for values in weights.values():
+                values[index] = np.nan
+    return weights
+
+
+def _document(
+    model: Model,
+    fitted: FittedPairs,
+    ends: Sequence[PairEnds],
+    parts: Sequence[_PairParts],
+    place: tuple[int, int],
+    names: tuple[str | None, str | None, str | None],
+    memory: int | None,
+) -> WhyDocument:
+    """The means over pairs as an `attn.why/1` document. names: the link's query, its key and the
+    other key as they were given."""
+    first = fitted.pairs[0]
+    if any(row.parts != parts[0].parts for row in parts):
+        raise InputError("the pairs have other parts", expected="texts of one kind")
+    running = choose_backend(model, first.clean, [])
+    link = Link(place[0], "self", place[1], ends[0].queries[-1], ends[0].keys[0])
+    texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
+    sides = [
+        mean_intervals(np.stack([getattr(row, name) for row in parts]))
+        for name in ("query_sides", "key_sides")
+    ]
+    (weight, corrupt, total) = mean_intervals(
+        np.array([[row.weight, row.corrupt_weight, row.total] for row in parts])
+    )
+    start, end, than = names
+    centred: Literal["row"] | ThanKey = "row"
+    if than is not None:
+        rivals = [row.rival for row in parts if row.rival is not None]
+        key = choose_span(first.clean, than, ignore)[0]
+        centred = ThanKey(key=key, weight=float(np.mean(rivals)))
+    return WhyDocument(
+        **header(model, first.pair.clean, first.clean, computing=running.backend),
+        link=WhyLink(
+            layer=link.layer, head=link.head, query=link.query, key=link.key, attention="self"
+        ),
+        by="part",
+        score=float(np.mean([row.score for row in parts])),
+        softcap=parts[0].softcap,
+        weight=weight.mean,
+        centred=centred,
+        total=total.mean,
+        difference=float(np.mean([row.difference for row in parts])),
+        row=[],
+        by_layer=needs_layer_parts(running, link, memory),
+        parts=[
+            _part_over_pairs(part, index, parts, sides[0][index], sides[1][index])
+            for index, part in enumerate(parts[0].parts)
+        ],
+        pairs=[],
+        pair_count=0,
+        dimensions=[],
+        over_pairs=PairReasons(
+            measured=pairs_summary(fitted, measured_differences(model, texts)),
+            query=start,
+            key=end,
+            weight=_pair_mean(weight),
+            corrupt=_pair_mean(corrupt),
+            total=_pair_mean(total),
+        ),
+        warnings=notes(model, first.pair.clean, first.clean),
+    )
+
+
+def _part_over_pairs(
+    part: LinkPart,
+    index: int,
+    parts: Sequence[_PairParts],
+    query_side: MeanInterval,
+    key_side: MeanInterval,
+) -> WhyPart:
+    """One part as a document row: means, their intervals, and the weight with it interchanged."""
+    sides: tuple[Side, ...] = ("query", "key", "all_keys")
+    weights: dict[str, float] = {
+        side: float(np.mean([row.weights[side][index] for row in parts])) for side in sides
+    }
+    row = part_row(part, query_side.mean, key_side.mean, weights)
+    return replace(
+        row,
+        query_spread=None if row.query_side is None else _pair_mean(query_side),
+        key_spread=None if row.key_side is None else _pair_mean(key_side),
+    )
+
+
+def _pair_mean(interval: MeanInterval) -> PairMean:
+    """A mean over pairs as documents hold it."""
+    return PairMean(
+        mean=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        sign_share=interval.same_sign,
+    )
