@@ -4,13 +4,17 @@ picture it draws.
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import select
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, assert_never
+from typing import Any, TextIO, assert_never
 
 from rich.console import Console
 from rich.segment import Segment
@@ -451,6 +455,8 @@ class Explorer(App[None]):
             part.styles.background = ground
             part.styles.color = ink
         self.canvas.focus()
+        if isinstance(self._driver, Terminal):
+            self.set_interval(1.0, self._leave_lost_terminal)
         if self.signal_number is not None:
             self.exit()
         else:
@@ -589,6 +595,11 @@ class Explorer(App[None]):
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.leave, number)
 
+    def _leave_lost_terminal(self) -> None:
+        """End as by SIGHUP where the terminal has gone and the caller ignores that signal."""
+        if isinstance(self._driver, Terminal) and self._driver.is_gone():
+            self.leave(int(signal.SIGHUP))
+
     def _handle_exception(self, error: Exception) -> None:
         """Keep an error that Textual caught, so that the command can raise it after the screen is
         put away.
@@ -608,6 +619,29 @@ MOST_KEYS = 100
 """Keys that may wait for the application."""
 
 
+class LastingOutput(io.TextIOBase):
+    """A text stream on another that drops what it can no longer write, as to a terminal that has
+    gone: Textual's writing thread would end there, and the application wait for it for ever."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write the text, or drop it; its length."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream where that is possible."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def fileno(self) -> int:
+        """The stream's descriptor, of which Textual asks the size."""
+        return self._stream.fileno()
+
+
 class Terminal(LinuxDriver):
     """Textual's driver on standard output: what goes to standard error may be on its way to a file."""
 
@@ -621,7 +655,8 @@ class Terminal(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         if sys.__stdout__ is not None:
-            self._file = sys.__stdout__
+            output: Any = LastingOutput(sys.__stdout__)
+            self._file = output
         self._keys = 0
         self._explorer = app
 
@@ -636,6 +671,12 @@ class Terminal(LinuxDriver):
                 return
             self._keys += 1
         super().process_message(message)
+
+    def is_gone(self) -> bool:
+        """Whether nobody is at the terminal's other end."""
+        poll = select.poll()
+        poll.register(self.fileno, 0)  # a hangup is told unasked
+        return bool(poll.poll(0))
 
     def stop_application_mode(self) -> None:
         """Leave an empty screen behind: some terminals keep lines of a screen that grew while it

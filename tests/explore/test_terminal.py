@@ -5,6 +5,7 @@ where there is none.
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import signal
 import time
@@ -141,6 +142,26 @@ def test_signals_put_the_screen_away(pane: Pane, name: str, code: int) -> None:
     pane.until("q quit")
     os.kill(pane.program(), getattr(signal, name))
     pane.ended(code)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_terminal_that_goes_away_ends_it(ignores: bool) -> None:
+    child, end = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignores else signal.SIG_DFL)
+        command = attn("explore", "humpty dumpty sat on")
+        os.execve(command[0], command, {**os.environ, "TERM": "xterm-256color"})
+    screen = b""
+    while b"humpty" not in screen:
+        screen += os.read(end, 1 << 16)
+    os.close(end)
+    stop = time.monotonic() + PATIENCE
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > stop:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.1)
+    assert os.waitstatus_to_exitcode(ended[1]) == 129
 
 
 @pytest.mark.thorough
