@@ -30,14 +30,24 @@ def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
         index: Of the key.
         view: For the language.
     """
-    token = tokens[index]
-    key = quoted_token(tokens, index, view)
+    return resting_reason(tokens[index], index, quoted_token(tokens, index, view), view)
+
+
+def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:
+    """The same of a token that is named already.
+
+    Args:
+        token: The key.
+        index: Where it stands.
+        name: What it is called, in quotes.
+        view: For the language.
+    """
     if token.special:
-        return say(view, "{key} is a special token: heads rest there whatever the text.", key=key)
+        return say(view, "{key} is a special token: heads rest there whatever the text.", key=name)
     if index and is_separator(token):
         template = message("{key} separates parts of the text: heads rest there whatever it is.")
-        return say(view, template, key=key)
-    return say(view, "{key} is the first token: heads rest there whatever it is.", key=key)
+        return say(view, template, key=name)
+    return say(view, "{key} is the first token: heads rest there whatever it is.", key=name)
 
 
 def not_counted(kinds: Sequence[str], tokens: Sequence[KeyToken], view: View) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
 from attncli.draw.numbers import bar, bar_pieces, percent
+from attncli.draw.rest_names import rest_names, resting_reason
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.sentence import (
     EVEN,
@@ -66,8 +67,18 @@ def shares(scene: Scene) -> list[float | None]:
     return [float(value) for value in np.nan_to_num(weights)]
 
 
+def _looks(scene: Scene) -> list[float | None]:
+    """The same as `shares`, but 0 for keys where heads rest, whatever the query."""
+    if scene.state.is_turned:
+        return shares(scene)
+    return [
+        0.0 if rests and share is not None else share
+        for share, rests in zip(shares(scene), scene.loaded_run.rest.tolist(), strict=True)
+    ]
+
+
 def sentence(scene: Scene) -> Pane:
-    """The text's words, shaded by the chosen head's weights; of a long text, the lines around the
+    """The text's words, shaded by the chosen head's weights, not where heads rest; of a long text, the lines around the
     chosen word.
     """
     state = scene.state
@@ -84,7 +95,7 @@ def sentence(scene: Scene) -> Pane:
     near = slice(
         max(state.word - NEAR, 0), state.word + NEAR
     )  # of a long text, no more than can be seen
-    sentence_words = words(text, tokens[near], shares(scene)[near], chosen_words)
+    sentence_words = words(text, tokens[near], _looks(scene)[near], chosen_words)
     pair_end = state.query if state.is_turned else state.key
     rows: list[Line] = []
     places: list[list[tuple[int, int, int]]] = []
@@ -213,7 +224,7 @@ def _look_sentences(scene: Scene) -> list[str]:
     state = scene.state
     loaded_run = scene.loaded_run
     view = scene.view
-    weights = np.array([share or 0.0 for share in shares(scene)])
+    weights = np.array([share or 0.0 for share in _looks(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
     others = loaded_run.queries if state.is_turned else loaded_run.keys
@@ -222,6 +233,11 @@ def _look_sentences(scene: Scene) -> list[str]:
     order = np.argsort(-weights, kind="stable")
     first = int(order[0])
     second = int(order[1]) if len(order) > 1 else int(order[0])
+    if state.is_turned and loaded_run.rest[state.word]:
+        return [resting_reason(words_here[state.word], state.word, word_text, view)]
+    rested = _rested_sentences(scene, word_text)
+    if weights[first] <= 0 and rested:
+        return rested
     if weights[first] <= 0:
         if loaded_run.row((state.layer, state.head), 0) is None:
             return []
@@ -249,7 +265,7 @@ def _look_sentences(scene: Scene) -> list[str]:
             )
         ]
     visible_count = int(np.count_nonzero(weights > 0)) or 1
-    if weights[first] < EVEN / visible_count:
+    if weights[first] < EVEN / visible_count and not rested:
         spread = message(
             "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
             " share is {even}.",
@@ -263,7 +279,28 @@ def _look_sentences(scene: Scene) -> list[str]:
     else:
         indices = [first]
     keys = [(_word_text(others[index], view), float(weights[index])) for index in indices]
-    return [looks_most_sentence(word_text, keys, view)]
+    return [looks_most_sentence(word_text, keys, view), *rested]
+
+
+def _rested_sentences(scene: Scene, query: str) -> list[str]:
+    """How much of the chosen query's weight is on keys where heads rest; nothing where none is.
+    query: its name."""
+    loaded_run = scene.loaded_run
+    if scene.state.is_turned or not loaded_run.rest.any():
+        return []
+    weights = np.array([share or 0.0 for share in shares(scene)])
+    rested = float(weights[loaded_run.rest].sum())
+    if rested <= 0:
+        return []
+    return [
+        say(
+            scene.view,
+            "In this head {share} of the weight of {query} rests on {rest}.",
+            share=percent(rested),
+            query=query,
+            rest=rest_names(loaded_run.keys),
+        )
+    ]
 
 
 def _word_text(token: Token, view: View) -> str:
@@ -576,7 +613,9 @@ def _legend(scene: Scene) -> Line:
     else:
         most = say(view, contextual("colour scale", "most"))
     low, high = ("−", "+") if signed else ("0", most)
-    if not signed and state.scale in SCALE_NAMES:
+    if not signed and state.scale == "rest" and scene.loaded_run.rest.any():
+        name = say(view, "without rest")
+    elif not signed and state.scale in SCALE_NAMES:
         name = say(view, SCALE_NAMES[state.scale])
     else:
         name = ""

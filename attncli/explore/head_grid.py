@@ -36,6 +36,7 @@ from attncli.explore.state import Extent, State
 from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, say
 from attncli.measure.head_record import METRICS, HeadRecord
+from attncli.measure.row_facts import Bools
 from attncli.mechanism.spec import spoken_head
 
 MEASURES = ("word", *METRICS)
@@ -351,12 +352,18 @@ def fractions(weights: NDArray, state: State) -> NDArray:
     if state.compared_head is not None:
         return normalise(weights, "signed")
     if state.scale == "rest":
-        rest = weights.copy()
-        rest[:, :1] = np.nan
-        return normalise(rest, "linear")
+        return normalise(weights, "linear")
     if state.scale == "linear":
         return normalise(weights, "linear", low=0.0, high=1.0)
     return normalise(weights, state.scale)
+
+
+def keys_left_open(loaded_run: LoadedRun) -> Bools:
+    """The keys that the colour scale without rest leaves open, booleans [key]: where heads rest, or
+    the first where none rests."""
+    if loaded_run.rest.any():
+        return loaded_run.rest
+    return np.arange(loaded_run.rest.size) == 0
 
 
 def weights_of(state: State, loaded_run: LoadedRun, rows: slice) -> NDArray | None:
@@ -437,8 +444,14 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     weights = weights_of(state, loaded_run, slice(area.rows.start, area.rows.stop))
     if weights is None:
         return None
-    weights = weights[:, area.columns.start : area.columns.stop]
-    level_map = levels(fractions(pool_blocks(weights, area.block, signed=signed), state))
+    columns = slice(area.columns.start, area.columns.stop)
+    weights = weights[:, columns]
+    coloured_weights = weights
+    if state.scale == "rest" and not signed:
+        coloured_weights = np.where(
+            keys_left_open(loaded_run)[columns], np.float32(np.nan), weights
+        )
+    level_map = levels(fractions(pool_blocks(coloured_weights, area.block, signed=signed), state))
     lines = _mark_pair(level_map, scene, area)
     if area.across >= ROOMY_AREA and not signed:
         _write_weights(lines, level_map, weights, scene, area)
@@ -489,7 +502,10 @@ def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
         np.minimum(np.arange(many) * size // many, size - 1)
         for many, size in ((down, head.small.shape[0]), (across, head.small.shape[1]))
     )
-    level_map = levels(fractions(head.small[np.ix_(rows, columns)].astype(np.float64), scene.state))
+    cells_of_map = head.small[np.ix_(rows, columns)].astype(np.float64)
+    if scene.state.scale == "rest":
+        cells_of_map[:, :1] = np.nan  # keys are pooled: that of the first is the largest by far
+    level_map = levels(fractions(cells_of_map, scene.state))
     return _mark_pair(level_map, scene, area)
 
 

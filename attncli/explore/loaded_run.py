@@ -37,6 +37,7 @@ from attncli.measure.head_record import (
     decode_weights,
     numbers,
 )
+from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import Bools, Exclusion, Ints, exclusion
 from attncli.measure.row_stream import kinds_left_out
 from attncli.measure.run_record import RunRecord, run_record
@@ -235,7 +236,7 @@ Pair = tuple[int, int]
 class LoadedRun:
     """A run's heads by layer and number, as far as they are known.
 
-    share: how much of the run is done, 0 to 1.
+    share: how much of the run is done, 0 to 1. rest: on which keys heads rest, booleans [key].
     """
 
     def __init__(self, record: RunRecord) -> None:
@@ -249,6 +250,8 @@ class LoadedRun:
             sides.keys,
             queries=None if sides.is_one_text else sides.queries,
         )
+        source = "" if record.model is None else record.model.source
+        self.rest: Bools = resting_keys(sides.keys, source)
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._widest: dict[tuple[str, bool], int] = {}
         self._extent: Extent | None = None

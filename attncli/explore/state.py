@@ -13,7 +13,7 @@ SightName = Literal["matrix", "links", "why", "search", "difference", "effects",
 two heads, what taking heads away changes, the parts that a score is made of."""
 ColourScale = Literal["linear", "log", "row", "rest"]
 SCALES: tuple[ColourScale, ...] = ("linear", "row", "log", "rest")
-"""How weights become colours; "rest" leaves the first key out."""
+"""How weights become colours; "rest" leaves keys out where heads rest, or the first."""
 Focus = Literal["heads", "words"]
 """What the arrows move: the head, or the pair of words."""
 

@@ -72,6 +72,7 @@ from attncli.measure.head_record import (
     QueryKeyRecipe,
     Roots,
 )
+from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
 from attncli.measure.run_record import RunRecord
 
@@ -448,9 +449,17 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
         "q": words(sides.queries),
         "k": None if sides.is_one_text else words(sides.keys),
         "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
+        "rests": _resting_keys(run),
         "metrics": list(METRICS),
         "notes": [in_languages(note) for note in run.warnings],
     }
+
+
+def _resting_keys(run: RunRecord) -> list[int] | None:
+    """The keys of a run where heads rest, for the page's script; None where none does."""
+    if run.model is None:
+        return None
+    return np.flatnonzero(resting_keys(run.sides.keys, run.model.source)).tolist() or None
 
 
 def _band_entries(bands: Bands) -> list[list[Any]]:

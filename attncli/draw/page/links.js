@@ -1,7 +1,7 @@
 import { button, colour, fill, frameOf, make, set, sized, write } from "./dom.js";
 import { ceil, floor, largest, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
-import { keys, leave, peek, pick, pin, pinned, queries, run, shortName, shown, state } from "./state.js";
+import { keys, leave, open, peek, pick, pin, pinned, queries, run, shortName, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { headName, say } from "./words.js";
 
@@ -68,9 +68,12 @@ function paintLinks() {
       if (weight > FAINT * 2 && i !== state.query) line(i, j, 0.16 * weight, 1 + 3 * weight);
     });
   const chosen = shown(linkWeights);
-  const rest = state.scale === "rest" && state.out;
-  const high = most(chosen, chosen.length, rest);
-  const shares = chosen.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, high)));
+  const out = state.out ? open() : new Set();
+  const scaled = (/** @type {Float32Array} */ row) => {
+    const top = most(row, row.length, out);
+    return row.map((weight, other) => (out.has(other) ? 0 : place(weight, state.scale, top)));
+  };
+  const shares = scaled(chosen);
   const alone = !pins.length;
   const draw = (/** @type {Float32Array} */ shares, shift = 0) =>
     shares.forEach((share, other) => share > FAINT && line(state.out ? state.query : other, state.out ? other : state.key, 0.25 + 0.75 * share, alone ? 1 + 7 * share : 1 + 3 * share, shift));
@@ -78,8 +81,7 @@ function paintLinks() {
   const middle = (pins.length - 1) / 2;
   const strongest = pins.map(({ ink, dash, of }, at) => {
     const row = shown(of);
-    const top = most(row, row.length, rest);
-    const seen = row.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, top)));
+    const seen = scaled(row);
     const own = new Float32Array(row.length);
     // forty lines of a pinned head at most
     for (const other of largest(seen, 40)) own[other] = seen[other];

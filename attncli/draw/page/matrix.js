@@ -2,7 +2,7 @@ import { drawn, framed, prepared } from "./axes.js";
 import { button, fill, frameOf, make, set } from "./dom.js";
 import { abs, ceil, clamp, floor, max, min } from "./numbers.js";
 import { farthest, inkOn, legend, most, picture, place, shade, signedPicture, signedShade } from "./shades.js";
-import { choose, head, keys, leave, peek, pick, queries, state } from "./state.js";
+import { choose, head, keys, leave, open, peek, pick, queries, state } from "./state.js";
 import { headName, say, signed, told } from "./words.js";
 
 /** Pixels of a cell from which its number is written. */
@@ -76,8 +76,10 @@ async function again() {
   canvas.classList.remove("waiting");
   if (now !== weights) return;
   const [rows, columns] = [ceil(tall / pool), ceil(wide / pool)];
-  high = now.of ? farthest(cells) : most(cells, columns, state.scale === "rest" && x === 0);
-  image = { map: now.of ? signedPicture(cells, rows, columns, high) : picture(cells, rows, columns, state.scale, high, x === 0), x, y, wide: columns * pool, tall: rows * pool };
+  // of keys that share a dot the largest is drawn: it is open where one of them is
+  const out = new Set([...open()].map((key) => floor((key - x) / pool)));
+  high = now.of ? farthest(cells) : most(cells, columns, out);
+  image = { map: now.of ? signedPicture(cells, rows, columns, high) : picture(cells, rows, columns, state.scale, high, out), x, y, wide: columns * pool, tall: rows * pool };
   paintMatrix();
   const ends = { linear: ["0", "1"], log: ["0.001", "1"], row: ["0", say("legend.row")] }[state.scale] ?? ["0", told(high)];
   document.querySelector("#view .legend")?.replaceWith(now.of ? legend(signed(-high, 2), `+${high.toFixed(2)}`, true) : legend(ends[0], ends[1]));
@@ -104,7 +106,7 @@ function numbers(pen) {
     const most_ = state.scale === "row" ? most(row, row.length) : high;
     for (let j = ceil(seen.x); j < floor(seen.x + seen.wide); j++) {
       const size = weights?.of ? abs(row[j]) : row[j];
-      if (!(size >= 0.005) || (!weights?.of && state.scale === "rest" && j === 0)) continue;
+      if (!(size >= 0.005) || (!weights?.of && open().has(j))) continue;
       pen.fillStyle = inkOn(weights?.of ? signedShade(row[j] / high) : shade(place(row[j], state.scale, most_)));
       pen.fillText((size > row[j] ? "−" : weights?.of ? "+" : "") + size.toFixed(2).replace("0.", "."), left + (j - seen.x + 0.5) * cell, top + (i - seen.y + 0.5) * cell);
     }

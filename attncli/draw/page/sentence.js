@@ -2,7 +2,7 @@ import { meta } from "./data.js";
 import { all, at, direction, fill, frameOf, make, set } from "./dom.js";
 import { abs, clamp, largest, max, min, round } from "./numbers.js";
 import { most, place } from "./shades.js";
-import { choose, hold, keys, known, leave, peek, pick, queries, run, state } from "./state.js";
+import { choose, hold, keys, known, leave, open, peek, pick, queries, run, state } from "./state.js";
 import { nameOf, say, told } from "./words.js";
 
 /** Words of a text that is written whole; of a longer one, some around the chosen one. */
@@ -54,11 +54,11 @@ const tints = new WeakMap();
 
 /** Shade words by the weights of their places: their shares of the scale. @param {HTMLElement[]} spans @param {Float32Array} weights */
 export function tint(spans, weights) {
-  const rest = state.scale === "rest" && state.out;
-  const high = most(weights, 1e9, rest);
+  const out = state.out ? open(true) : new Set();
+  const high = most(weights, 1e9, out);
   return spans.map((span) => {
     const here = Number(span.dataset.own);
-    const share = rest && here === 0 ? 0 : place(weights[here] ?? 0, state.scale, high);
+    const share = out.has(here) ? 0 : place(weights[here] ?? 0, state.scale, high);
     const tint = String(round(share * 44) / 50);
     if (tints.get(span) !== tint) span.style.setProperty("--a", tint);
     tints.set(span, tint);
@@ -66,6 +66,9 @@ export function tint(spans, weights) {
     return share;
   });
 }
+
+/** Say above the words which way they are shaded. @param {string} name the chosen word's */
+export const tellWay = (name) => fill("direction", say(!state.out ? "looked" : run().rests ? "looks.rest" : "looks", { query: name, key: name }));
 
 /** Shade the words by a row or a column of weights; null where they are not known, and what is known of the head's links
  * takes their place. @param {Float32Array|null} weights */
@@ -77,7 +80,7 @@ export function shadeWords(weights) {
   const own = weights || link || meta.start.query ? at(`${run().k ? "u" : "w"}${chosen()}`) : null;
   mark([{ own, spans: written.spans, shares }]);
   set(at(run().k ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
-  if (weights) fill("direction", say(state.out ? "looks" : "looked", { query: nameOf(chosen(), chooses()), key: nameOf(chosen(), chooses()) }));
+  if (weights) tellWay(nameOf(chosen(), chooses()));
   else fill("direction", link ? say(link[2] < 0 ? "pair.hidden" : "pair", { query: nameOf(link[0], queries()), key: nameOf(link[1], keys()), weight: told(link[2]) }) : "");
 }
 

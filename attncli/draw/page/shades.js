@@ -24,10 +24,10 @@ export function themed() {
   ramps = { one: ramp("ramp"), two: ramp("signed") };
 }
 
-/** The largest weight that a scale is drawn to. @param {ArrayLike<number>} weights @param {number} width @param {boolean} rest */
-export function most(weights, width, rest = false) {
+/** The largest weight that a scale is drawn to. @param {ArrayLike<number>} weights @param {number} width @param {Set<number>} out columns left open */
+export function most(weights, width, out = new Set()) {
   let found = 0;
-  for (let at = 0; at < weights.length; at++) if (!(rest && at % width === 0) && weights[at] > found) found = weights[at];
+  for (let at = 0; at < weights.length; at++) if (weights[at] > found && !out.has(at % width)) found = weights[at];
   return found;
 }
 
@@ -57,14 +57,13 @@ function dots(rows, columns, colours, share) {
 /**
  * Weights [rows, columns] as a picture; hidden ones are left open.
  * @param {Float32Array} weights @param {number} rows @param {number} columns @param {string} scale
- * @param {number} high @param {boolean} first whether column 0 is the first token, which "rest" leaves open
+ * @param {number} high @param {Set<number>} out columns left open
  */
-export function picture(weights, rows, columns, scale, high, first = true) {
+export function picture(weights, rows, columns, scale, high, out = new Set()) {
   let top = high;
   return dots(rows, columns, ramps.one, (at) => {
     if (scale === "row" && at % columns === 0) top = most(weights.subarray(at, at + columns), columns);
-    const open = weights[at] < 0 || (scale === "rest" && first && at % columns === 0);
-    return open ? NaN : place(weights[at], scale, top);
+    return weights[at] < 0 || out.has(at % columns) ? NaN : place(weights[at], scale, top);
   });
 }
 

@@ -1,10 +1,10 @@
 import { meta } from "./data.js";
 import { at, direction, fill, make, set } from "./dom.js";
 import { max, min } from "./numbers.js";
-import { chosen, mark, tint, WRITTEN } from "./sentence.js";
+import { chosen, mark, tellWay, tint, WRITTEN } from "./sentence.js";
 import { queries, run, state } from "./state.js";
 import { weightsOf } from "./weights.js";
-import { nameOf, runName, say } from "./words.js";
+import { nameOf, runName } from "./words.js";
 
 /** The words that are written of either text. @type {HTMLElement[][]} */
 let spans = [[], []];
@@ -81,5 +81,5 @@ export async function shadeStack(weights) {
   mark(lines);
   set(at("sentence"), { "aria-activedescendant": lines[0].own?.id ?? "" });
   const name = nameOf(word, run().q);
-  fill("direction", say(out ? "looks" : "looked", { query: name, key: name }));
+  tellWay(name);
 }

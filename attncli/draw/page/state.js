@@ -34,6 +34,8 @@ export function keys() {
 }
 /** The row or the column of weights that the sentence shows. @param {import("./types.js").Weights} weights */
 export const shown = (weights) => (state.out ? weights.row(state.query) : weights.column(state.key));
+/** The keys that are left open: where heads rest; by the scale without them the first where none rests. @param {boolean} always whatever the scale */
+export const open = (always = false) => new Set(state.scale === "rest" ? run().rests ?? [0] : always ? run().rests : []);
 /** Whether the page was made from what holds weights of no head, only links or effects. */
 export const bare = meta.runs.every(({ heads }) => heads.every(({ r }) => r === "absent"));
 

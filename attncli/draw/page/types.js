@@ -7,7 +7,7 @@
  *   p?: [string, string, number], v?: [string, number, number, number], d?: number, s: number, c: number|null, x: number, a?: number, n: number, e: number}} HeadMeta
  * r: how the weights are kept: products, exact or roots; none where they did not fit, absent where they were not known; b: where; p: where its queries and keys are, and whether as float32; v: where its values are, how many of their dimensions, of how many, and digits that are right
  * @typedef {{name: Record<string, string>, q: Word[], k: Word[]|null, line: Record<string, string>, heads: HeadMeta[], tile: [number, number],
- *   metrics: string[], notes: Record<string, string>[]}} RunMeta
+ *   rests: number[]|null, metrics: string[], notes: Record<string, string>[]}} RunMeta  rests: keys where heads rest
  * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
  * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
  * @typedef {{n: Record<string, string>, v: number, w: number|null, l: number|null, h: number|null}} Part

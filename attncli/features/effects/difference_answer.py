@@ -46,13 +46,24 @@ def probability_sentence(document: AblateDocument, view: View) -> Iterator[str]:
             " {after} (now: {now})."
         )
     )
+    before = percent(predictions.own.probability)
+    after = percent(predictions.without.probability)
+    if before == after:
+        template = (
+            message("Without {head} the probability of {target} stays at {before} (now: {now}).")
+            if document.link is None
+            else message(
+                "With this link cut in {head} the probability of {target} stays at {before} (now:"
+                " {now})."
+            )
+        )
     yield say(
         view,
         template,
         head=head_phrase(document.effects[0], view),
         target=quote_text(predictions.target.text, view),
-        before=percent(predictions.own.probability),
-        after=percent(predictions.without.probability),
+        before=before,
+        after=after,
         now=likeliest(predictions.without, view),
     )
 

@@ -219,6 +219,8 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
             }
             if not is_told:
                 name = "times" if stands_out else "most"
+                if len(document.effects) == 1:  # there is no other that it changes more than
+                    name = "alone"
                 yield say(view, templates[name], **changed, **places, times=ratio)
             yield from _random_sentences(document, first, view)
             yield from _alike_sentences(document, effects, view)
@@ -241,6 +243,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
 
 HEAD_SENTENCES = {
     "nothing": message("Taking away a single head changes nothing in {subject}."),
+    "alone": message("Taking away {head} changes {subject}: {size}."),
     "most": message("Taking away {head} changes {subject} most: {size}."),
     "times": message("Taking away {head} changes {subject} most: {size}, {times} the next head."),
     "together": message("All of these heads taken away together: {size}."),
@@ -250,6 +253,7 @@ HEAD_SENTENCES = {
 """What is said of heads that are taken away."""
 LINK_SENTENCES = {
     "nothing": message("Cutting this link in a single head changes nothing in {subject}."),
+    "alone": message("Cutting this link in {head} changes {subject}: {size}."),
     "most": message("Cutting this link in {head} changes {subject} most: {size}."),
     "times": message(
         "Cutting this link in {head} changes {subject} most: {size}, {times} the next head."

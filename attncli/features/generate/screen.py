@@ -239,7 +239,11 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         message("{share} is in {region}", share=percent(means[place], 1), region=names[place])
         for place in order
     ]
-    yield say(view, "Of what they look at, {shares}.", shares=listing(shares))
+    template = message("Of what they look at, {shares}.")
+    if _has_rest(document):
+        # parts of all weight, as those of the sentence before: what rests is told there
+        template = message("Of all their weight {shares}, without what rests.")
+    yield say(view, template, shares=listing(shares))
     even = [
         step.even if step.even_beyond_rest is UNSET else step.even_beyond_rest
         for step in document.steps

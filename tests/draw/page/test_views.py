@@ -105,7 +105,15 @@ def test_the_overview(window: Opened) -> None:
 
 def test_the_sentence_is_shaded_both_ways(window: Opened) -> None:
     shade = "(at) => Number(document.querySelector(`#w${at}`).style.getPropertyValue('--a'))"
-    window.until("() => document.querySelector('#direction').textContent === 'where \"it\" looks'")
+    window.until(
+        "() => document.querySelector('#direction').textContent"
+        " === 'where \"it\" looks; without tint: where heads rest'"
+    )
+    # [CLS] and [SEP] have weight in every head, but no word looks at them
+    seen = "async () => [...(await attn.weights(0, attn.state.head)).row(attn.state.query)]"
+    weights = window.value(seen)
+    assert min(weights[0], weights[14]) > 0
+    assert [window.value(shade, at) for at in (0, 14)] == [0, 0]
     assert window.value(shade, 2) == pytest.approx(0.65 * 0.88, abs=0.013)
     assert window.value("() => document.querySelector('#said').textContent") == (
         'layer 5 head 11: "it" looks at "animal" with 0.647'

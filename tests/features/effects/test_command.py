@@ -17,7 +17,7 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.features.effects import command as effect_options
+from attncli.cli import pair_answer
 from attncli.mechanism.context import Replace
 
 SAMPLES = Path(__file__).parents[3] / "sample_inputs"
@@ -332,7 +332,7 @@ def test_the_guide_tells_what_is_measured() -> None:
 def test_long_work_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("ablate", "it was tired", *MINILM, "--brief", "--baseline", "none")
     assert ask(*asked).err == ""
-    monkeypatch.setattr(effect_options, "PATIENCE", 0.0)
+    monkeypatch.setattr(pair_answer, "PATIENCE", 0.0)
     assert "72 heads, 5 tokens: about" in ask(*asked).err
 
 

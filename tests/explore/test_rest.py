@@ -1,0 +1,58 @@
+"""The explorer tells apart where heads rest: in its sentence, its answer and its map."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import resting_model
+
+from attncli.draw.view import View
+from attncli.explore.frame import answer, sentence
+from attncli.explore.head_grid import keys_left_open
+from attncli.explore.loaded_run import LiveSource, LoadedRun
+from attncli.explore.panels import Pane, Scene
+from attncli.explore.state import State
+
+TEXT = "cdbeacfd"
+
+
+def explored(source: str = "checkpoint") -> LoadedRun:
+    record = LiveSource.of(resting_model.model(source=source), TEXT).record(lambda share: None)
+    loaded_run = LoadedRun(record)
+    for head in record.heads:
+        loaded_run.add(head)
+    return loaded_run
+
+
+def drawn(loaded_run: LoadedRun, state: State, draw) -> str:
+    view = View(width=200)
+    pane: Pane = draw(Scene(state, loaded_run, view, 200, 9))
+    return " ".join("".join(piece for piece, _ in row) for row in pane.rows)
+
+
+def test_a_resting_head_looks_at_nothing() -> None:
+    loaded_run = explored()
+    row = loaded_run.row((0, resting_model.RESTS), 7)
+    assert row is not None
+    assert row.argmax() == 0
+    state = State(layer=0, head=resting_model.RESTS, query=7, key=1)
+    said = drawn(loaded_run, state, answer)
+    assert f'{100 * row[0]:.0f}% of the weight of "d" rests on the first token' in said
+    assert '"d" looks most at "c"' not in said
+    # no mark around the first letter
+    assert drawn(loaded_run, state, sentence).startswith("cdbeacf")
+    untrained = explored("file")
+    assert "rests" not in drawn(untrained, state, answer)
+    assert not drawn(untrained, state, sentence).startswith("c")
+
+
+def test_who_looks_at_the_first_token_is_no_finding() -> None:
+    state = State(layer=0, head=resting_model.RESTS, query=7, key=0, is_turned=True)
+    said = drawn(explored(), state, answer)
+    assert '"c" is the first token: heads rest there whatever it is.' in said
+    assert "looks at" not in said
+
+
+@pytest.mark.parametrize(("source", "open_keys"), [("checkpoint", [0]), ("file", [0])])
+def test_the_scale_without_rest_leaves_these_keys_open(source: str, open_keys: list[int]) -> None:
+    assert np.flatnonzero(keys_left_open(explored(source))).tolist() == open_keys
