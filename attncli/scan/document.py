@@ -173,7 +173,8 @@ class ScanLabel(Part, frozen=True, kw_only=True):
         bool,
         describe(
             "Whether the interval of the score holds what the label takes; where there is none,"
-            " whether that of the share of texts holds a half, or is not known either."
+            " whether that of the share of texts holds a half, or is not known either. A label that"
+            " every text earns is settled."
         ),
     ]
     state: Annotated[

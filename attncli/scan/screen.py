@@ -517,8 +517,8 @@ def _state_sentences(head: ScanHead) -> list[str]:
     first, special = (scores.get(name) for name in STATES)
     if first is not None:
         sentence_first = message(
-            "It rests on the first token with {share} of its weight; labels that are not of random"
-            " repeats are measured on the others.",
+            "It rests on the first token with {share} of its weight; its labels are measured on the"
+            " others.",
             share=percent(first),
         )
         said.append(sentence_first)

@@ -4,7 +4,7 @@ adds up to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.numbers import adding_column, adding_digits, bar, brief, percent, root_of
+from attncli.draw.rest_names import resting_key
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
@@ -41,6 +42,7 @@ from attncli.features.explain.document import (
     SoftmaxRow,
 )
 from attncli.language import contextual, message, plural, say
+from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_name
 
 ALL_KEYS, NAME = 16, 14
@@ -541,22 +543,40 @@ class Derivation:
         tinted_sentence = shaded_sentence(
             document.text, tokens, weights, view, query=query, tint=tint
         )
-        best = int(np.argmax(weights))
+        said = (*self._looks_sentences(weights), not_learned_note(document.model, view))
+        return stack(tinted_sentence, sentences(said, view))
+
+    def _looks_sentences(self, weights: Sequence[float]) -> Iterator[str]:
+        """What the query looks at most; of trained weights, where most of it rests and what it looks
+        at beside. weights: of the query, [key].
+        """
+        document = self.document
+        view = self.view
+        query = document.query
+        tokens = document.tokens
+        order = np.argsort(-np.asarray(weights), kind="stable").tolist()
+        best = order[0]
         query_text, key_text = (
             quoted_token(tokens, index, view, beside=(query, best)) for index in (query, best)
         )
-        link_sentence = say(
-            view, "{query} can see no word: its weights and its output are 0.", query=query_text
-        )
-        if weights[best] > 0:
+        if weights[best] <= 0:
+            template = message("{query} can see no word: its weights and its output are 0.")
+            yield say(view, template, query=query_text)
+            return
+        share = percent(weights[best])
+        rest = resting_keys(tokens, document.model.source)
+        if not rest[best]:
             template = message("{query} looks most at {key}: {share} of its weight.")
-            link_sentence = say(
-                view, template, query=query_text, key=key_text, share=percent(weights[best])
-            )
-        return stack(
-            tinted_sentence,
-            sentences((link_sentence, not_learned_note(document.model, view)), view),
-        )
+            yield say(view, template, query=query_text, key=key_text, share=share)
+            return
+        template = message("{share} of the weight of {query} is on {key}.")
+        yield say(view, template, share=share, query=query_text, key=key_text)
+        yield resting_key(tokens, best, view)
+        further = next((key for key in order if not rest[key] and weights[key] > 0), None)
+        if further is not None:
+            template = message("Of the others it looks most at {key}: {share} of its weight.")
+            further_text = quoted_token(tokens, further, view, beside=(query,))
+            yield say(view, template, key=further_text, share=percent(weights[further]))
 
     def _number_text(self, value: float | None) -> str:
         """A number with the view's digits, never -0; "" for None."""

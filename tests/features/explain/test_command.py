@@ -309,3 +309,26 @@ def test_of_a_checkpoint_the_layer_of_the_strongest_link_is_explained(topic: str
     assert f"layer {link['layer']} has the strongest link of 'it'" in answer.err
     assert "--layer chooses another" in answer.err
     assert ask(*asked, "--layer", "0", "--json").json["layer"] == 0
+
+
+def test_a_head_that_rests_is_not_said_to_look_there() -> None:
+    text = "the cat sat on the mat"
+    run = ask("run", text, "--model", "minilm", "--stages", "all", "--json").json
+    tokens = [token["text"] for token in run["tokens"]]
+    words = range(1, len(tokens) - 1)
+    rows = {
+        (part["layer"], head["head"], query): head["weights"][query]
+        for part in run["layers"]
+        for head in part["heads"]
+        for query in words
+    }
+    resting = {key: row for key, row in rows.items() if row.index(max(row)) not in words}
+    layer, head, query = max(resting, key=lambda key: max(rows[key]))
+    row = rows[layer, head, query]
+    asked = ("--model", "minilm", "--head", f"L{layer}H{head}", "--query", f"#{query}")
+    said = " ".join(ask("explain", text, *asked).out.split())
+    rest = tokens[row.index(max(row))]
+    assert f'{100 * max(row):.0f}% of the weight of "{tokens[query]}" is on "{rest}".' in said
+    assert f'"{rest}" is a special token: heads rest there whatever the text.' in said
+    word = max(words, key=row.__getitem__)
+    assert f'Of the others it looks most at "{tokens[word]}"' in said
