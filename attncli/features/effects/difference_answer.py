@@ -218,7 +218,13 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
     high = None if difference.high is UNSET else difference.high
     head = head_phrase(row, view)
     loss = loss_text(difference.all, view)
-    yield say(view, template, head=head, lost=loss, interval=interval_text(low, high, view))
+    yield say(
+        view,
+        template,
+        head=head,
+        lost=loss,
+        interval=loss_interval(difference.all, low, high, view),
+    )
     if difference.sign_share is not UNSET:
         yield say(
             view, "{share} of the pairs have this sign.", share=percent(difference.sign_share)
@@ -305,6 +311,13 @@ def loss_text(size: float, view: View) -> str:
     """What a change does to a lead, as a verb: `loses 1.17`, `gains 1.44`."""
     template = message("loses {size}") if size >= 0 else message("gains {size}")
     return say(view, template, size=f"{abs(size):.{DIGITS}f}")
+
+
+def loss_interval(size: float, low: float | None, high: float | None, view: View) -> str:
+    """The 95% interval of a change in the sign of its verb: behind `gains 0.21` that of the gain."""
+    if size >= 0 or low is None or high is None:
+        return interval_text(low, high, view)
+    return interval_text(-high, -low, view)
 
 
 def interval_text(low: float | None, high: float | None, view: View) -> str:

@@ -13,7 +13,12 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.token_names import claim, quote_text
 from attncli.draw.view import View
-from attncli.features.effects.difference_answer import interval_text, loss_text, pairs_sentences
+from attncli.features.effects.difference_answer import (
+    interval_text,
+    loss_interval,
+    loss_text,
+    pairs_sentences,
+)
 from attncli.features.effects.document import Difference
 from attncli.features.effects.effect_answer import effect_columns, range_text
 from attncli.features.find.document import FindDocument, FoundHead, PairLink
@@ -140,7 +145,7 @@ def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View
         "Cut in {head} alone, m {lost}{interval}; {share} of the pairs have this sign.",
         head=_phrase(link, view),
         lost=loss_text(change.all or 0.0, view),
-        interval=interval_text(_end(change.low), _end(change.high), view),
+        interval=loss_interval(change.all or 0.0, _end(change.low), _end(change.high), view),
         share=percent(change.sign_share or 0.0),
     )
     yield from _together(document, view)
@@ -155,7 +160,7 @@ def _together(document: FindDocument, view: View) -> Iterator[str]:
         view,
         "Cut in all of these heads at once, m {lost}{interval}.",
         lost=loss_text(together.all, view),
-        interval=interval_text(_end(together.low), _end(together.high), view),
+        interval=loss_interval(together.all, _end(together.low), _end(together.high), view),
     )
 
 

@@ -167,3 +167,14 @@ def test_the_commands_take_pairs_in_place_of_texts(
     assert ask(*line, "some text").code == 2
     assert ask(command, "--model", str(folder), "--count", "3", "a b").code == 2
     assert ask(*line, "--target", "it").code == 2
+
+
+def test_the_interval_of_a_gain_has_the_sign_of_the_gain() -> None:
+    from attncli.draw.view import View
+    from attncli.features.effects.difference_answer import loss_interval, loss_text
+
+    ends = (("loses 0.21", 0.21, 0.15, 0.27), ("gains 0.21", -0.21, -0.27, -0.15))
+    for said, size, low, high in ends:
+        assert loss_text(size, View()) == said
+        assert loss_interval(size, low, high, View()) == " (95% interval 0.15 to 0.27)"
+    assert loss_interval(-0.21, None, None, View()) == ""
