@@ -78,8 +78,8 @@ def _looks(scene: Scene) -> list[float | None]:
 
 
 def sentence(scene: Scene) -> Pane:
-    """The text's words, shaded by the chosen head's weights, not where heads rest; of a long text, the lines around the
-    chosen word.
+    """The text's words, shaded by the chosen head's weights, not where heads rest; of a long text,
+    the lines around the chosen word.
     """
     state = scene.state
     loaded_run = scene.loaded_run
@@ -159,7 +159,8 @@ def answer(scene: Scene) -> Pane:
     view = scene.view
     sentences = _look_sentences(scene)
     if loaded_run.unknown_count[0]:
-        sentences.append(unknown_words_sentence(*loaded_run.unknown_count, view))
+        # behind the first: what follows may find no room
+        sentences.insert(1, unknown_words_sentence(*loaded_run.unknown_count, view))
     sentences += _weight_sentences(scene)
     if loaded_run.record.model is not None:
         sentences.append(not_learned_note(loaded_run.record.model, view))

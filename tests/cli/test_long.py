@@ -402,7 +402,7 @@ def test_each_new_token_tells_which_region_it_looks_at(folder: Path, tmp_path: P
     assert len({row.count("\t") for row in plain}) == 1
     page, saved = tmp_path / "page.html", tmp_path / "saved.json"
     saved.write_text(json.dumps(document))
-    for lang, says in (("en", "Of what they look at"), ("zh", "它们所看的内容中")):
+    for lang, says in (("en", "without what rests"), ("zh", "不计停歇的部分")):
         for width in (60, 80, 120):
             shown = ask(*line, *rule, "--html", str(page), "--lang", lang, width=width)
             assert shown.code == 0, shown.err

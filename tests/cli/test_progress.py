@@ -134,7 +134,7 @@ def test_a_bar_ends_with_a_command_that_fails() -> None:
 
 @pytest.mark.thorough
 def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.features.effects.command.PATIENCE", 0.0)
+    monkeypatch.setattr("attncli.cli.pair_answer.PATIENCE", 0.0)
     seconds = {}
     for baseline in ("none", "top", "all"):
         told = ask(
