@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share",
         default="0/1",
-        help="only a part of the tests, dealt out by their names: 0/10, 1/10 … 9/10",
+        help="only a part of the tests, dealt out by their names: 0/20, 1/20 … 19/20",
     )
 
 
