@@ -21,8 +21,8 @@ from attncli.documents import (
     TokenRow,
     token_facts,
 )
+from attncli.documents.parts import RunHead, RunLayer
 from attncli.errors import InputError
-from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, token_notes
 from attncli.language import listing, message

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from attncli.documents import ModelPart, RegionRow, TokenRow
+from attncli.documents.parts import HeadRegions, RegionPart
 from attncli.draw.lines import Lines
 from attncli.draw.numbers import percent
 from attncli.draw.rest_names import rest_names
@@ -18,7 +19,6 @@ from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, quoted_token, region_name
 from attncli.draw.view import View
-from attncli.features.run.document import HeadRegions, RegionPart
 from attncli.inputs.regions import REST
 from attncli.language import listing, message, say
 from attncli.measure.rest import resting_keys

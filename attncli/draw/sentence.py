@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
+from attncli.documents.parts import RunHead
 from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, stack
 from attncli.draw.numbers import percent
 from attncli.draw.rest_names import not_counted, rest_names
@@ -21,7 +22,7 @@ from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
 from attncli.draw.token_names import MARK, claim_link, quoted_ends, quoted_token
 from attncli.draw.view import View
-from attncli.features.run.document import RunDocument, RunHead
+from attncli.features.run.document import RunDocument
 from attncli.language import Message, listing, message, say
 from attncli.measure.rest import rest_kinds, resting_keys
 

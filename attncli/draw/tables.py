@@ -50,7 +50,8 @@ from attncli.mechanism.spec import head_label, spoken_head
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from attncli.features.run.document import RunDocument, RunHead
+    from attncli.documents.parts import RunHead
+    from attncli.features.run.document import RunDocument
 
 GAP = 2
 RULES = "    \n    \n ── \n    \n    \n ── \n    \n    \n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.documents.parts import label_name
 from attncli.draw.lines import FAINT, Line, Piece, remark
 from attncli.draw.safe import cells, clusters, cut, label, pad, spell
 from attncli.draw.shaded_matrix import normalise, palette_of, shade, sign
@@ -33,7 +34,6 @@ from attncli.explore.panels import (
     whole_cells,
 )
 from attncli.explore.state import Extent, State
-from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, say
 from attncli.measure.head_record import METRICS, HeadRecord
 from attncli.measure.row_facts import Bools

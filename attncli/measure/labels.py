@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Selection
 from attncli.arrays.numpy_backend import integers
+from attncli.documents.parts import LabelScore, Merge
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.features.heads.document import LabelScore, Merge
 from attncli.inputs.token import Token
 from attncli.language import Message, message
 from attncli.measure.beyond_first import (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Backend, Selection, numbers_of, numpy_backend
 from attncli.documents import LeftOutKind, LinkRow, Numbers, TopLink
-from attncli.features.run.document import PooledMap, StrongestLink
+from attncli.documents.parts import PooledMap, StrongestLink
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.measure.rest import is_separator

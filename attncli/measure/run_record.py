@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.documents import AttentionPart, ModelPart
 from attncli.documents.header import attention_part, model_part, notes
+from attncli.documents.parts import MetricValue
 from attncli.errors import InputError, LimitError, UnsupportedError
-from attncli.features.heads.document import MetricValue
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, merged_words, token_notes_of_two
 from attncli.language import message

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from attncli.arrays.backend import numpy_backend
 from attncli.arrays.numpy_backend import normal
+from attncli.documents.parts import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.errors import LimitError
-from attncli.features.mask.document import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.language import message
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import Mask, shows_all, visible

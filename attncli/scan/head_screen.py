@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.page.corpus_page import tails
@@ -14,7 +15,6 @@ from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View, arrow
-from attncli.features.heads.document import label_name
 from attncli.features.why.document import HALF, Support, part_name, support
 from attncli.inputs.token import Token
 from attncli.language import Message, contextual, message, plural, say, say_each

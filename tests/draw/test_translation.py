@@ -7,10 +7,10 @@ from asking import ask
 from catalogues import read
 
 from attncli import language
+from attncli.documents.parts import LABEL_NAMES, label_name
 from attncli.draw import lines
 from attncli.draw.lines import note_line
 from attncli.draw.view import View
-from attncli.features.heads.document import LABEL_NAMES, label_name
 from attncli.language import listing, message, plural, translate
 from attncli.measure.labels import LABELS
 

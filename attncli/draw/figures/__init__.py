@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import Document, Numbers
+from attncli.documents.parts import Metrics, RegionPart
 from attncli.draw.figures.charts import (
     RANKED,
     Bar,
@@ -61,10 +62,10 @@ from attncli.features.effects.document import (
     readings_of,
 )
 from attncli.features.find.document import FindDocument, PairLink
-from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
+from attncli.features.heads.document import HeadMetrics, HeadsDocument
 from attncli.features.learn.document import LearnDocument, curve_note, reference_name, score_name
 from attncli.features.mask.document import MaskDocument
-from attncli.features.run.document import RegionPart, RunDocument
+from attncli.features.run.document import RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, has_steps, metric_name
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import (

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from attncli.documents.parts import LABEL_NAMES
 from attncli.draw.safe import safe
 from attncli.draw.tour import TOUR
-from attncli.features.heads.document import LABEL_NAMES
 from attncli.language import Message, contextual, languages, message, translate
 from attncli.measure.labels import LABELS
 from attncli.measure.metric import METRIC_TITLES

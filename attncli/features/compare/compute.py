@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from attncli.documents import members
 from attncli.documents.header import tokens_of, warnings_of_sides
+from attncli.documents.parts import RunHead
 from attncli.errors import InputError
 from attncli.features.compare.document import (
     BothCounts,
@@ -35,7 +36,7 @@ from attncli.features.compare.document import (
     RegionChange,
     SignedDifference,
 )
-from attncli.features.run.document import RunDocument, RunHead
+from attncli.features.run.document import RunDocument
 from attncli.inputs.regions import Region
 from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
 from attncli.inputs.word_groups import word_starts

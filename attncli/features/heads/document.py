@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import (
     Count,
@@ -25,69 +25,11 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
-from attncli.features.run.document import RegionPart
-from attncli.language import contextual, message
-
-LABEL_NAMES = {
-    "previous-token": contextual("label", "previous-token"),
-    "next-token": contextual("label", "next-token"),
-    "self": contextual("label", "self"),
-    "positional": contextual("label", "positional"),
-    "first-token sink": contextual("label", "first-token sink"),
-    "special-token": contextual("label", "special-token"),
-    "punctuation": contextual("label", "punctuation"),
-    "duplicate-token": contextual("label", "duplicate-token"),
-    "induction": contextual("label", "induction"),
-    "broad": contextual("label", "broad"),
-}
-"""What people call each; in JSON, and where a label is looked up, it keeps its English name."""
-
+from attncli.documents.parts import LabelScore, Merge, Metrics, RegionPart
+from attncli.language import message
 
 ACROSS = ("rollout", "flow", "similarity", "circuits")
 """What `--across` can add, in the order of the screen."""
-
-
-def label_name(label: str, lang: str) -> str:
-    """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移
-    -2`.
-    """
-    if label in LABEL_NAMES:
-        return LABEL_NAMES[label].translation(lang)
-    name, _, detail = label.rpartition(" ")
-    if name in LABEL_NAMES:
-        return f"{LABEL_NAMES[name].translation(lang)} {detail}"
-    return label
-
-
-class MetricValue(Part, frozen=True, kw_only=True):
-    """A metric's value, null where no row could be used."""
-
-    value: float | None
-    rows: Annotated[Count, describe("Rows that the mean is over.")]
-
-
-Metrics = Annotated[
-    dict[str, MetricValue], describe("Metrics by name; `attn explain metric NAME` defines them.")
-]
-
-
-class LabelScore(Part, frozen=True, kw_only=True):
-    """The score that earned a label."""
-
-    name: str
-    score: float
-    threshold: float
-    detail: Annotated[str | None, describe("Such as −3.")]
-    state: Annotated[
-        bool, describe("Whether it says where the head rests, beside what it does.")
-    ] = False
-    share: Annotated[
-        float | None,
-        describe(
-            "Share of the head's weight that the score is measured on, the first token left out; null"
-            " of labels that say where a head rests."
-        ),
-    ] = None
 
 
 class MovedMetrics(Part, frozen=True, kw_only=True):
@@ -194,16 +136,6 @@ class Flow(Part, frozen=True, kw_only=True):
     """Maximum flow through the layers, rows scaled to sum to 1."""
 
     weights: Annotated[Numbers, axes("token", "token")]
-
-
-class Merge(Part, frozen=True, kw_only=True):
-    """Two rows of the distances, or earlier merges counted after them, that join."""
-
-    a: Count
-    b: Count
-    height: Annotated[
-        float, Meta(ge=0, le=1.00001, description="The distance at which they join, 0 to 1.")
-    ]
 
 
 class Similarity(Part, frozen=True, kw_only=True):

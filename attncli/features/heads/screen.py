@@ -13,6 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.documents import LinkRow, Numbers, TopLink
+from attncli.documents.parts import MetricValue, label_name
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import (
     BLANK,
@@ -54,14 +55,7 @@ from attncli.features.heads.across_screens import (
     rollout_part,
     similarity_part,
 )
-from attncli.features.heads.document import (
-    ACROSS,
-    DirectionToken,
-    HeadMetrics,
-    HeadsDocument,
-    MetricValue,
-    label_name,
-)
+from attncli.features.heads.document import ACROSS, DirectionToken, HeadMetrics, HeadsDocument
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
 from attncli.measure.rest import (

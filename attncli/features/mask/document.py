@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import Meta
 
 from attncli.documents import (
     MOST,
@@ -14,51 +14,11 @@ from attncli.documents import (
     ModelPart,
     Numbers,
     Part,
-    Share,
     Size,
     axes,
     describe,
-    index_of,
 )
-
-
-class MaskWords(Part, frozen=True, kw_only=True):
-    """A mask in words."""
-
-    en: str
-    zh: str
-
-
-class KeysPerQuery(Part, frozen=True, kw_only=True):
-    """How many keys a query sees."""
-
-    least: Count
-    mean: float
-    most: Count
-
-
-class ShareMap(Part, frozen=True, kw_only=True):
-    """Which share of its pairs each cell shows."""
-
-    block: Annotated[Size, describe("Each cell stands for block × block pairs.")]
-    share: Annotated[Numbers, axes("cell", "cell")]
-
-
-class MaskPart(Part, frozen=True, kw_only=True):
-    """What one mask shows."""
-
-    spec: Annotated[str, describe("As --mask spells it.")]
-    words: MaskWords = field(name="says")
-    everything: Annotated[bool, describe("Whether nothing is hidden.")]
-    pairs: Annotated[Count, describe("Visible pairs.")]
-    share: Annotated[Share, describe("Of all pairs, 0 to 1.")]
-    keys_per_query: KeysPerQuery
-    empty_rows: Annotated[
-        list[Annotated[Count, index_of("position")]], describe("Queries that see nothing.")
-    ]
-    unseen_keys: list[Annotated[Count, index_of("position")]]
-    map: ShareMap
-    form: Annotated[str | UnsetType, describe("How such masks are written.")] = UNSET
+from attncli.documents.parts import MaskPart
 
 
 class BiasAt(Part, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.documents.parts import MaskPart
 from attncli.draw.heatmap import Map, heatmap, side_by_side
 from attncli.draw.lines import (
     Lines,
@@ -27,7 +28,7 @@ from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.features.mask.document import MaskDocument, MaskPart
+from attncli.features.mask.document import MaskDocument
 from attncli.language import contextual, message, plural, say, say_each
 
 AXES = message("rows: queries i, columns: keys j, both from 0")

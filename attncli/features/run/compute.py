@@ -31,20 +31,18 @@ from attncli.documents.header import (
     resources,
     shape_rows,
 )
-from attncli.errors import UnsupportedError, UsageError
-from attncli.features.effects.document import NextToken
-from attncli.features.effects.places import reads_on
-from attncli.features.run.document import (
+from attncli.documents.parts import (
     HeadRegions,
-    ImplicitHead,
-    ImplicitLayer,
     PooledMap,
     RegionLink,
     RegionPart,
-    RunDocument,
     RunHead,
     RunLayer,
 )
+from attncli.errors import UnsupportedError, UsageError
+from attncli.features.effects.document import NextToken
+from attncli.features.effects.places import reads_on
+from attncli.features.run.document import ImplicitHead, ImplicitLayer, RunDocument
 from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words

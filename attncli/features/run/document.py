@@ -16,177 +16,20 @@ from attncli.documents import (
     LinkRows,
     Numbers,
     Part,
-    PlacedHead,
     Regions,
     Resources,
     ShapeRows,
-    Size,
-    TopLink,
     axes,
     describe,
     index_of,
     keys_of,
 )
+from attncli.documents.parts import PooledMap, RegionPart, RunLayer, StrongestLink
 from attncli.features.effects.document import NextToken, Weighed
 from attncli.language import message
 
-Stages = Annotated[dict[str, Numbers], describe("With --stages all: every stage by name.")]
-
-Projections = Annotated[
-    dict[str, Numbers],
-    describe("With --show W_Q and the like: the weights by which rows are multiplied, [in, out]."),
-]
-
-
 SQUARE = frozenset(("raw", "scaled", "capped", "biased", "masked", "weights"))
 """Stages with a number for each query and key."""
-
-
-class RunHead(Part, frozen=True, kw_only=True):
-    """One head of a run: absent members were not kept."""
-
-    head: Count
-    scores: Annotated[
-        Numbers | UnsetType,
-        axes("query", "key", meaning="what enters the softmax; null where masked."),
-    ] = UNSET
-    weights: Annotated[
-        Numbers | UnsetType,
-        axes(
-            "query",
-            "key",
-            meaning=(
-                "each row sums to 1, to less with a learned sink, or is all 0 where nothing is"
-                " visible."
-            ),
-        ),
-    ] = UNSET
-    output: Annotated[
-        Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")
-    ] = UNSET
-    stages: Stages | UnsetType = UNSET
-    projections: Projections | UnsetType = UNSET
-
-
-class RunLayer(Part, frozen=True, kw_only=True):
-    """One layer of a run."""
-
-    layer: Count
-    heads: list[RunHead]
-    output: Annotated[
-        Numbers | UnsetType, axes("query", "", meaning="the output of the attention.")
-    ] = UNSET
-    stages: Stages | UnsetType = UNSET
-    projections: Projections | UnsetType = UNSET
-    hidden: Annotated[
-        Numbers | UnsetType, axes("query", "", meaning="what leaves the layer, of width d_model.")
-    ] = UNSET
-
-
-class StrongestLink(PlacedHead, frozen=True, kw_only=True):
-    """The strongest link of a head, null where it has none."""
-
-    link: TopLink | None
-
-
-class PooledMap(PlacedHead, frozen=True, kw_only=True):
-    """The weights of a head in cells of pool × pool, each cell the largest."""
-
-    pool: Size
-    weights: Annotated[Numbers, axes("", "")]
-
-
-class HeadRegions(PlacedHead, frozen=True, kw_only=True):
-    """What one head does with the regions."""
-
-    share: Annotated[
-        Numbers, axes("region", meaning="of what the query looks at, the part in each region.")
-    ]
-    even: Annotated[
-        Numbers, axes("region", meaning="the part that even attention to all it sees would give.")
-    ]
-    share_beyond_rest: Annotated[
-        Numbers | UnsetType,
-        axes("region", meaning="the part on each region's keys where heads do not rest."),
-    ] = UNSET
-    even_beyond_rest: Annotated[
-        Numbers | UnsetType, axes("region", meaning="even attention's part of the same keys.")
-    ] = UNSET
-
-
-class RegionLink(PlacedHead, frozen=True, kw_only=True):
-    """What one region's tokens give another region in one head."""
-
-    query: Annotated[Count, index_of("region", "The region that looks.")]
-    key: Annotated[Count, index_of("region", "The region that is looked at.")]
-    weight: Annotated[
-        float, describe("Summed over the keys of the region, the mean over the tokens that look.")
-    ]
-    even: Annotated[float, describe("The same with even attention.")]
-
-
-class RegionPart(Part, frozen=True, kw_only=True):
-    """How the weights are shared out over the regions. Regions may share tokens; then their shares
-    add up to more than 1."""
-
-    query: Annotated[
-        Count, index_of("token", "The token that looks: that of --query, else the last.")
-    ]
-    share: Annotated[
-        Numbers,
-        axes(
-            "region",
-            meaning=(
-                "of what the query looks at, the mean part over layers and heads; null for none."
-            ),
-        ),
-    ]
-    even: Annotated[
-        Numbers, axes("region", meaning="the part that even attention to all it sees would give.")
-    ]
-    layers: Annotated[list[Count], describe("The layers that ran, in the order of `by_layer`.")]
-    by_layer: Annotated[
-        Numbers, axes("", "region", meaning="the same share, the mean over each layer's heads.")
-    ]
-    between: Annotated[
-        Numbers,
-        axes(
-            "region",
-            "region",
-            meaning=(
-                "from the tokens of one region to another: means over its tokens, layers, heads."
-            ),
-        ),
-    ]
-    between_even: Annotated[
-        Numbers, axes("region", "region", meaning="the same with even attention.")
-    ]
-    heads: Annotated[list[HeadRegions], describe("Every head that ran.")]
-    rest: Annotated[
-        float | UnsetType | None,
-        describe(
-            "Of what the query looks at, the mean part on keys where heads rest whatever the text"
-            " says: the first token, special tokens, line breaks and separators; 0 of weights that"
-            " are not learned."
-        ),
-    ] = UNSET
-    even_rest: Annotated[
-        float | UnsetType | None, describe("Even attention's part of the same keys.")
-    ] = UNSET
-    share_beyond_rest: Annotated[
-        Numbers | UnsetType,
-        axes("region", meaning="the mean part on each region's keys where heads do not rest."),
-    ] = UNSET
-    even_beyond_rest: Annotated[
-        Numbers | UnsetType, axes("region", meaning="even attention's part of the same keys.")
-    ] = UNSET
-    links: Annotated[
-        list[RegionLink] | UnsetType,
-        describe(
-            "The strongest links between regions without common tokens, `rest` left out; strongest"
-            " first."
-        ),
-    ] = UNSET
 
 
 class ImplicitHead(Part, frozen=True, kw_only=True):

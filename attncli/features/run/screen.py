@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.documents import ShapeRow, TopLink
+from attncli.documents.parts import PooledMap, RunHead, RunLayer
 from attncli.draw.command_lines import command_about, command_lines, reference
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import (
@@ -52,7 +53,7 @@ from attncli.draw.shaded_matrix import (
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names, quote_text
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
+from attncli.features.run.document import RunDocument
 from attncli.language import Message, contextual, listing, message, plural, say, term
 from attncli.mechanism.spec import spoken_head
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe
@@ -15,7 +16,6 @@ from attncli.draw.screen_header import warning
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.features.heads.document import label_name
 from attncli.features.series.document import (
     OF_ALL,
     SeriesCheckpoint,

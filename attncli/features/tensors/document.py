@@ -21,7 +21,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.features.heads.document import Metrics
+from attncli.documents.parts import Metrics
 from attncli.language import message
 
 Place = Annotated[list[Count], describe("Place on the leading axes; empty without any.")]

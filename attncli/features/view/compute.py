@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from attncli.documents import Document, EmptyRows, Header, Part
 from attncli.documents.header import heading_of, identities_of, shape_row, tokens_of
+from attncli.documents.parts import RunHead, RunLayer
 from attncli.documents.reading import check, part_of
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.compare.document import CompareDocument
 from attncli.features.explain.compute import agreement, steps_of
 from attncli.features.explain.document import After, AttentionTopic, Matrices
 from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocument
-from attncli.features.run.document import RunDocument, RunHead, RunLayer
+from attncli.features.run.document import RunDocument
 from attncli.inputs.files import parse_object
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import listing, message, term
