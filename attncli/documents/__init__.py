@@ -22,6 +22,8 @@ To add a document, say `attn.ablate/1`:
   made.
 4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.view`, and `ablate_rows(document)` for
   `--plain`.
+5. `features/ablate/figure.py`: `ablate_figure(document, drawing, view, scale)`, or its name in
+  `WITHOUT_FIGURE` below.
 
 A test of the house fails where one of these is missing.
 """
@@ -57,6 +59,11 @@ FOLDERS = {
 
 BESIDE_COMPUTE = ("generate", "tokens", "weights", "models", "model", "verify")
 """Documents of small features, declared in `compute.py`."""
+WITHOUT_FIGURE = (
+    "generate", "retrieval", "tokens", "weights", "models", "model", "verify", "explain", "next", "regions",
+    "effects", "difference", "circuit", "pairs", "tasks", "scan", "scan_compare", "scan_verify", "error",
+)  # fmt: skip
+"""Documents that are words and tables; every other has its figure in `figure.py`."""
 
 
 class Kinds(Mapping[str, Any]):

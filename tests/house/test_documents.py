@@ -5,11 +5,13 @@ one who makes it.
 from __future__ import annotations
 
 import re
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from attncli.documents import KINDS, NAMES, SCHEMAS, Document
+from attncli.documents import KINDS, NAMES, SCHEMAS, WITHOUT_FIGURE, Document, folder_of
 from attncli.draw.screen_header import screen_of
 
 PACKAGE = Path(__file__).parents[2] / "attncli"
@@ -24,6 +26,13 @@ def test_every_document_that_is_declared_is_named():
         for name in re.findall(r'tag="attn\.(\w+)', text)
     }  # fmt: skip
     assert declared == set(NAMES) - {"error"}  # which carries no tag
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "error"])
+def test_a_document_has_a_figure_or_says_that_it_has_none(name):
+    place = f"{folder_of(name)}.figure"
+    module = import_module(place) if find_spec(place) else None
+    assert hasattr(module, f"{name}_figure") == (name not in WITHOUT_FIGURE)
 
 
 @pytest.mark.parametrize("schema", KINDS)

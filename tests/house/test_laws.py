@@ -31,7 +31,7 @@ COLUMNS = ["features", "scan", "explore"]
 """Where a feature has its folder: its files count as those of the room that does the like for all.
 """
 KINDS_OF_FILES = {
-    "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
+    "document": "documents", "compute": "features", "screen": "draw", "figure": "draw", "command": "cli",
     "difference_answer": "draw", "head_phrase": "draw",
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
@@ -257,7 +257,8 @@ def test_no_module_is_left_without_a_use():
         by_name = by_name or module in listed
         # a feature's, by the name of its folder
         by_name = by_name or (
-            feature_of(path) is not None and path.stem in ("command", "document", "screen")
+            feature_of(path) is not None
+            and path.stem in ("command", "document", "figure", "screen")
         )
         if path in DOORS or path.name == "__init__.py" or by_name:
             continue
@@ -271,9 +272,15 @@ FOUND_OTHERWISE = {"ErrorDocument"}
 BY_DOCUMENT = {
     written
     for name in NAMES
-    for written in (f"{name}_screen", f"{name}_rows", f"{name}_lines", f"{name.upper()}_PARTS")
+    for written in (
+        f"{name}_screen",
+        f"{name}_rows",
+        f"{name}_lines",
+        f"{name.upper()}_PARTS",
+        f"{name}_figure",
+    )
 }
-"""Found by the name of their document, see `draw.screen_header.screen_of`."""
+"""Found by the name of their document, see `draw.screen_header.screen_of` and `draw.figures.figure`."""
 BY_COMMAND = {f"{name}_app" for name in COMMANDS}
 """Found by the name of their subcommand, see `cli.app.app_of`."""
 
@@ -352,7 +359,9 @@ def test_the_command_line_starts_without_numpy_and_rich():
         assert not found, f"{name_of(path)} imports {found} at its top"
 
 
-STANDARD_FILES = {"__init__.py", "command.py", "compute.py", "document.py", "screen.py"}
+STANDARD_FILES = {
+    "__init__.py", "command.py", "compute.py", "document.py", "screen.py", "figure.py",
+}  # fmt: skip
 """Files that a feature or a folder may have, whatever it is about."""
 
 

@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
+from attncli.documents import SOURCE_NAMES, AttentionPart, Header, ModelPart, TokenRow, mask_name
 from attncli.draw.figures.drawing import (
     Drawing,
     broken_to_fit,
@@ -25,9 +25,6 @@ from attncli.draw.numbers import writer
 from attncli.draw.safe import label, last_part, safe
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
 from attncli.draw.view import View
-from attncli.features.compare.document import CompareSide
-from attncli.features.cross.document import CrossDocument
-from attncli.features.tensors.document import TensorsDocument
 from attncli.language import say
 
 LINE = 15.0
@@ -256,8 +253,20 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
+class AttentionRun(Protocol):
+    """A document, or a part of one, that says which model ran and by which conventions."""
+
+    @property
+    def model(self) -> ModelPart:
+        """The model: its name, sizes, and where its weights come from."""
+
+    @property
+    def attention(self) -> AttentionPart:
+        """The conventions of its attention, such as mask and positions."""
+
+
 def model_note(
-    document: Header | CrossDocument | TensorsDocument | CompareSide,
+    document: AttentionRun,
     view: View,
     *,
     mapped: bool = True,

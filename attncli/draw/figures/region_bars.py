@@ -1,0 +1,56 @@
+"""The shares of regions as bars and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attncli.documents import RegionRow, TokenRow
+from attncli.documents.parts import RegionPart
+from attncli.draw.figures.charts import Bar, FigureMap, draw_bars, draw_maps
+from attncli.draw.figures.drawing import Drawing
+from attncli.draw.numbers import percent
+from attncli.draw.region_tables import region_order
+from attncli.draw.token_names import quoted_token, region_name
+from attncli.draw.view import View
+from attncli.language import say
+
+
+def draw_regions(
+    drawing: Drawing,
+    regions: Sequence[RegionRow],
+    tokens: Sequence[TokenRow],
+    part: RegionPart,
+    top: float,
+    view: View,
+) -> float:
+    """Draw how much of the query's attention goes to each region (a named set of tokens), the
+    largest first, beside uniform attention; then maps of layers × regions and regions × regions.
+
+    top: where the drawing begins, in points. Returns where it ends.
+    """
+    names = [region_name(region.name, view) for region in regions]
+    token = quoted_token(tokens, part.query, view)
+    drawing.text(
+        0,
+        top + 10,
+        say(view, "of what {token} looks at; line: even attention", token=token),
+        quiet=True,
+    )
+    order = [place for place in region_order(part) if np.isfinite(part.share[place])]
+    bars = [
+        Bar(
+            names[place],
+            float(part.share[place]),
+            percent(float(part.share[place]), 1),
+            float(part.even[place]),
+        )
+        for place in order
+    ]
+    top = draw_bars(drawing, bars, top + 20, most=1.0) + 24
+    maps = [FigureMap(say(view, "region to region"), part.between, names, names)]
+    if len(part.layers) > 1:
+        layers = [say(view, "layer {layer}", layer=layer) for layer in part.layers]
+        maps.insert(0, FigureMap(say(view, "regions by layer"), part.by_layer, layers, names))
+    return draw_maps(drawing, maps, top, view, scale="linear")

@@ -1,0 +1,55 @@
+"""The figure of `attn find`: the weight of the link in each head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from attncli.draw.figures.charts import (
+    RANKED,
+    bar_of,
+    draw_bars,
+    draw_title,
+    names_of,
+    text_note,
+)
+from attncli.draw.figures.drawing import Drawing
+from attncli.draw.numbers import percent
+from attncli.draw.token_names import region_name
+from attncli.draw.view import View
+from attncli.features.find.document import FindDocument, PairLink
+from attncli.language import say
+from attncli.mechanism.spec import spoken_head
+
+
+def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str) -> None:
+    """A bar for the weight of the link in each head, the largest first."""
+    if document.pair_links is not UNSET:
+        _draw_pair_links(drawing, document.pair_links, view)
+        return
+    regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
+    names = dict(enumerate(names_of(document.tokens))) | regions
+    top = draw_title(
+        drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view)
+    )
+    bars = []
+    for row in document.heads[:RANKED]:
+        if row.rank is None:
+            rank = ""
+        else:
+            rank = say(view, "rank {rank}", rank=row.rank)
+        bars.append(bar_of(say(view, spoken_head(row.layer, row.head)), row.weight, more=rank))
+    draw_bars(drawing, bars, top)
+
+
+def _draw_pair_links(drawing: Drawing, links: Sequence[PairLink], view: View) -> None:
+    """A bar for how much more weight the link has in the clean texts of pairs than in the corrupt
+    ones, in each head."""
+    title = say(view, "weights of the link, means over pairs, the largest change first")
+    top = draw_title(drawing, title, say(view, "clean less corrupt"))
+    bars = [
+        bar_of(say(view, spoken_head(row.layer, row.head)), row.change, more=percent(row.weight))
+        for row in links[:RANKED]
+    ]
+    draw_bars(drawing, bars, top)

@@ -1,0 +1,85 @@
+"""The figure of `attn heads`: the weights of its heads and their metrics."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from attncli.documents.parts import Metrics
+from attncli.draw.figures.charts import (
+    FigureHead,
+    draw_metrics,
+    draw_title,
+    model_note,
+    names_of,
+)
+from attncli.draw.figures.drawing import Drawing
+from attncli.draw.figures.head_maps import HeadWeights, check_maps, draw_head_maps
+from attncli.draw.figures.region_bars import draw_regions
+from attncli.draw.view import View
+from attncli.features.heads.document import HeadMetrics, HeadsDocument
+from attncli.language import say
+from attncli.measure.metric import METRIC_TITLES
+from attncli.mechanism.spec import spoken_head
+
+
+def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
+    """A head's metrics and those of uniform weights, as figures draw them."""
+
+    def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
+        """The number of each metric."""
+        return {name: metric.value for name, metric in (metrics or {}).items()}
+
+    name = say(view, spoken_head(head.layer, head.head))
+    return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))
+
+
+def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: str) -> None:
+    """Draw a map of the weights of every head that the document holds, with one head of a short
+    text its links; then the metrics of every head.
+
+    Raises:
+        InputError: The document was shortened, and holds neither weights nor metrics.
+        LimitError: It holds more heads than anybody waits for.
+    """
+    weights = [
+        HeadWeights(
+            say(view, spoken_head(row.layer, row.head)),
+            row.layer,
+            row.head,
+            row.weights,
+            UNSET,
+            row.pool or 1,
+        )
+        for row in document.heads
+        if row.weights is not UNSET
+    ]
+    check_maps(weights, len(document.heads))
+    if weights:
+        note = model_note(document, view)
+    else:
+        note = say(view, "metrics")
+    top = draw_title(drawing, document.text, note)
+    if document.region_shares is not UNSET:
+        top = (
+            draw_regions(
+                drawing, document.regions or (), document.tokens, document.region_shares, top, view
+            )
+            + 20
+        )
+    if weights:
+        keys = names_of(document.tokens)
+        average = document.average.weights if document.average else None
+        top = (
+            draw_head_maps(drawing, weights, keys, keys, top, view, scale=scale, average=average)
+            + 20
+        )
+    if not document.heads:
+        return
+    titles = {
+        name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name
+        for name in document.heads[0].metrics
+    }
+    heads = [_figure_head(metrics, view) for metrics in document.heads]
+    draw_metrics(
+        drawing, heads, titles, top, line_note=say(view, "line: what uniform weights would give")
+    )

@@ -1,0 +1,123 @@
+"""The figure of `attn why`: both sides of a link ranked, and the earlier heads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attncli.draw.figures.charts import (
+    RANKED,
+    bar_of,
+    draw_bars,
+    draw_title,
+    text_note,
+)
+from attncli.draw.figures.drawing import Drawing
+from attncli.draw.figures.head_ranking import draw_grid
+from attncli.draw.numbers import format_period, writer
+from attncli.draw.safe import label
+from attncli.draw.view import View
+from attncli.features.why.document import (
+    WhyDocument,
+    WhyPart,
+    earlier_heads,
+    part_title,
+    ranked_parts,
+    source_of,
+)
+from attncli.language import message, say
+
+
+def why_figure(document: WhyDocument, drawing: Drawing, view: View, scale: str) -> None:
+    """Draw why a head's query looks at a key: the parts of either vector as bars by what they add
+    to the score, each with the weight that would be left without it; and the earlier heads by what
+    they add. Of a score taken apart by entries of q and k, those alone."""
+    link = document.link
+    query = label(document.tokens[link.query].text)
+    key = label(document.keys[link.key].text)
+    total = writer([document.total], 2)(document.total)
+    places = {
+        "layer": link.layer,
+        "head": link.head,
+        "weight": f"{document.weight:.2f}",
+        "total": total,
+    }
+    if isinstance(document.centred, str):
+        template = message(
+            "layer {layer} head {head}, weight {weight}: the score is {total} above what the row"
+            " expects"
+        )
+    else:
+        template = message(
+            "layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}"
+        )
+        places["other"] = label(document.keys[document.centred.key].text)
+    subtitle = say(view, template, **places)
+    top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
+    if document.dimensions:
+        pairs = message("by pairs of entries that are rotated together")
+        entries = message("by entries of q and k")
+        drawing.text(
+            0,
+            top + 9,
+            say(view, pairs if document.by == "frequency" else entries),
+            size=9,
+            bold=True,
+        )
+        bars = []
+        for row in sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]:
+            if row.period is None:
+                period = ""
+            else:
+                period = say(view, "period {period}", period=format_period(row.period))
+            bars.append(
+                bar_of(
+                    ", ".join(map(str, row.dimensions[:2])),
+                    row.contribution,
+                    signed=True,
+                    more=period,
+                )
+            )
+        draw_bars(drawing, bars, top + 16)
+        return
+    titles = {
+        "query": say(view, "what asks: parts of {query}", query=query),
+        "key": say(view, "what answers: parts of {key}", key=key),
+    }
+    sides: tuple[Literal["query", "key"], ...] = ("query", "key")
+    for side in sides:
+        drawing.text(0, top + 9, titles[side], size=9, bold=True)
+        bars = []
+        for part, value in ranked_parts(document, side)[: RANKED // 2]:
+            without = part.weight_without.query if side == "query" else part.weight_without.key
+            if without is None:
+                more = ""
+            else:
+                more = say(view, "without: {weight}", weight=f"{without:.2f}")
+            bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
+        top = draw_bars(drawing, bars, top + 16) + 14
+    heads = earlier_heads(document)
+    grid_titles = {
+        "self": say(view, "what earlier heads add to the advantage, both sides"),
+        "cross": say(
+            view, "what earlier heads of {query} add to the advantage: cross-attention", query=query
+        ),
+        "encoder": say(view, "what the encoder's heads of {key} add to the advantage", key=key),
+    }
+    if link.attention == "cross":
+        grid_titles["self"] = say(
+            view, "what earlier heads of {query} add to the advantage", query=query
+        )
+    for kind in heads:
+        drawing.text(0, top + 9, grid_titles[kind], size=9, bold=True)
+        top = draw_grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14
+
+
+def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
+    """A part's name; for one that an earlier head carried from another token, with that token
+    behind an arrow.
+    """
+    name = say(view, part_title(part, document))
+    source = source_of(part, document)
+    if source is None:
+        return name
+    return f"{name} ← {label(source[0].text)}{source[1]}"
