@@ -38,8 +38,8 @@ from attncli.mechanism.spec import head_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attncli.draw.page.corpus_page import PageScan
     from attncli.models.model import Model
+    from attncli.scan.corpus_page import PageScan
     from attncli.scan.document import AlikeHeads, ScanDocument
     from attncli.scan.engines import Engine
     from attncli.scan.plan import ScanPlan, ScanRequest
@@ -613,7 +613,7 @@ def show(
     if shade and head_place is None:
         raise UsageError("--shade is about one head", expected="--head", hint="--head L0H0 --shade")
     if site is not None:
-        from attncli.draw.page.site import check_site
+        from attncli.scan.site import check_site
 
         check_site(site)
     scans = [_read_scan(folder) for folder in out]
@@ -804,7 +804,7 @@ scan_app.info.cls = ScanGroup
 def _write_page(environment: Environment, scans: Sequence[Scan], file: Path, lang: str) -> None:
     """Write one HTML page about these scans to `file`. Where a scan's model cannot be loaded, its
     texts are not shaded by weights, and the page says so."""
-    from attncli.draw.page.corpus_page import density_of, scan_page
+    from attncli.scan.corpus_page import density_of, scan_page
 
     density = density_of([document for _, document in scans])
     page_scans = [_page_scan(environment, scan, density) for scan in scans]
@@ -814,7 +814,7 @@ def _write_page(environment: Environment, scans: Sequence[Scan], file: Path, lan
 
 def _write_site(environment: Environment, scans: Sequence[Scan], site: Path, lang: str) -> None:
     """Write a folder for a web server to `site`: an index, and of each scan a page and its JSON."""
-    from attncli.draw.page.site import write_site
+    from attncli.scan.site import write_site
 
     plans = {id(document): plan for plan, document in scans}
     files = write_site(
@@ -881,7 +881,7 @@ def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
     """What a page needs of a scan: its document, its examples' attention weights, and the heads
     most like each head; the document alone where the model cannot be loaded. density: how many
     examples per head, an index of `DENSITIES`."""
-    from attncli.draw.page.corpus_page import PageScan
+    from attncli.scan.corpus_page import PageScan
     from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
     plan, document = scan
@@ -906,7 +906,7 @@ def _shade_examples(environment: Environment, scan: Scan, density: int, model: M
     """Each head's attention weights in the examples that a page shows of it, as `shading` gives
     them; runs the model.
     density: how many examples per head, an index of `DENSITIES`."""
-    from attncli.draw.page.corpus_page import DENSITIES, examples_of
+    from attncli.scan.corpus_page import DENSITIES, examples_of
     from attncli.scan.sampled_texts import shading
 
     plan, document = scan

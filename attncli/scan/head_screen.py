@@ -9,7 +9,6 @@ from itertools import zip_longest
 from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
 from attncli.draw.numbers import format_fixed, percent
-from attncli.draw.page.corpus_page import tails
 from attncli.draw.safe import label, safe, spell
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
@@ -21,6 +20,7 @@ from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.spec import head_label
+from attncli.scan.corpus_page import tails
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,

@@ -121,7 +121,7 @@ def scan_page(document: ScanDocument, lang: str) -> bytes:
     """The HTML page of a scan, in UTF-8, without its model: texts are not shaded by weights, and
     the page says so.
     """
-    from attncli.draw.page import corpus_page
+    from attncli.scan import corpus_page
 
     return corpus_page.scan_page([corpus_page.PageScan(document, {}, {})], lang=lang)
 

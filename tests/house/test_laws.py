@@ -36,6 +36,7 @@ KINDS_OF_FILES = {
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
+    "corpus_page": "draw", "site": "draw",
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
 

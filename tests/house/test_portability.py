@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import pytest
 from asking import ask
 
-from attncli.draw.page.corpus_page import tails
-from attncli.draw.page.site import DEVICES, _file_names
 from attncli.draw.safe import last_part, path_of
+from attncli.scan.corpus_page import tails
 from attncli.scan.intake import ShardSize, parse_format, records, take_in
+from attncli.scan.site import DEVICES, _file_names
 
 ROOT = Path(__file__).parents[2]
 

@@ -28,7 +28,6 @@ from attncli.draw.page import (
     REGIONS,
     WHY,
     Page,
-    corpus_page,
     document_page,
     page_bytes,
     steps_page,
@@ -38,6 +37,7 @@ from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
+from attncli.scan import corpus_page
 
 FOLDER = Path(attncli.draw.page.__file__).parent
 

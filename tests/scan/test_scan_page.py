@@ -21,7 +21,11 @@ from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.draw.page.corpus_page import (
+from attncli.inputs.token import Token
+from attncli.measure.rest import rest_keys
+from attncli.scan import report
+from attncli.scan.command import PAGE_TEXTS
+from attncli.scan.corpus_page import (
     BUDGET,
     DENSITIES,
     PageScan,
@@ -31,10 +35,6 @@ from attncli.draw.page.corpus_page import (
     scan_page,
     tails,
 )
-from attncli.inputs.token import Token
-from attncli.measure.rest import rest_keys
-from attncli.scan import report
-from attncli.scan.command import PAGE_TEXTS
 from attncli.scan.engines import run
 from attncli.scan.plan import read_plan
 from attncli.scan.sampled_texts import alike_heads, sampled_texts

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
 from attncli.draw.page.page_frame import page_head, page_style
 from attncli.draw.safe import last_part, safe_html
 from attncli.errors import UsageError
 from attncli.inputs.files import atomic_writer, is_folder, is_there, open_regular
 from attncli.language import message, plural
+from attncli.scan.corpus_page import PageScan, scan_names, scan_page, tails
 from attncli.scan.document import ScanDocument
 
 INDEX, TOGETHER = "index.html", "all.html"
@@ -78,7 +78,7 @@ def write_site(
 
     Raises UsageError where the folder's index is not this program's.
     """
-    from attncli.draw.page.corpus_page import density_of
+    from attncli.scan.corpus_page import density_of
 
     check_site(folder)
     folder.mkdir(parents=True, exist_ok=True)
