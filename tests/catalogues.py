@@ -22,6 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
+import syntax
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
@@ -87,7 +88,7 @@ def literals(
     Babel's own reader goes by tokens: it loses a call inside a call and glues `"a" if … else "b"`
     to one text.
     """
-    for node in ast.walk(ast.parse(file.read())):
+    for node in syntax.nodes(file.read().decode()):
         if isinstance(node, ast.Call):
             name = (
                 node.func.attr

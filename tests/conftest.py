@@ -26,10 +26,10 @@ settings.register_profile("attn", deadline=None, derandomize=True, print_blob=Tr
 settings.load_profile("attn")
 
 LONG = (
-    "house/test_tools.py", "scan/test_ray_cluster.py", "tests/test_examples.py", "cli/test_unknown_words.py",
+    "scan/test_ray_cluster.py", "tests/test_examples.py", "cli/test_unknown_words.py",
     "explore/test_keys.py", "models/test_parity.py", "draw/test_answers.py", "learn/test_command.py",
     "scan/test_worker.py", "scan/test_atlas.py", "effects/test_against_transformers.py", "cli/test_output_pairs.py",
-    "effects/test_command.py", "scan/test_engines.py", "house/test_catalogues.py", "cli/test_errors.py",
+    "effects/test_command.py", "scan/test_engines.py", "cli/test_errors.py",
     "page/test_script.py", "page/test_saved.py", "cli/test_bounds.py", "effects/test_minilm.py",
     "models/test_minilm.py", "cli/test_signals.py", "page/test_weights.py", "cli/test_long.py", "scan/test_intake.py",
 )  # fmt: skip
@@ -66,7 +66,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # by the name read backwards: `many` has chosen by the name read forwards
     items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()[::-1]) % parts == share]
     places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(f"{item.path.parent.name}/{item.path.name}", len(LONG)))
+
+    def place_of(item: pytest.Item) -> int:
+        """Where the file of a test stands in the order: those of the house together, at the
+        beginning, since they share what they have read of the package.
+        """
+        folder = item.path.parent.name
+        if folder == "house":
+            return -1
+        return places.get(f"{folder}/{item.path.name}", len(LONG))
+
+    items.sort(key=place_of)
 
 
 def pytest_collection_finish() -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import syntax
+
 PACKAGE = Path(__file__).parent.parent / "attncli"
 UNTOLD = frozenset(
     {"describe", "axes", "index_of", "Meta", "compile", "ValueError", "TypeError", "RuntimeError", "KeyError",
@@ -41,7 +43,7 @@ def told() -> list[Told]:
         name = path.relative_to(PACKAGE).as_posix()
         if name.startswith(ELSEWHERE):
             continue
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = syntax.tree(path.read_text("utf-8"))
         for node in _literals(tree):
             for text in templates(node):
                 if WORDS.search(re.sub(r"\{\d\}", "#", text)):

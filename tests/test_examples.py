@@ -125,8 +125,8 @@ def named(page: Path) -> str:
     return f"{page.parent.name}/{page.stem}"
 
 
-LONG = ("lessons", "corpora")
-"""Pages whose commands train models and scan texts."""
+LONG = ("lessons", "corpora", "importance", "long")
+"""Pages whose commands train models, scan texts, or go through every head of real models."""
 
 
 def marks(page: Path) -> pytest.MarkDecorator | tuple[()]:

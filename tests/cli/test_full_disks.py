@@ -59,7 +59,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "pairs check": ("pairs", "check", str(SAMPLES / "pairs.jsonl"), "--model", "{t}/gpt2"),
 }  # fmt: skip
 """A line for each command whose example names what is not here."""
-EVERY_DAY = 40
+EVERY_DAY = 100
 """One case in so many is tried every day, always the same."""
 
 

@@ -1,6 +1,6 @@
 """Counts how densely the package is written; as a program it prints the counts and the worst.
 
-python tests/house/density.py
+PYTHONPATH=tests python tests/house/density.py
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import syntax
 
 PACKAGE = Path(__file__).parents[2] / "attncli"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -69,7 +71,7 @@ def density_of(paths: list[Path]) -> Density:
         source = path.read_text("utf-8")
         lines += len(source.splitlines())
         long_lines += sum(len(line) > 100 for line in source.splitlines())
-        for node in ast.walk(ast.parse(source)):
+        for node in syntax.nodes(source):
             conditional_expressions += isinstance(node, ast.IfExp)
             tuple_assignments += is_tuple_assignment(node)
             if isinstance(node, FunctionNode):

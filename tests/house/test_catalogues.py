@@ -12,6 +12,7 @@ from string import Formatter
 import catalogues
 import orjson
 import pytest
+import syntax
 from catalogues import (
     ARGUMENTS,
     FOLDER,
@@ -167,7 +168,7 @@ def misspoken(source: str) -> list[int]:
     """Lines where an error or another place for a sentence is given a text that was put together,
     or where a function that makes sentences is given no literal."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in syntax.nodes(source):
         if not isinstance(node, ast.Call):
             continue
         name = (

@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import syntax
+
 PACKAGE = Path(__file__).parents[2] / "attncli"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 FOREIGN = {"numpy", "torch", "nn", "attn", "llama", "tokenizer", "module", "query", "model", "done"}
@@ -19,7 +21,7 @@ def test_every_folder_says_what_belongs_in_it():
     for folder in sorted({path.parent for path in SOURCES}):
         page = folder / "__init__.py"
         assert page.is_file(), f"{folder.relative_to(PACKAGE)} has no __init__.py"
-        text = ast.get_docstring(ast.parse(page.read_text("utf-8"))) or ""
+        text = ast.get_docstring(syntax.tree(page.read_text("utf-8"))) or ""
         firsts[folder] = text.partition("\n\n")[0]
         assert len(firsts[folder]) > 20, f"{folder.relative_to(PACKAGE)} says {firsts[folder]!r}"
     assert len(set(firsts.values())) == len(firsts)
@@ -29,7 +31,7 @@ def test_every_folder_says_what_belongs_in_it():
 def declared(path: Path) -> frozenset[str]:
     """The names at the top of a module, those for the type checker included."""
     names: set[str] = set()
-    for node in ast.parse(path.read_text("utf-8")).body:
+    for node in syntax.tree(path.read_text("utf-8")).body:
         for inner in ast.walk(node) if isinstance(node, ast.If) else [node]:
             match inner:
                 case ast.FunctionDef(name) | ast.ClassDef(name) | ast.AnnAssign(ast.Name(name)):
@@ -44,7 +46,7 @@ def declared(path: Path) -> frozenset[str]:
 def bound(source: str) -> set[str]:
     """Every name of a file that stands for a value."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in syntax.nodes(source):
         match node:
             case ast.Name(name) | ast.arg(name):
                 names.add(name)

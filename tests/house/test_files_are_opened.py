@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import syntax
 
 ROOT = Path(__file__).parents[2]
 SEAM = "attncli/inputs/files.py"
@@ -40,7 +41,7 @@ ELSEWHERE = {
 
 def opened(source: str) -> Iterator[tuple[int, str]]:
     """Each call in a source that opens a file or lists a folder, with its line."""
-    for node in ast.walk(ast.parse(source)):
+    for node in syntax.nodes(source):
         match node:
             case ast.Call(ast.Name(name)) if name in METHODS:
                 yield node.lineno, name

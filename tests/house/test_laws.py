@@ -6,11 +6,11 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
 from inspect import getdoc, isfunction, signature
 from pathlib import Path
 
 import pytest
+import syntax
 
 import attncli
 from attncli.cli.app import COMMANDS
@@ -61,22 +61,12 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    return syntax.tree(path.read_text("utf-8"))
 
 
-@cache
 def nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(tree(path)))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trees_are_let_go() -> Iterator[None]:
-    """They take hundreds of megabytes, for which the other tests of this process have no use."""
-    yield
-    tree.cache_clear()
-    nodes.cache_clear()
+    return syntax.nodes(path.read_text("utf-8"))
 
 
 def imports(path: Path, *, top_only: bool = False) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import syntax
 import typer
 from asking import ask
 
@@ -97,15 +98,22 @@ def test_an_option_that_does_not_say_what_it_is_about_does_not_start():
         flat(rounds)
 
 
+def is_typer_option(function: ast.expr) -> bool:
+    match function:
+        case ast.Attribute(ast.Name("typer"), "Option"):
+            return True
+        case _:
+            return False
+
+
 def test_every_option_is_declared_by_the_one_who_checks_it():
     raw = [
         f"{path.name}:{node.lineno}"
         for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
         if path.name != "app.py"  # --version, which is of no command
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "typer.Option"
-        and path.name != "option.py"
+        if path.name != "option.py"
+        for node in syntax.nodes(path.read_text("utf-8"))
+        if isinstance(node, ast.Call) and is_typer_option(node.func)
     ]
     assert raw == []
 

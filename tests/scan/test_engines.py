@@ -315,6 +315,7 @@ def test_temporary_names_tell_who_writes(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.state.npz"]
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_nothing_half_written(encoder, corpus, tmp_path, monkeypatch, reference):
     made = planned_whole(encoder, corpus, tmp_path / "out")
 

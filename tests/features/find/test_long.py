@@ -20,7 +20,14 @@ LENGTH = LONG + 52
 QUERY, KEY = LENGTH - 1, LENGTH - 5
 
 
-@pytest.mark.parametrize("mask", ["causal", "window:300,300", "h2o:64"])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "causal",
+        pytest.param("window:300,300", marks=pytest.mark.thorough),
+        pytest.param("h2o:64", marks=pytest.mark.thorough),
+    ],
+)
 def test_the_rows_are_those_of_the_whole_text(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mask: str
 ) -> None:
