@@ -165,3 +165,116 @@ def replaced_measure(
         return written if kept(edge) else before[edge[0]]
 
     return float(model.run(model.embed(clean), answer, versus, choose))
+
+
+class HookedGpt2:
+    """transformers' GPT-2 in float64, read by hooks as the published implementation reads its model:
+    what each head, each feed-forward part and the embedding write, and the gradient at what each
+    part reads, back through its own copy of the norm."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import GPT2LMHeadModel
+
+        loaded = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager")
+        self.model = loaded.double().eval().requires_grad_(False)
+        self.heads = self.model.config.n_head
+        self.blocks = self.model.transformer.h
+        self.writes: dict[str, torch.Tensor] = {}
+        self.entering: dict[str, torch.Tensor] = {}
+        self.slopes: dict[str, torch.Tensor] = {}
+        for layer, block in enumerate(self.blocks):
+            block.ln_1.register_forward_pre_hook(self._keep(f"L{layer}"))
+            block.attn.c_attn.register_forward_hook(self._watch(f"L{layer}QKV"))
+            block.attn.c_proj.register_forward_pre_hook(self._heads_of(layer))
+            block.ln_2.register_forward_pre_hook(self._watch_input(f"L{layer}MLP"))
+            block.mlp.register_forward_hook(self._writes_of(f"L{layer}MLP"))
+        self.model.transformer.ln_f.register_forward_pre_hook(self._watch_input("logits"))
+
+    def _keep(self, name: str) -> Callable[..., None]:
+        def hook(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+            self.entering[name] = args[0].detach()[0]
+            if name == "L0":
+                self.writes["embed"] = args[0].detach()[0]
+
+        return hook
+
+    def _slope(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        self.slopes[name] = torch.zeros_like(x, requires_grad=True)
+        return x + self.slopes[name]
+
+    def _watch(self, name: str) -> Callable[..., torch.Tensor]:
+        return lambda module, args, out: self._slope(name, out)
+
+    def _watch_input(self, name: str) -> Callable[..., tuple[torch.Tensor]]:
+        return lambda module, args: (self._slope(name, args[0]),)
+
+    def _heads_of(self, layer: int) -> Callable[..., None]:
+        def hook(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+            parts = args[0].detach()[0].chunk(self.heads, -1)
+            for head, (z, rows) in enumerate(
+                zip(parts, module.weight.chunk(self.heads, 0), strict=True)
+            ):
+                self.writes[f"L{layer}H{head}"] = z @ rows
+
+        return hook
+
+    def _writes_of(self, name: str) -> Callable[..., None]:
+        def hook(
+            module: torch.nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor
+        ) -> None:
+            self.writes[name] = out.detach()[0]
+
+        return hook
+
+    def run(self, vectors: torch.Tensor, answer: int, versus: int) -> torch.Tensor:
+        """m of token embeddings without positions, [token, width]."""
+        last = self.model(inputs_embeds=vectors[None]).logits[0, -1]
+        return last[answer] - last[versus]
+
+    def reader_slopes(self) -> dict[tuple[str, str], torch.Tensor]:
+        """The gradient of the last run's m at what each part reads, [token, width]."""
+        found = {("logits", "logits"): self.slopes["logits"].grad[0]}
+        for layer, block in enumerate(self.blocks):
+            found[f"L{layer}MLP", "mlp"] = self.slopes[f"L{layer}MLP"].grad[0]
+            columns = self.slopes[f"L{layer}QKV"].grad[0].chunk(3, -1)
+            matrices = block.attn.c_attn.weight.chunk(3, -1)
+            for side, slope, matrix in zip("qkv", columns, matrices, strict=True):
+                apart = zip(slope.chunk(self.heads, -1), matrix.chunk(self.heads, -1), strict=True)
+                for head, (part, rows) in enumerate(apart):
+                    found[f"L{layer}H{head}", side] = self._before_norm(
+                        block.ln_1, self.entering[f"L{layer}"], part @ rows.T
+                    )
+        return found
+
+    @staticmethod
+    def _before_norm(
+        norm: torch.nn.LayerNorm, entering: torch.Tensor, slope: torch.Tensor
+    ) -> torch.Tensor:
+        """A gradient behind a norm taken to before it, [token, width]."""
+        x = entering.clone().requires_grad_()
+        left = torch.layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
+        (before,) = torch.autograd.grad(left, x, slope)
+        return before
+
+    def edge_scores(
+        self, clean: Sequence[int], corrupt: Sequence[int], answer: int, versus: int, steps: int
+    ) -> dict[Edge, float]:
+        """EAP-IG with inputs: the corrupt embeddings plus k/steps of the difference, k = 1..steps."""
+        table = self.model.transformer.wte.weight
+        ends = []
+        for ids in (clean, corrupt):
+            self.run(table[list(ids)], answer, versus)
+            ends.append(dict(self.writes))
+        order = list(ends[0])
+        sums: dict[tuple[str, str], torch.Tensor] = {}
+        for step in range(1, steps + 1):
+            first, last = table[list(corrupt)], table[list(clean)]
+            self.run(first + step / steps * (last - first), answer, versus).backward()
+            for reader, slope in self.reader_slopes().items():
+                sums[reader] = sums.get(reader, torch.zeros_like(slope)) + slope
+        return {
+            (node, to, reads): float(((ends[1][node] - ends[0][node]) * slope).sum()) / steps
+            for (to, reads), slope in sums.items()
+            for node in order
+            if _is_before(node, to, order, self.heads)
+        }

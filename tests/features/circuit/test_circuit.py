@@ -20,6 +20,7 @@ from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, s
 from attncli.inputs.pairs import Pair, read_pairs
 from attncli.inputs.token import Token
 from attncli.measure.pair_measure import TokenPair, fit_pairs, measured_differences
+from attncli.models.aliases import local_folder
 
 SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
 DECODERS = (
@@ -128,6 +129,9 @@ def test_every_family_keeps_all_and_has_true_gradients(name: str, tmp_path: Path
     measured = circuit.replaced(pair, np.stack([graph.mask, np.zeros_like(graph.mask)]))
     own = measured_differences(model, [(clean, 4, 8), (corrupt, 4, 8)])
     assert measured == pytest.approx([own[1], own[0], own[1]], abs=1e-9)
+    assert abs(own[0] - own[1]) > 0.01  # else the shares say nothing
+    shares = (measured[1:] - own[1]) / (own[0] - own[1])
+    assert shares == pytest.approx([1, 0], abs=1e-6)
     # with clean and corrupt nearly the same, a score is the change by an exact cut
     near = NearModel(circuit)
     scores = near.pair_gradients(pair, 1).scores(graph)
@@ -140,6 +144,26 @@ def test_every_family_keeps_all_and_has_true_gradients(name: str, tmp_path: Path
     exact = cut[:-1] - cut[-1]
     largest = np.abs(exact).max()
     assert scores[drawn[:, 0], drawn[:, 1]] == pytest.approx(exact, abs=1e-3 * largest)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["smollm2", "gemma3"])
+def test_real_models_keep_all_and_nothing(name: str) -> None:
+    folder = local_folder(name)
+    if folder is None:
+        pytest.skip(f"{name} is not installed")
+    model = attncli.load(folder, dtype="float64")
+    pair = fit_pairs(model, read_pairs("indirect-object", count=4)).pairs[0]
+    graph = edge_graph(model.spec)
+    circuit = CircuitModel(model, graph, "float64")
+    masks = np.stack([graph.mask, np.zeros_like(graph.mask)])
+    corrupt, whole, nothing = circuit.replaced(pair, masks)
+    texts = [(text, pair.answer, pair.versus) for text in (pair.clean, pair.corrupt)]
+    own = measured_differences(model, texts)
+    assert own[0] - own[1] > 1
+    assert corrupt == pytest.approx(own[1], abs=1e-6)
+    shares = (np.asarray([whole, nothing]) - own[1]) / (own[0] - own[1])
+    assert shares == pytest.approx([1, 0], abs=1e-6)
 
 
 class NearModel(CircuitModel):
