@@ -569,8 +569,8 @@ def page_reasons(
         return []
     from attncli.cli.progress import progress
     from attncli.draw.numbers import size_words
-    from attncli.draw.page import why_size
     from attncli.features.why.compute import why_links
+    from attncli.features.why.page import why_size
 
     pairs = request.head_pairs(model.spec, request.comma_parts(heads), None, option="--why")
     memory = request.memory_limit(compute).bytes
@@ -609,6 +609,7 @@ def write_document_page(
     where they do.
     """
     from attncli.draw.page import any_page
+    from attncli.features.why.page import why_entries
     from attncli.measure.run_record import run_record
 
     if alone:
@@ -621,7 +622,7 @@ def write_document_page(
         lang=lang,
         budget=page_options.budget,
         option=PAGE_BUDGET,
-        reasons=reasons,
+        reasons=why_entries(reasons),
     )
     write_page(page_options, pieces)
 
@@ -643,6 +644,7 @@ def write_run_page(
     they do. bands: runs of tokens with a name; None for the document's regions.
     """
     from attncli.draw.page import Page, answer_of, bands_of, page_bytes
+    from attncli.features.why.page import why_entries
 
     content = Page(
         title or record.text,
@@ -651,7 +653,7 @@ def write_run_page(
         lang=lang,
         budget=page_options.budget,
         option=PAGE_BUDGET,
-        why=reasons,
+        why=why_entries(reasons),
         answer=answer_of(document),
         bands=bands_of(document) if bands is None else bands,
     )

@@ -59,6 +59,14 @@ FOLDERS = {
 
 BESIDE_COMPUTE = ("generate", "tokens", "weights", "models", "model", "verify")
 """Documents of small features, declared in `compute.py`."""
+ABOUT_HEADS = (
+    "run", "heads", "find", "cross", "tensors", "ablate", "logits", "patch", "why",
+)  # fmt: skip
+"""Documents that hold something of single heads, which `attn view`, the explorer and a page of heads
+show; `page.py` in their folder tells what.
+"""
+OF_TWO_RUNS = ("compare",)
+"""Documents that hold something of the heads of two runs, for a page of both."""
 WITHOUT_FIGURE = (
     "generate", "retrieval", "tokens", "weights", "models", "model", "verify", "explain", "next", "regions",
     "effects", "difference", "circuit", "pairs", "tasks", "scan", "scan_compare", "scan_verify", "error",

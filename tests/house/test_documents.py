@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from attncli.documents import KINDS, NAMES, SCHEMAS, WITHOUT_FIGURE, Document, folder_of
+from attncli.documents import (
+    ABOUT_HEADS,
+    KINDS,
+    NAMES,
+    OF_TWO_RUNS,
+    SCHEMAS,
+    WITHOUT_FIGURE,
+    Document,
+    folder_of,
+)
 from attncli.draw.screen_header import screen_of
 
 PACKAGE = Path(__file__).parents[2] / "attncli"
@@ -37,6 +46,15 @@ def test_a_document_has_a_figure_or_says_that_it_has_none(name):
     place = f"{folder_of(name)}.figure"
     module = import_module(place) if find_spec(place) else None
     assert hasattr(module, f"{name}_figure") == (name not in WITHOUT_FIGURE)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "error"])
+def test_a_document_of_heads_has_a_page_of_them(name):
+    place = f"{folder_of(name)}.page"
+    module = import_module(place) if find_spec(place) else None
+    for made in ("document_heads", "page_focus"):
+        assert hasattr(module, f"{name}_{made}") == (name in ABOUT_HEADS)
+    assert hasattr(module, f"{name}_page_of") == (name in OF_TWO_RUNS)
 
 
 @pytest.mark.parametrize("schema", KINDS)

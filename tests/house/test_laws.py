@@ -31,7 +31,8 @@ COLUMNS = ["features", "scan", "explore"]
 """Where a feature has its folder: its files count as those of the room that does the like for all.
 """
 KINDS_OF_FILES = {
-    "document": "documents", "compute": "features", "screen": "draw", "figure": "draw", "command": "cli",
+    "document": "documents", "compute": "features", "screen": "draw", "figure": "draw", "page": "draw",
+    "command": "cli",
     "difference_answer": "draw", "head_phrase": "draw",
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
@@ -249,7 +250,7 @@ def test_no_module_is_left_without_a_use():
         # a feature's, by the name of its folder
         by_name = by_name or (
             feature_of(path) is not None
-            and path.stem in ("command", "document", "figure", "screen")
+            and path.stem in ("command", "document", "figure", "page", "screen")
         )
         if path in DOORS or path.name == "__init__.py" or by_name:
             continue
@@ -260,18 +261,14 @@ def test_no_module_is_left_without_a_use():
 
 FOUND_OTHERWISE = {"ErrorDocument"}
 """Found by a tag, not by its name."""
-BY_DOCUMENT = {
-    written
-    for name in NAMES
-    for written in (
-        f"{name}_screen",
-        f"{name}_rows",
-        f"{name}_lines",
-        f"{name.upper()}_PARTS",
-        f"{name}_figure",
-    )
-}
-"""Found by the name of their document, see `draw.screen_header.screen_of` and `draw.figures.figure`."""
+PARTS_OF_DOCUMENTS = (
+    "screen", "rows", "lines", "figure", "document_heads", "page_focus", "page_of",
+)  # fmt: skip
+BY_DOCUMENT = {f"{name}_{part}" for name in NAMES for part in PARTS_OF_DOCUMENTS}
+BY_DOCUMENT |= {f"{name.upper()}_PARTS" for name in NAMES}
+"""Found by the name of their document: see `draw.screen_header.screen_of`, `draw.figures.figure`,
+`draw.page.page_of` and `measure.document_heads`.
+"""
 BY_COMMAND = {f"{name}_app" for name in COMMANDS}
 """Found by the name of their subcommand, see `cli.app.app_of`."""
 
@@ -351,7 +348,7 @@ def test_the_command_line_starts_without_numpy_and_rich():
 
 
 STANDARD_FILES = {
-    "__init__.py", "command.py", "compute.py", "document.py", "screen.py", "figure.py",
+    "__init__.py", "command.py", "compute.py", "document.py", "screen.py", "figure.py", "page.py",
 }  # fmt: skip
 """Files that a feature or a folder may have, whatever it is about."""
 

@@ -3,7 +3,7 @@ kept within a budget.
 
 The page is written as skeleton, script and style, facts of the heads, and the data last: the
 overview comes early. The page of a document begins where the document looks, and says what it says
-of effects.
+of effects: `features/<name>/page.py`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from importlib import import_module
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import SOURCE_NAMES, Document, RegionRow, mask_name
-from attncli.documents.header import tokens_of
-from attncli.draw.document_records import compared_records, document_record, shown_link
+from attncli.documents import (
+    ABOUT_HEADS,
+    OF_TWO_RUNS,
+    SOURCE_NAMES,
+    Document,
+    RegionRow,
+    folder_of,
+    mask_name,
+    name_of,
+)
 from attncli.draw.page.page_frame import LETTERS, as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, words_by_language
 from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
-from attncli.draw.sentence import left_out_names
 from attncli.draw.token_names import (
     marked_text,
     name_tokens,
@@ -39,29 +46,10 @@ from attncli.draw.token_names import (
 )
 from attncli.draw.tour import TOUR
 from attncli.draw.view import View
-from attncli.features.compare.document import CompareDocument
-from attncli.features.effects.document import (
-    AblateDocument,
-    LogitsDocument,
-    PatchDocument,
-    Reading,
-    reading_of,
-    readings_of,
-)
-from attncli.features.find.document import FindDocument
-from attncli.features.run.document import RunDocument
-from attncli.features.why.document import (
-    HALF,
-    WhyDocument,
-    WhyPart,
-    part_title,
-    ranked_parts,
-    source_of,
-    support,
-)
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
-from attncli.language import Message, languages, message, plural, say, translate
+from attncli.language import Message, languages, message, plural, say
+from attncli.measure.document_heads import document_record
 from attncli.measure.head_record import (
     METRICS,
     Absent,
@@ -73,7 +61,7 @@ from attncli.measure.head_record import (
     Roots,
 )
 from attncli.measure.rest import resting_keys
-from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
+from attncli.measure.row_facts import AlignedExclusion
 from attncli.measure.run_record import RunRecord
 
 # Blocks of data in a page: deflated, in base64, each in an element of its own that runs nothing.
@@ -173,7 +161,8 @@ class Page:
     start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at
     most. partial: whether words are left out, so that layers cannot be multiplied. option: what
     raises the budget; "" where nothing does.
-    why: of which links it holds the parts. lens: what tells what each layer would say next.
+    why: explanations of links, as `features.why.page.why_entry` writes them. lens: what each layer
+    would say next, as `features.effects.page.lens_entry` writes it.
     left_out: pairs of words that are no links to list of two runs; None where every pair is.
         answer: what the document
     says in words, by language. texts: the tokens of either text of a comparison, and which of them
@@ -190,8 +179,8 @@ class Page:
     partial: bool = False
     option: str = ""
     left_out: AlignedExclusion | None = None
-    why: Sequence[WhyDocument] = ()
-    lens: LogitsDocument | None = None
+    why: Sequence[Mapping[str, Any]] = ()
+    lens: Mapping[str, Any] | None = None
     answer: Answer = field(default_factory=dict)
     bands: Bands = ()
     texts: Sequence[tuple[Sequence[Token], Sequence[int]]] = ()
@@ -402,8 +391,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "runs": runs,
         "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects_entry(effects) for effects in page.effects],
-        "why": [_why_entry(document) for document in page.why],
-        "lens": None if page.lens is None else _lens_entry(page.lens),
+        "why": list(page.why),
+        "lens": page.lens,
         "start": {name: safe(value) for name, value in page.start.items()},
         "out": page.left_out and page.left_out.flags(),
         "answer": page.answer,
@@ -564,91 +553,6 @@ def _effects_entry(effects: PageEffects) -> dict[str, Any]:
     return words | {"kind": effects.kind, "heads": heads}
 
 
-MOST_PARTS = 12
-"""Parts of either side of a link that a page tells."""
-
-
-def _why_entry(document: WhyDocument) -> dict[str, Any]:
-    """An explanation of a link's weight (as of `attn why`) for the page's script: its score, and
-    the largest parts of the query and of the key."""
-    link = document.link
-    sides = [ranked_parts(document, side) for side in ("query", "key")]
-    added: dict[tuple[int, int], float] = {}
-    for part in document.parts:
-        if (
-            part.kind == "head"
-            and part.attention == "self"
-            and part.layer is not None
-            and part.head is not None
-        ):
-            place = (part.layer, part.head)
-            added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
-    shares = [support(value for _, value in side).share for side in sides]
-    return {
-        "l": link.layer,
-        "h": link.head,
-        "q": link.query,
-        "k": link.key,
-        "w": document.weight,
-        "s": document.score,
-        "t": document.total,
-        "than": None if isinstance(document.centred, str) else document.centred.key,
-        "d": f"{abs(document.difference):.0e}" if document.difference else "0",
-        "count": len(document.parts),
-        "counts": list(map(len, sides)),
-        "spread": document.total > 0 and max(shares) < HALF,
-        "asks": [
-            _part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]
-        ],
-        "answers": [
-            _part_entry(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]
-        ],
-        "heads": (
-            [[*place, value] for place, value in added.items()] if link.attention == "self" else []
-        ),
-    }
-
-
-def why_size(documents: Sequence[WhyDocument]) -> int:
-    """How many bytes these explanations of links (as of `attn why`) take in a page."""
-    return sum(len(as_json(_why_entry(document)).encode()) for document in documents)
-
-
-def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
-    """A part of the query's or the key's vector, as `side` says, for the page's script. value: what
-    it adds to the score."""
-    token = source_of(part, document)
-    if token is None:
-        source = ""
-    else:
-        source = f" ← {label(token[0].text)}{token[1]}"
-    is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
-    return {
-        "n": {lang: translate(part_title(part, document), lang) + source for lang in languages()},
-        "v": value,
-        "w": part.weight_without.query if side == "query" else part.weight_without.key,
-        "l": part.layer if is_head else None,
-        "h": part.head if is_head else None,
-    }
-
-
-def _lens_entry(document: LogitsDocument) -> dict[str, Any]:
-    """The logit lens of a document (what each layer would predict as next token) for the page's
-    script.
-    """
-    rows = [
-        {
-            "l": row.layer,
-            "stage": row.stage.replace(" ", "_"),
-            "rank": row.rank,
-            "p": row.probability,
-            "top": [[label(entry.token.text), entry.probability] for entry in row.top[:3]],
-        }
-        for row in document.lens or ()
-    ]
-    return {"target": label(document.target_name()), "rows": rows}
-
-
 def any_page(
     document: Document,
     *,
@@ -657,7 +561,7 @@ def any_page(
     budget: int = BUDGET,
     option: str = "",
     precision: int = 2,
-    reasons: Sequence[WhyDocument] = (),
+    reasons: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[bytes]:
     """The page of any document in pieces: of its heads, of its steps, of a scan, or of its answer,
     figure and table.
@@ -679,6 +583,21 @@ def any_page(
     )
 
 
+class PageFocus(NamedTuple):
+    """What the page of a document's heads is about, besides the heads.
+
+    start: What is shown first, as of `Page`. effects: What each head does. why, lens: As of `Page`.
+    names_heads: Whether the document says something of single heads; one that does not has a page
+        only with the record of its run.
+    """
+
+    start: Mapping[str, str] = {}
+    effects: Sequence[PageEffects] = ()
+    why: Sequence[Mapping[str, Any]] = ()
+    lens: Mapping[str, Any] | None = None
+    names_heads: bool = True
+
+
 def page_of(
     document: Document,
     *,
@@ -686,10 +605,10 @@ def page_of(
     lang: str = "en",
     budget: int = BUDGET,
     option: str = "",
-    reasons: Sequence[WhyDocument] = (),
+    reasons: Sequence[Mapping[str, Any]] = (),
 ) -> Page | None:
     """The page of the heads that a document is about; None for one that says nothing of single
-    heads.
+    heads. `features/<name>/page.py` has what is particular to a kind of document.
 
     Args:
         document: of any kind.
@@ -697,41 +616,34 @@ def page_of(
         lang: "en" or "zh".
         budget: bytes of data at most.
         option: what raises the budget, as the page names it; "" where nothing does.
-        reasons: why some of its heads look where they do.
+        reasons: why some of its heads look where they do, as of `Page.why`.
     """
-    if isinstance(document, CompareDocument):
-        same = range(len(document.aligned))
-        return compared_page(
-            document, compared_records(document), (same, same), lang, budget, option, partial=True
-        )
-    effects = effects_of(document)
-    start = start_of(document)
-    if isinstance(document, AblateDocument | PatchDocument | LogitsDocument) and not effects:
-        # of all heads at once, or of those that look at another text
-        if record is None or not isinstance(document, AblateDocument):
-            return None
-        start = {name: value for name, value in start.items() if name != "view"}
+    name = name_of(document.schema)
+    if name not in (*ABOUT_HEADS, *OF_TWO_RUNS):
+        return None
+    module = import_module(f"{folder_of(name)}.page")
+    if name in OF_TWO_RUNS:
+        page: Page = getattr(module, f"{name}_page_of")(document, lang, budget, option)
+        return page
+    focus: PageFocus | None = getattr(module, f"{name}_page_focus")(document)
+    if focus is None or (record is None and not focus.names_heads):
+        return None
     if record is None:
         run_record = document_record(document)
     else:
         run_record = record
-    if run_record is None:
-        return None
+    assert run_record is not None  # it is about heads
     return Page(
         run_record.text,
         [run_record],
         None,
-        effects,
-        start,
+        focus.effects,
+        focus.start,
         lang,
         budget,
         option=option,
-        why=[document] if isinstance(document, WhyDocument) and document.parts else reasons,
-        lens=(
-            document
-            if isinstance(document, LogitsDocument) and document.lens is not UNSET
-            else None
-        ),
+        why=focus.why or reasons,
+        lens=focus.lens,
         answer=answer_of(document),
         bands=bands_of(document),
     )
@@ -777,175 +689,3 @@ def answer_of(document: Document) -> Answer:
             split_claims(LEFTWARD.sub("\u2068\\g<0>\u2069", text)) for text in texts if text
         ]
     return pieces
-
-
-def compared_page(
-    document: CompareDocument,
-    records: Sequence[RunRecord],
-    pairs: tuple[Sequence[int], Sequence[int]],
-    lang: str,
-    budget: int,
-    option: str,
-    *,
-    partial: bool = False,
-) -> Page:
-    """The page of a comparison. records: its two sides; pairs: the places of the words that both
-    have, in either.
-
-    partial: whether the records lack the other words.
-    """
-    start = {"view": "difference"}
-    places = [pair[0] for pair in document.aligned]
-    strongest = next(
-        (link for link in document.moved if link.query in places and link.key in places), None
-    )
-    if strongest is not None:
-        query, key = (
-            str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key)
-        )
-        start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
-    texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
-    left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
-    answer = answer_of(document)
-    if names := left_out_names(document):
-        sentence = message(
-            "The answer, the list of links and the numbers on the tiles leave out: {names}.",
-            names=names,
-        )
-        answer = {
-            spoken: [*texts, [sentence.translation(spoken)]] for spoken, texts in answer.items()
-        }
-    if partial:  # claims name words of the whole text
-        answer = {
-            spoken: [_moved_claims(pieces, places) for pieces in texts]
-            for spoken, texts in answer.items()
-        }
-    places_of = [list(side) for side in zip(*document.aligned, strict=True)]
-    whole = (list(zip(texts, places_of, strict=True))) if (partial) else (())
-    return Page(
-        records[0].text,
-        records,
-        pairs,
-        (),
-        start,
-        lang,
-        budget,
-        partial,
-        option,
-        left_out,
-        answer=answer,
-        texts=whole,
-    )
-
-
-def _moved_claims(
-    pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
-) -> list[str | tuple[str, str]]:
-    """A sentence, in pieces of `split_claims`, whose claims lead to positions in a page that has
-    only the words at `places`; a position of any other word is dropped."""
-
-    def move(match: re.Match[str]) -> str:
-        """The place in the page of a word of the whole text; nothing for a word that is not there."""
-        place = int(match[2])
-        if place in places:
-            return f"&{match[1]}={places.index(place)}"
-        return ""
-
-    return [
-        piece if isinstance(piece, str) else (piece[0], re.sub(r"&([qk])=(\d+)", move, piece[1]))
-        for piece in pieces
-    ]
-
-
-def start_of(document: Document) -> Mapping[str, str]:
-    """What the page of a document shows first, as of `Page.start`: the view, head, query and key
-    that it is about; empty for what every page begins with."""
-    match document:
-        case FindDocument():
-            return {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
-        case AblateDocument() | PatchDocument() | LogitsDocument():
-            view = "effects" if getattr(document, "lens", UNSET) is UNSET else "lens"
-            return {"view": view} | _strongest_effect(document)
-        case WhyDocument(link=link):
-            place = {
-                "head": f"{link.layer}.{link.head}",
-                "query": str(link.query),
-                "key": str(link.key),
-            }
-            return {"view": "why" if document.parts else "matrix"} | place
-        case RunDocument() if document.queries is not UNSET and len(document.queries) == 1:
-            return {"query": str(document.queries[0])}
-        case _:
-            return {}
-
-
-def _strongest_effect(document: AblateDocument | PatchDocument | LogitsDocument) -> dict[str, str]:
-    """The head of the largest effect and the query and key to show of it, as of `Page.start`;
-    without single heads the query alone, or nothing."""
-    heads = next((effects.heads for effects in effects_of(document)), ())
-    if not heads:
-        is_mean = not isinstance(document, AblateDocument) or isinstance(document.place, str)
-        if is_mean:
-            return {}
-        return {"query": str(shown_link(document, None)[0])}
-    layer, head, *_ = max(heads, key=lambda row: abs(row[2] or 0))
-    query, key = shown_link(document, (layer, head))
-    return {"head": f"{layer}.{head}", "query": str(query), "key": str(key)}
-
-
-def effects_of(document: Document) -> list[PageEffects]:
-    """What a document of ablation, patching or logits says of its single self-attention heads, an
-    entry for each measure; empty for any other document or without such heads."""
-    effects: list[PageEffects] = []
-    document = name_tokens(document)
-    match document:
-        case AblateDocument():
-            if isinstance(document.place, str):
-                position_text = ""
-            else:
-                position_text = document.tokens[document.place.token].text
-            for name in (readings_of([measure])[0] for measure in document.measures):
-                effects.append(
-                    PageEffects(name, document.by, position_text, _ablated_heads(document, name))
-                )
-        case PatchDocument():
-            rows = [row for row in document.effects if row.attention == "self"]
-            patched_heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
-            is_whole_text = len(document.query) == len(document.tokens)
-            if is_whole_text:
-                position_text = ""
-            else:
-                position_text = ", ".join(document.tokens[place].text for place in document.query)
-            effects.append(
-                PageEffects(
-                    document.measure, document.corrupt, position_text, patched_heads, kind="patch"
-                )
-            )
-        case LogitsDocument():
-            parts = [part for part in document.parts if part.attention == "self"]
-            logit_heads = [
-                (part.layer or 0, part.head or 0, part.value, None, None) for part in parts
-            ]
-            position_text = document.tokens[document.position].text
-            effects.append(
-                PageEffects(
-                    "logit", document.target_name(), position_text, logit_heads, kind="logits"
-                )
-            )
-        case _:
-            pass
-    return [measured for measured in effects if measured.heads]
-
-
-def _ablated_heads(document: AblateDocument, name: Reading) -> list[HeadEffect]:
-    """Each self-attention head of an ablation: layer, head, what it changes in the measure `name`,
-    what a random change of the same size does, and the weight of the link."""
-    heads: list[HeadEffect] = []
-    for row in document.effects:
-        if row.attention == "self":
-            if row.random is None:
-                random = None
-            else:
-                random = reading_of(row.random, name)
-            heads.append((row.layer, row.head, reading_of(row, name), random, row.weight))
-    return heads

@@ -376,7 +376,8 @@ def _write_compared_page(
     records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str
 ) -> None:
     """Write the page of two runs and of what differs between them."""
-    from attncli.draw.page import compared_page, page_bytes
+    from attncli.draw.page import page_bytes
+    from attncli.features.compare.page import compared_page
 
     left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
     content = compared_page(document, records, (left_tokens, right), lang, page.budget, PAGE_BUDGET)
@@ -385,7 +386,7 @@ def _write_compared_page(
 
 def _saved_record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
-    from attncli.draw.document_records import document_record
+    from attncli.measure.document_heads import document_record
 
     record = document_record(document)
     assert record is not None  # it is a run

@@ -145,8 +145,9 @@ def _show_page(
 def record_of(document: Document, file: Path) -> RunRecord:
     """The record from which pages are drawn, of the heads that a document, or the tensors of its
     file, hold. Raises InputError for one not about heads."""
-    from attncli.draw.document_records import document_record, tensors_record
     from attncli.features.run.document import RunDocument
+    from attncli.features.run.page import tensors_record
+    from attncli.measure.document_heads import document_record
 
     if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
         from attncli.inputs.tensors import read_tensors

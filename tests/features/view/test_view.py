@@ -13,10 +13,10 @@ from validity import checker, validate
 
 from attncli.documents import SCHEMAS
 from attncli.documents.reading import document_of
-from attncli.draw.document_records import document_record
 from attncli.draw.screen_header import screen_of
 from attncli.errors import InputError
 from attncli.features.view.compute import heads_of_run
+from attncli.measure.document_heads import document_record
 
 TEXT = "humpty dumpty sat on"
 COMMANDS = {

@@ -1,0 +1,133 @@
+"""The page of a comparison: two runs, and what differs between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attncli.documents.header import tokens_of
+from attncli.draw.page import Page, answer_of
+from attncli.draw.sentence import left_out_names
+from attncli.features.compare.document import CompareDocument
+from attncli.language import message
+from attncli.measure.document_heads import as_float32, weights_record
+from attncli.measure.head_record import HeadRecord, Sides
+from attncli.measure.row_facts import aligned_exclusion
+from attncli.measure.run_record import RunRecord, check_heads
+
+
+def compare_page_of(document: CompareDocument, lang: str, budget: int, option: str) -> Page:
+    """The page of what a document of a comparison holds: the words that both texts have."""
+    same = range(len(document.aligned))
+    return compared_page(
+        document, compared_records(document), (same, same), lang, budget, option, partial=True
+    )
+
+
+def compared_records(document: CompareDocument) -> list[RunRecord]:
+    """The records of the two sides of a comparison, cut to the tokens that both have; paired heads
+    stand at the same place in both."""
+
+    def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
+        """Records of one side's heads, in the order of the pairs. first: whether the side is a."""
+        is_learned = (document.a if first else document.b).model.source == "checkpoint"
+        for pair in document.heads:
+            place, values = (pair.a, pair.weights_a) if first else (pair.b, pair.weights_b)
+            weights = as_float32(values)
+            visibility = np.isfinite(weights)
+            yield weights_record(
+                place.layer, place.head, sides, np.nan_to_num(weights), visibility, is_learned
+            )
+
+    check_heads(2 * len(document.heads))
+    records = []
+    for side_index, side in enumerate((document.a, document.b)):
+        tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])
+        sides = Sides(tokens, tokens)
+        heads = head_records(side_index == 0, sides)
+        records.append(
+            RunRecord(
+                side.name, side.text, sides, side.model, side.attention, heads, document.warnings
+            )
+        )
+    return records
+
+
+def compared_page(
+    document: CompareDocument,
+    records: Sequence[RunRecord],
+    pairs: tuple[Sequence[int], Sequence[int]],
+    lang: str,
+    budget: int,
+    option: str,
+    *,
+    partial: bool = False,
+) -> Page:
+    """The page of a comparison. records: its two sides; pairs: the places of the words that both
+    have, in either.
+
+    partial: whether the records lack the other words.
+    """
+    start = {"view": "difference"}
+    places = [pair[0] for pair in document.aligned]
+    strongest = next(
+        (link for link in document.moved if link.query in places and link.key in places), None
+    )
+    if strongest is not None:
+        query, key = (
+            str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key)
+        )
+        start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
+    texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
+    left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
+    answer = answer_of(document)
+    if names := left_out_names(document):
+        sentence = message(
+            "The answer, the list of links and the numbers on the tiles leave out: {names}.",
+            names=names,
+        )
+        answer = {
+            spoken: [*texts, [sentence.translation(spoken)]] for spoken, texts in answer.items()
+        }
+    if partial:  # claims name words of the whole text
+        answer = {
+            spoken: [_moved_claims(pieces, places) for pieces in texts]
+            for spoken, texts in answer.items()
+        }
+    places_of = [list(side) for side in zip(*document.aligned, strict=True)]
+    whole = (list(zip(texts, places_of, strict=True))) if (partial) else (())
+    return Page(
+        records[0].text,
+        records,
+        pairs,
+        (),
+        start,
+        lang,
+        budget,
+        partial,
+        option,
+        left_out,
+        answer=answer,
+        texts=whole,
+    )
+
+
+def _moved_claims(
+    pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
+) -> list[str | tuple[str, str]]:
+    """A sentence, in pieces of `split_claims`, whose claims lead to positions in a page that has
+    only the words at `places`; a position of any other word is dropped."""
+
+    def move(match: re.Match[str]) -> str:
+        """The place in the page of a word of the whole text; nothing for a word that is not there."""
+        place = int(match[2])
+        if place in places:
+            return f"&{match[1]}={places.index(place)}"
+        return ""
+
+    return [
+        piece if isinstance(piece, str) else (piece[0], re.sub(r"&([qk])=(\d+)", move, piece[1]))
+        for piece in pieces
+    ]

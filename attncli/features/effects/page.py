@@ -1,0 +1,205 @@
+"""What the pages of ablation, patching and logits show: what each head does, and the logit lens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from msgspec import UNSET
+
+from attncli.draw.page import HeadEffect, PageEffects, PageFocus
+from attncli.draw.safe import label
+from attncli.draw.token_names import name_tokens
+from attncli.features.effects.document import (
+    AblateDocument,
+    EffectRow,
+    LogitsDocument,
+    PatchDocument,
+    Reading,
+    reading_of,
+    readings_of,
+)
+from attncli.measure.document_heads import DocumentHeads, HeadFacts, no_facts, text_sides
+
+EffectDocument = AblateDocument | PatchDocument | LogitsDocument
+
+
+def ablate_document_heads(document: AblateDocument) -> DocumentHeads:
+    """The heads that were taken away, with the link that each was measured at."""
+
+    def facts(layer: int, row: EffectRow) -> HeadFacts:
+        """The link that was cut, or the strongest of the token measured at."""
+        del layer
+        return HeadFacts(_looked_at(document, row))
+
+    parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
+    return DocumentHeads(document.text, text_sides(document), parts, facts)
+
+
+def patch_document_heads(document: PatchDocument) -> DocumentHeads:
+    """The heads that were patched."""
+    parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
+    return DocumentHeads(document.text, text_sides(document), parts, no_facts)
+
+
+def logits_document_heads(document: LogitsDocument) -> DocumentHeads:
+    """The heads that add to the logit."""
+    parts = [(part.layer or 0, part) for part in document.parts if part.attention == "self"]
+    return DocumentHeads(document.text, text_sides(document), parts, no_facts)
+
+
+def ablate_page_focus(document: AblateDocument) -> PageFocus:
+    """The page begins with the head of the largest effect, in the first measure; of heads together,
+    and of those that look at another text, with the word measured at.
+    """
+    effects = _ablate_effects(document)
+    if effects:
+        return PageFocus({"view": "effects"} | _start(document, effects), effects)
+    if isinstance(document.place, str):
+        return PageFocus(names_heads=False)
+    query, _ = _shown_link(document, None)
+    return PageFocus({"query": str(query)}, names_heads=False)
+
+
+def patch_page_focus(document: PatchDocument) -> PageFocus | None:
+    """The page begins with the head that brings back most; none without single heads."""
+    document = name_tokens(document)
+    rows = [row for row in document.effects if row.attention == "self"]
+    if not rows:
+        return None
+    if len(document.query) == len(document.tokens):
+        position_text = ""
+    else:
+        position_text = ", ".join(document.tokens[place].text for place in document.query)
+    heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
+    effects = [PageEffects(document.measure, document.corrupt, position_text, heads, kind="patch")]
+    return PageFocus({"view": "effects"} | _start(document, effects), effects)
+
+
+def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
+    """The page begins with the head that adds most, or with the logit lens; none without single
+    heads.
+    """
+    document = name_tokens(document)
+    parts = [part for part in document.parts if part.attention == "self"]
+    if not parts:
+        return None
+    heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in parts]
+    position_text = document.tokens[document.position].text
+    effects = [PageEffects("logit", document.target_name(), position_text, heads, kind="logits")]
+    start = _start(document, effects)
+    if document.lens is UNSET:
+        return PageFocus({"view": "effects"} | start, effects)
+    return PageFocus({"view": "lens"} | start, effects, lens=lens_entry(document))
+
+
+def _start(document: EffectDocument, effects: Sequence[PageEffects]) -> dict[str, str]:
+    """The head of the largest effect and the query and key to show of it, as of `Page.start`."""
+    layer, head, *_ = max(effects[0].heads, key=lambda row: abs(row[2] or 0))
+    query, key = _shown_link(document, (layer, head))
+    return {"head": f"{layer}.{head}", "query": str(query), "key": str(key)}
+
+
+def _ablate_effects(document: AblateDocument) -> list[PageEffects]:
+    """What each single self-attention head changes, an entry for each measure; empty without such
+    heads.
+    """
+    document = name_tokens(document)
+    if isinstance(document.place, str):
+        position_text = ""
+    else:
+        position_text = document.tokens[document.place.token].text
+    names = [readings_of([measure])[0] for measure in document.measures]
+    effects = [
+        PageEffects(name, document.by, position_text, _ablated_heads(document, name))
+        for name in names
+    ]
+    return [measured for measured in effects if measured.heads]
+
+
+def _ablated_heads(document: AblateDocument, name: Reading) -> list[HeadEffect]:
+    """Each self-attention head of an ablation: layer, head, what it changes in the measure `name`,
+    what a random change of the same size does, and the weight of the link."""
+    heads: list[HeadEffect] = []
+    for row in document.effects:
+        if row.attention == "self":
+            if row.random is None:
+                random = None
+            else:
+                random = reading_of(row.random, name)
+            heads.append((row.layer, row.head, reading_of(row, name), random, row.weight))
+    return heads
+
+
+def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
+    """The links (query, key, weight) of a head that a document of effects tells: the link that was
+    cut, or the strongest of the token measured at; [] where several tokens are meant."""
+    cut_link = document.link
+    place = document.place
+    if cut_link is not None:
+        if cut_link.attention == "cross":  # its keys are another text's
+            return []
+        if (
+            isinstance(cut_link.query, int)
+            and isinstance(cut_link.key, int)
+            and row.weight is not None
+        ):
+            return [(cut_link.query, cut_link.key, row.weight)]
+        return []
+    if row.looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
+        return []
+    return [(place.token, row.looks.key, row.looks.weight)]
+
+
+def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple[int, int]:
+    """The (query, key) link of a head (layer, head) that a page shows first: one that the document
+    names, else that of
+    a token to itself: the one measured at, or the first in which two texts differ."""
+    word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
+    match document:
+        case AblateDocument(place=place):
+            rows = [
+                row
+                for row in document.effects
+                if row.attention == "self" and (row.layer, row.head) == head
+            ]
+            links = [(query, key) for row in rows for query, key, _ in _looked_at(document, row)]
+            word = word if isinstance(place, str) else place.token
+        case PatchDocument():
+            pairs = enumerate(zip(document.tokens, document.corrupt_tokens, strict=False))
+            links = []
+            if len(document.query) < len(document.tokens):
+                word = document.query[-1]
+            else:
+                word = next(
+                    (at for at, (clean, corrupt) in pairs if clean.text != corrupt.text), word
+                )
+        case LogitsDocument(position=word):
+            parts = [
+                part
+                for part in document.parts
+                if part.attention == "self" and (part.layer, part.head) == head
+            ]
+            links = [(word, part.looks.key) for part in parts if part.looks is not UNSET]
+        case _:
+            assert_never(document)
+    if links:
+        return links[0]
+    return (word, word)
+
+
+def lens_entry(document: LogitsDocument) -> dict[str, Any]:
+    """The logit lens of a document (what each layer would predict as next token) for the page's
+    script.
+    """
+    rows = [
+        {
+            "l": row.layer,
+            "stage": row.stage.replace(" ", "_"),
+            "rank": row.rank,
+            "p": row.probability,
+            "top": [[label(entry.token.text), entry.probability] for entry in row.top[:3]],
+        }
+        for row in document.lens or ()
+    ]
+    return {"target": label(document.target_name()), "rows": rows}

@@ -1,0 +1,29 @@
+"""What the page of a link in all heads shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attncli.draw.page import PageFocus
+from attncli.features.find.document import FindDocument
+from attncli.measure.document_heads import DocumentHeads, HeadFacts, text_sides
+from attncli.measure.head_record import HIDDEN
+
+
+def find_document_heads(document: FindDocument) -> DocumentHeads:
+    """Every head, with the link that was looked for."""
+
+    def facts(layer: int, head: Any) -> HeadFacts:
+        """The link in a head; hidden where the head's mask hides its key."""
+        del layer
+        weight = HIDDEN if head.rank is None else head.weight
+        return HeadFacts([(document.query, document.key, weight)])
+
+    parts = [(head.layer, head) for head in document.heads]
+    return DocumentHeads(document.text, text_sides(document), parts, facts)
+
+
+def find_page_focus(document: FindDocument) -> PageFocus:
+    """The page begins with the link."""
+    place = {"from": f"#{document.query}", "to": f"#{document.key}"}
+    return PageFocus({"view": "search"} | place)

@@ -1,0 +1,27 @@
+"""What the page of captured arrays shows."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from attncli.draw.page import PageFocus
+from attncli.features.tensors.document import TensorsDocument
+from attncli.measure.document_heads import DocumentHeads, no_facts
+from attncli.measure.head_record import Sides, numbered_tokens
+
+
+def tensors_document_heads(document: TensorsDocument) -> DocumentHeads:
+    """The heads of every entry of a batch; its place in the batch counts as the layer."""
+    queries = numbered_tokens(document.queries)
+    keys = numbered_tokens(document.keys)
+    if len(keys) == len(queries):
+        keys = queries
+    parts = [(layer, head) for layer, entry in enumerate(document.batch) for head in entry.heads]
+    # where a file lies on this machine is nothing for a page
+    return DocumentHeads(PurePath(document.file).name, Sides(queries, keys), parts, no_facts)
+
+
+def tensors_page_focus(document: TensorsDocument) -> PageFocus:
+    """The page begins as every page of heads does."""
+    del document
+    return PageFocus()

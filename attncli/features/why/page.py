@@ -1,0 +1,157 @@
+"""What the page of an explained link shows: the parts of both sides, and the earlier heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from attncli.documents.header import tokens_of
+from attncli.draw.page import PageFocus
+from attncli.draw.page.page_frame import as_json
+from attncli.draw.safe import label
+from attncli.features.why.document import (
+    HALF,
+    WhyDocument,
+    WhyLink,
+    WhyPart,
+    part_title,
+    ranked_parts,
+    source_of,
+    support,
+)
+from attncli.language import languages, translate
+from attncli.measure.document_heads import DocumentHeads, HeadFacts, text_sides
+from attncli.measure.head_record import Sides
+
+MOST_PARTS = 12
+"""Parts of either side of a link that a page tells."""
+
+
+class EarlierHead(NamedTuple):
+    """A head before the one that a link belongs to, of which only its number is known."""
+
+    head: int
+
+
+def why_document_heads(document: WhyDocument) -> DocumentHeads:
+    """The head of the link, with its row, and the earlier heads that are parts of it."""
+
+    def facts(layer: int, head: Any) -> HeadFacts:
+        """The row of the link's own head, the link first."""
+        del layer
+        if not isinstance(head, WhyLink):
+            return HeadFacts()
+        links = [
+            (document.link.query, row.key, row.weight)
+            for row in document.row
+            if row.key < len(sides.keys)
+        ]
+        links.sort(key=lambda row: (row[1] != document.link.key, -row[2]))
+        return HeadFacts(links)
+
+    if document.source_tokens is UNSET:
+        sides = text_sides(document)
+    else:
+        sides = Sides(tokens_of(document.tokens), tokens_of(document.source_tokens))
+    parts = [(document.link.layer, document.link), *_earlier_heads(document)]
+    return DocumentHeads(document.text, sides, parts, facts)
+
+
+def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
+    """The heads (layer, head) before a link's own that are parts of its explanation and attend to
+    the same text.
+    """
+    if (
+        document.link.attention == "cross"
+    ):  # the page of a link to another text has that text's words
+        return []
+    places = {
+        (part.layer, part.head)
+        for part in document.parts
+        if part.kind == "head" and part.layer is not None and part.head is not None
+    }
+    return [(layer, EarlierHead(head)) for layer, head in places]
+
+
+def why_page_focus(document: WhyDocument) -> PageFocus:
+    """The page begins with the link, and with its parts where it was taken apart."""
+    link = document.link
+    place = {
+        "head": f"{link.layer}.{link.head}",
+        "query": str(link.query),
+        "key": str(link.key),
+    }
+    if not document.parts:
+        return PageFocus({"view": "matrix"} | place)
+    return PageFocus({"view": "why"} | place, why=[why_entry(document)])
+
+
+def why_entry(document: WhyDocument) -> dict[str, Any]:
+    """An explanation of a link's weight (as of `attn why`) for the page's script: its score, and
+    the largest parts of the query and of the key."""
+    link = document.link
+    sides = [ranked_parts(document, side) for side in ("query", "key")]
+    added: dict[tuple[int, int], float] = {}
+    for part in document.parts:
+        if (
+            part.kind == "head"
+            and part.attention == "self"
+            and part.layer is not None
+            and part.head is not None
+        ):
+            place = (part.layer, part.head)
+            added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
+    shares = [support(value for _, value in side).share for side in sides]
+    return {
+        "l": link.layer,
+        "h": link.head,
+        "q": link.query,
+        "k": link.key,
+        "w": document.weight,
+        "s": document.score,
+        "t": document.total,
+        "than": None if isinstance(document.centred, str) else document.centred.key,
+        "d": f"{abs(document.difference):.0e}" if document.difference else "0",
+        "count": len(document.parts),
+        "counts": list(map(len, sides)),
+        "spread": document.total > 0 and max(shares) < HALF,
+        "asks": [
+            _part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]
+        ],
+        "answers": [
+            _part_entry(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]
+        ],
+        "heads": (
+            [[*place, value] for place, value in added.items()] if link.attention == "self" else []
+        ),
+    }
+
+
+def why_entries(documents: Sequence[WhyDocument]) -> list[dict[str, Any]]:
+    """Explanations of links (as of `attn why`) for the page's script."""
+    return [why_entry(document) for document in documents]
+
+
+def why_size(documents: Sequence[WhyDocument]) -> int:
+    """How many bytes these explanations of links (as of `attn why`) take in a page."""
+    return sum(len(as_json(why_entry(document)).encode()) for document in documents)
+
+
+def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
+    """A part of the query's or the key's vector, as `side` says, for the page's script. value: what
+    it adds to the score."""
+    token = source_of(part, document)
+    if token is None:
+        source = ""
+    else:
+        source = f" ← {label(token[0].text)}{token[1]}"
+    is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
+    return {
+        "n": {lang: translate(part_title(part, document), lang) + source for lang in languages()},
+        "v": value,
+        "w": part.weight_without.query if side == "query" else part.weight_without.key,
+        "l": part.layer if is_head else None,
+        "h": part.head if is_head else None,
+    }
