@@ -238,16 +238,14 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin in SEVERAL:
         return _fits_several(value, origin, parts[0])
     if origin is tuple and parts and parts[-1] is not Ellipsis:
-        return (
-            isinstance(value, Sequence)
-            and len(value) == len(parts)
-            and all(map(_fits, value, parts))
-        )
+        return _fits_each(value, parts)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping)
     if getattr(kind, "_is_protocol", False):
         return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
-    return isinstance(value, kind) if isinstance(kind, type) and kind is not Any else True
+    if isinstance(kind, type) and kind is not Any:
+        return isinstance(value, kind)
+    return True
 
 
 CLASSES: dict[Any, Callable[[Any], bool]] = {
@@ -270,6 +268,13 @@ def _is_array(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return np.asarray(value).dtype.kind in "biuf"
     return len(getattr(value, "shape", ())) > 0
+
+
+def _fits_each(value: Any, kinds: Sequence[Any]) -> bool:
+    """Whether a value is a sequence with one of each of these kinds, in their order."""
+    if not isinstance(value, Sequence) or len(value) != len(kinds):
+        return False
+    return all(map(_fits, value, kinds))
 
 
 def _fits_several(value: Any, origin: Any, part: Any) -> bool:

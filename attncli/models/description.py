@@ -25,6 +25,8 @@ from attncli.models.aliases import locate
 from attncli.models.family import (
     Binding,
     Family,
+    Names,
+    Role,
     SharedTensor,
     bind,
     layer_roles,
@@ -135,16 +137,7 @@ def _role_parameters(spec: Spec, family: Family) -> int:
     for side, names in ((spec, family.names), (spec.decoder, family.decoder)):
         if side is None or names is None:
             continue
-        roles = {role.name: role for block in side.blocks for role in layer_roles(side, block)}
-        shared = {
-            name
-            for key, source in names.inside.items()
-            for name in key.split()
-            if isinstance(source, SharedTensor)
-        }
-        own = [role for block in side.blocks for role in layer_roles(side, block)]
-        counted = [role for role in own if role.module not in shared]
-        counted += [role for role in roles.values() if role.module in shared]
+        counted = _counted_layer_roles(side, names)
         for role in outer_roles(side):
             is_read = not role.optional or (
                 role.name == "head.weight" and side.head is not None and not side.head.tied
@@ -153,6 +146,19 @@ def _role_parameters(spec: Spec, family: Family) -> int:
                 counted.append(role)
         total += sum(prod(role.shape) for role in counted)
     return total
+
+
+def _counted_layer_roles(side: Spec, names: Names) -> list[Role]:
+    """The weights of all layers of one side; those that its layers share, once."""
+    shared = {
+        name
+        for key, source in names.inside.items()
+        for name in key.split()
+        if isinstance(source, SharedTensor)
+    }
+    roles = [role for block in side.blocks for role in layer_roles(side, block)]
+    once = {role.name: role for role in roles if role.module in shared}
+    return [role for role in roles if role.module not in shared] + list(once.values())
 
 
 def described_model(description: ModelDescription, dtype: str) -> Model:

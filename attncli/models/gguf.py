@@ -281,45 +281,21 @@ class GgufCheckpoint(DerivedCheckpoint):
         own = self.metadata.own
         tensors = self._tensors
         width = own("embedding_length")
-        heads = own("attention.head_count")
+        heads = self._one_value("attention.head_count")
         layers = own("block_count")
         self._ahead = 0
         ahead = own("nextn_predict_layers")
         if _are_sizes(layers, ahead) and ahead < layers:
             layers = layers - ahead
             self._ahead = ahead
-        if isinstance(heads, np.ndarray):
-            heads = self._common_value("attention.head_count", heads)
-        kv_heads = own("attention.head_count_kv")
-        recurrent = own("attention.recurrent_layers")
-        if not isinstance(recurrent, np.ndarray):
-            attending = None
-        else:
-            attending = [not entry for entry in recurrent.tolist()]
-        if isinstance(kv_heads, np.ndarray):
-            attending = [bool(count) for count in kv_heads.tolist()]
-            kv_heads = self._common_value("attention.head_count_kv", kv_heads[kv_heads > 0])
-        inner = own("feed_forward_length")
-        if isinstance(inner, np.ndarray):
-            inner = self._common_value("feed_forward_length", inner)
-        expert_inner = own("expert_feed_forward_length")
-        if isinstance(expert_inner, np.ndarray):
-            expert_inner = self._common_value("expert_feed_forward_length", expert_inner)
+        kv_heads, attending = self._kv_heads_and_attending_layers()
+        inner = self._one_value("feed_forward_length")
+        expert_inner = self._one_value("expert_feed_forward_length")
         table = tensors.get("token_embd.weight")
         first = "blk.0."
         dim = own("attention.key_length")
-        if _are_sizes(width, heads):
-            usual = width // heads
-        else:
-            usual = None
         rotated = own("rope.dimension_count")
-        whole = dim or usual
-        # the half keeps the product with the width, which is rounded down, from falling below the
-        # whole number
-        if _are_sizes(rotated, whole) and rotated < whole:
-            share = (rotated + 0.5) / whole
-        else:
-            share = 1.0
+        share = _rotated_share(rotated, dim or _head_width(width, heads))
         types = tensors.get("token_types.weight")
         eps = own("attention.layer_norm_epsilon")
         rms = own("attention.layer_norm_rms_epsilon")
@@ -509,6 +485,27 @@ class GgufCheckpoint(DerivedCheckpoint):
         numbers: list[float] = recipe.rows(0, tensor.shape[0]).reshape(-1).tolist()
         return numbers
 
+    def _kv_heads_and_attending_layers(self) -> tuple[Any, list[bool] | None]:
+        """How many key-value heads a layer that attends has, and which layers do; None where the
+        file does not say which.
+        """
+        kv_heads = self.metadata.own("attention.head_count_kv")
+        if isinstance(kv_heads, np.ndarray):
+            attending = [bool(count) for count in kv_heads.tolist()]
+            count = self._common_value("attention.head_count_kv", kv_heads[kv_heads > 0])
+            return count, attending
+        recurrent = self.metadata.own("attention.recurrent_layers")
+        if isinstance(recurrent, np.ndarray):
+            return kv_heads, [not entry for entry in recurrent.tolist()]
+        return kv_heads, None
+
+    def _one_value(self, key: str) -> Any:
+        """The value of a metadata key that may be stated layer by layer, and is the same in all."""
+        value = self.metadata.own(key)
+        if isinstance(value, np.ndarray):
+            return self._common_value(key, value)
+        return value
+
     def _common_value(self, key: str, values: Array) -> object:
         """The one value that all layers have for a metadata key. Raises UnsupportedError where they
         differ.
@@ -588,6 +585,22 @@ def _attention_keys(layers: list[bool] | None, mixing: str) -> dict[str, object]
         "layer_types": kinds,
         "attn_layer_indices": [place for place, attends in enumerate(layers) if attends],
     }
+
+
+def _head_width(width: Any, heads: Any) -> int | None:
+    """The width of a head where the file does not state it; None where it cannot be known."""
+    if _are_sizes(width, heads):
+        return int(width // heads)
+    return None
+
+
+def _rotated_share(rotated: Any, width: Any) -> float:
+    """The share of a head's entries that are rotated. The half keeps its product with the width,
+    which is rounded down, from falling below the whole number.
+    """
+    if _are_sizes(rotated, width) and rotated < width:
+        return float((rotated + 0.5) / width)
+    return 1.0
 
 
 def _are_sizes(*values: object) -> bool:

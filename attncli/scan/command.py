@@ -36,11 +36,11 @@ from attncli.language import listing, message
 from attncli.mechanism.spec import head_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from attncli.models.model import Model
     from attncli.scan.corpus_page import PageScan
-    from attncli.scan.document import AlikeHeads, ScanDocument
+    from attncli.scan.document import AlikeHeads, ScanCompareDocument, ScanDocument
     from attncli.scan.engines import Engine
     from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.sampled_texts import Shading
@@ -571,47 +571,33 @@ def show(
             option="--html",
             value=repr(str(html)),
         )
-    is_beside = len(out) == 2 and head is not None and html is None and site is None
-    if len(out) > 1 and html is None and site is None and not is_beside:
-        raise UsageError(
-            "{count} scans are named, and the screen shows one",
-            expected=(
-                "--html FILE or --site DIR, or one scan; of two one head, --head L5H11; attn scan"
-                " compare A B compares two"
-            ),
-            count=len(out),
-        )
-    alone: dict[str, object] = {
+    has_pages = html is not None or site is not None
+    is_beside = len(out) == 2 and head is not None and not has_pages
+    about_one_scan: dict[str, object] = {
         "--json": output.json,
         "--plain": output.plain,
         "--output": output.file,
     }
-    if not is_beside:
-        alone |= {
-            "--head": head,
-            "--metric": metric,
-            "--deciles": deciles,
-            "--alike": alike,
-            "--shade": shade,
-            "--show": output.show,
-            "--full": output.full,
-            "--brief": output.brief,
-            "--top": "top" in environment.explicit_options,
-        }
-    if len(out) > 1 and (chosen := [name for name, value in alone.items() if value]):
-        raise UsageError("{option} is about one scan", expected="one scan", option=chosen[0])
-    if head is None:
-        head_place = None
-    else:
+    about_one_screen: dict[str, object] = {
+        "--head": head,
+        "--metric": metric,
+        "--deciles": deciles,
+        "--alike": alike,
+        "--shade": shade,
+        "--show": output.show,
+        "--full": output.full,
+        "--brief": output.brief,
+        "--top": "top" in environment.explicit_options,
+    }
+    if len(out) > 1 and not is_beside:
+        _check_several_scans(len(out), about_one_scan | about_one_screen, has_pages=has_pages)
+    elif len(out) > 1:
+        _check_several_scans(len(out), about_one_scan, has_pages=True)
+    head_place = None
+    if head is not None:
         head_place = parse_heads(head)[0]
-    if deciles and head_place is None:
-        raise UsageError(
-            "--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles"
-        )
-    if alike and head_place is None:
-        raise UsageError("--alike is about one head", expected="--head", hint="--head L0H0 --alike")
-    if shade and head_place is None:
-        raise UsageError("--shade is about one head", expected="--head", hint="--head L0H0 --shade")
+    else:
+        _refuse_without_head(deciles=deciles, alike=alike, shade=shade)
     if site is not None:
         from attncli.scan.site import check_site
 
@@ -624,12 +610,9 @@ def show(
     if site is not None:
         _write_site(environment, scans, site, view.lang)
     if len(out) == 1 or is_beside:
-        comparison = None
-        if is_beside:
-            from attncli.scan.report import compare_document
-
-            comparison = compare_document(*out)
-        alike_heads = shades = None
+        comparison = _comparison_of(out)
+        alike_heads = None
+        shades = None
         if alike and head_place is not None:
             alike_heads = _heads_most_like(environment, scans[0], head_place)
         if shade and head_place is not None:
@@ -646,6 +629,49 @@ def show(
             shades=shades,
         )
         write_documents([document], output, environment, view, screen=closely)
+
+
+def _check_several_scans(
+    count: int, about_one_scan: Mapping[str, object], *, has_pages: bool
+) -> None:
+    """Raise UsageError where several scans are named and the screen, or an option, is about one.
+
+    about_one_scan: the options that are, and whether each was given. has_pages: whether pages are
+    written, which show several scans.
+    """
+    if not has_pages:
+        raise UsageError(
+            "{count} scans are named, and the screen shows one",
+            expected=(
+                "--html FILE or --site DIR, or one scan; of two one head, --head L5H11; attn scan"
+                " compare A B compares two"
+            ),
+            count=count,
+        )
+    for name, value in about_one_scan.items():
+        if value:
+            raise UsageError("{option} is about one scan", expected="one scan", option=name)
+
+
+def _refuse_without_head(*, deciles: bool, alike: bool, shade: bool) -> None:
+    """Raise UsageError for what is shown of one head, where none is named."""
+    if deciles:
+        raise UsageError(
+            "--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles"
+        )
+    if alike:
+        raise UsageError("--alike is about one head", expected="--head", hint="--head L0H0 --alike")
+    if shade:
+        raise UsageError("--shade is about one head", expected="--head", hint="--head L0H0 --shade")
+
+
+def _comparison_of(folders: Sequence[Path]) -> ScanCompareDocument | None:
+    """The comparison of two scans; None for one."""
+    if len(folders) == 1:
+        return None
+    from attncli.scan.report import compare_document
+
+    return compare_document(*folders)
 
 
 def _read_scan(folder: Path) -> Scan:

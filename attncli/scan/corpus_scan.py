@@ -94,38 +94,19 @@ def scan_corpus(
     place = Path(folder)
     new_folders = [path for path in (place, *place.parents) if not is_there(path)]
     if request is None:
-        files = ([corpus]) if (isinstance(corpus, str | Path)) else (corpus)
-        if "all" in metrics:
-            names = tuple(TEXT_METRICS)
-        else:
-            names = tuple(
-                metric.name if isinstance(metric, Metric) else metric for metric in metrics
-            )
-        metric_files = dict.fromkeys(
-            path_of_metric(metric) for metric in metrics if isinstance(metric, Metric)
-        )
-        request = ScanRequest(
-            tuple(map(str, files)),
-            names,
-            sample=sample,
-            seed=seed,
-            metric_files=tuple(filter(None, metric_files)),
-        )
+        request = _request_of(corpus, metrics, sample, seed)
+    if loaded_model is None:
+        loaded_model = load(model, backend="torch")
+    if stdin is None:
+        stdin = BytesIO()
     scan_plan = plans.write(
-        plans.make_plan(
-            request,
-            load(model, backend="torch") if loaded_model is None else loaded_model,
-            model,
-            place,
-            stdin=BytesIO() if stdin is None else stdin,
-            note=note,
-        ),
-        place,
+        plans.make_plan(request, loaded_model, model, place, stdin=stdin, note=note), place
     )
     del loaded_model
     on_plan(scan_plan, remaining_shards(scan_plan, place, part))
-    workers = (LocalWorkers(usable_processors())) if (engine is None) else (engine)
-    outcome = run(scan_plan, place, model, workers, part=part, progress=progress, on_shard=on_shard)
+    if engine is None:
+        engine = LocalWorkers(usable_processors())
+    outcome = run(scan_plan, place, model, engine, part=part, progress=progress, on_shard=on_shard)
     for shard in outcome.recomputed_shards:
         note(message("shard {shard} could not be read and was computed again", shard=shard))
     if outcome.totals is None:
@@ -136,9 +117,9 @@ def scan_corpus(
                 count=part.count,
             )
         )
-    totals = (
-        (total(scan_plan, place)) if (outcome.totals is None and is_partial) else (outcome.totals)
-    )
+    totals = outcome.totals
+    if totals is None and is_partial:
+        totals = total(scan_plan, place)
     document = None
     if totals is not None:
         document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
@@ -160,6 +141,33 @@ def scan_corpus(
             reason=first.reason,
         )
     return document
+
+
+def _request_of(
+    corpus: str | Path | Sequence[str | Path],
+    metrics: Sequence[str | Metric],
+    sample: int,
+    seed: int,
+) -> ScanRequest:
+    """The request of a scan from the arguments of `scan_corpus`."""
+    if isinstance(corpus, str | Path):
+        files: Sequence[str | Path] = [corpus]
+    else:
+        files = corpus
+    if "all" in metrics:
+        names = tuple(TEXT_METRICS)
+    else:
+        names = tuple(metric.name if isinstance(metric, Metric) else metric for metric in metrics)
+    metric_files = dict.fromkeys(
+        path_of_metric(metric) for metric in metrics if isinstance(metric, Metric)
+    )
+    return ScanRequest(
+        tuple(map(str, files)),
+        names,
+        sample=sample,
+        seed=seed,
+        metric_files=tuple(filter(None, metric_files)),
+    )
 
 
 def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputError:

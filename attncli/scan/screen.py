@@ -30,6 +30,7 @@ from attncli.scan.document import (
     SKIP_NOTES,
     AlikeHeads,
     ScanCompareDocument,
+    ScanDifference,
     ScanDocument,
     ScanEffect,
     ScanHead,
@@ -603,16 +604,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         differences = document.differences
     else:
         differences = document.differences[: view.top]
-    columns = {
-        "head": [head_label(row.layer, row.head) for row in differences],
-        "metric": [row.metric for row in differences],
-        "a": [number_text(row.a, view) for row in differences],
-        "b": [number_text(row.b, view) for row in differences],
-        "difference": [number_text(row.difference, view) for row in differences],
-        "delta": [number_text(row.cliffs_delta, view) for row in differences],
-        "d": [number_text(row.cohens_d, view) for row in differences],
-        "q": ["-" if row.q is None else f"{row.q:.2g}" for row in differences],
-    }
+    columns = _difference_columns(differences, view)
     names = {name: say(view, COMPARED[name]) if name in COMPARED else name for name in columns}
     hidden_columns = _columns_left_out(names, columns, view.width)
     columns_shown = [name for name in columns if name not in hidden_columns]
@@ -646,6 +638,20 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         view.width,
         ascii=view.ascii,
     )
+
+
+def _difference_columns(differences: Sequence[ScanDifference], view: View) -> dict[str, list[str]]:
+    """The columns of the table of differences, by name."""
+    return {
+        "head": [head_label(row.layer, row.head) for row in differences],
+        "metric": [row.metric for row in differences],
+        "a": [number_text(row.a, view) for row in differences],
+        "b": [number_text(row.b, view) for row in differences],
+        "difference": [number_text(row.difference, view) for row in differences],
+        "delta": [number_text(row.cliffs_delta, view) for row in differences],
+        "d": [number_text(row.cohens_d, view) for row in differences],
+        "q": ["-" if row.q is None else f"{row.q:.2g}" for row in differences],
+    }
 
 
 def _columns_left_out(

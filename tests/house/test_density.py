@@ -9,9 +9,9 @@ from house.density import PACKAGE, Density, complexity, density_of
 
 MOST_COMPLEX = 20
 """The complexity that no function may pass, but for the number of older ones below."""
-OLDER = 36
+OLDER = 27
 """Functions that are more complex. May sink, never rise."""
-CONDITIONAL = 36.5
+CONDITIONAL = 35.8
 """Conditional expressions a hundred functions; the aim is 25. May sink, never rise."""
 
 

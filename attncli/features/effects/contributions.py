@@ -505,15 +505,8 @@ def _combine_readings(
     if has_added:
         parts.append(LinkPart("score_bias", None, "both"))
     of_tokens = columns - len(learned)
-    room = readings[1].room
     queries = np.zeros((len(parts), dim))
-    if link.kind == "self" and not len(learned) and room is not None and len(room) >= len(parts):
-        keys = room[
-            : len(parts)
-        ]  # each part's values give way to its keys: they are most of what there is in memory
-        keys[len(readings[1].parts) :] = 0
-    else:
-        keys = np.zeros((len(parts), columns, dim), readings[1].values.dtype)
+    keys = _room_for_keys(readings[1], (len(parts), columns, dim), link, learned)
     if link.kind == "self":
         first = 0
     else:
@@ -533,21 +526,7 @@ def _combine_readings(
     # part by part: a product with all of them would first make all of them float64
     key_sums: Floats = np.stack([scale * (vectors @ query_total) for vectors in keys])
     if relative is not None:
-        place = len(parts) - 1
-        if relative.keys is not None:
-            relative_scores = scale * (queries @ relative.keys.T)
-            if relative.more is None:
-                more = 0.0
-            else:
-                more = scale * (relative.keys @ relative.more)
-            query_sums += relative_scores
-            if relative.more is not None:
-                query_sums[bias] += more
-            key_sums[place] = relative_scores.sum(0) + more
-        if relative.queries is not None:
-            meeting = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
-            key_sums[:place] += meeting[:place]
-            query_sums[place] = meeting.sum(0)
+        _add_relative_scores(relative, scale, (queries, keys), (query_sums, key_sums), bias)
     if has_added:
         query_sums[-1] = key_sums[-1] = row.added
     visible = row.visible.astype(bool)
@@ -559,6 +538,51 @@ def _combine_readings(
     return Contributions(
         link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space
     )
+
+
+def _room_for_keys(
+    reading: Reading, shape: tuple[int, int, int], link: Link, learned: Floats
+) -> Floats:
+    """Zeros of this shape, [part, key, dim], for what each part adds to the keys. Where it is large
+    enough they take the room of the parts' values, which give way to the keys one by one: they are
+    most of what there is in memory.
+    """
+    room = reading.room
+    count = shape[0]
+    if link.kind != "self" or len(learned) or room is None or len(room) < count:
+        return np.zeros(shape, reading.values.dtype)
+    keys = room[:count]
+    keys[len(reading.parts) :] = 0
+    return keys
+
+
+def _add_relative_scores(
+    relative: RelativeVectors,
+    scale: float,
+    vectors: tuple[Floats, Floats],
+    sums: tuple[Floats, Floats],
+    bias: int,
+) -> None:
+    """Add to the scores what vectors of the distance bring, which are the last part.
+
+    vectors: Each part's query, [part, dim], and keys, [part, key, dim]. sums: What each part adds on
+    the query's and on the keys' side, [part, key]; changed in place. bias: The part of the biases.
+    """
+    queries, keys = vectors
+    query_sums, key_sums = sums
+    place = len(queries) - 1
+    if relative.keys is not None:
+        relative_scores = scale * (queries @ relative.keys.T)
+        query_sums += relative_scores
+        key_sums[place] = relative_scores.sum(0)
+        if relative.more is not None:
+            more = scale * (relative.keys @ relative.more)
+            query_sums[bias] += more
+            key_sums[place] += more
+    if relative.queries is not None:
+        meeting = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
+        key_sums[:place] += meeting[:place]
+        query_sums[place] = meeting.sum(0)
 
 
 # Heads split further by the token whose value they carried: one head of one layer at a time.

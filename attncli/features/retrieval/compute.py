@@ -235,20 +235,7 @@ def _make_probe(
     tokens.
     """
     needle = facts[number]
-    order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
-    beginnings = {needle.question}
-    chosen: list[str] = []
-    for passage in (passages[int(place)].strip() for place in order):
-        begins = passage.rpartition(" ")[0]
-        if begins in beginnings or passage.startswith(needle.question):
-            continue
-        if (
-            len(_tokens_without_end(model, _insert_needle(needle, [*chosen, passage], depth)[0]))
-            > length
-        ):
-            break
-        beginnings.add(begins)
-        chosen.append(passage)
+    chosen = _passages_that_fit(model, needle, passages, length, depth, seed)
     text, start, stop = _insert_needle(needle, chosen, depth)
     tokens = _tokens_without_end(model, text)
     if len(tokens) > length:
@@ -267,21 +254,8 @@ def _make_probe(
             word=repr(unknown[0]),
         )
     model.encode(tokens)
-    answer = [
-        token.index
-        for token in tokens
-        if token.start is not None
-        and token.end is not None
-        and token.end > len(text) - len(needle.answer)
-    ]
-    places = [
-        token.index
-        for token in tokens
-        if token.start is not None
-        and token.end is not None
-        and token.start < stop
-        and token.end > start
-    ]
+    answer = _tokens_within(tokens, len(text) - len(needle.answer), len(text))
+    places = _tokens_within(tokens, start, stop)
     free = [
         token.index
         for token in tokens[: answer[0] - 1]
@@ -296,6 +270,44 @@ def _make_probe(
         places,
         free[int(picked) : int(picked) + len(places)],
     )
+
+
+def _passages_that_fit(
+    model: Model,
+    needle: Needle,
+    passages: Sequence[str],
+    length: int,
+    depth: float,
+    seed: int,
+) -> list[str]:
+    """Passages drawn by a seed, as many as fit into `length` tokens with the needle; none that
+    begins as another, or as the needle's question, does.
+    """
+    order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
+    beginnings = {needle.question}
+    chosen: list[str] = []
+    for passage in (passages[int(place)].strip() for place in order):
+        begins = passage.rpartition(" ")[0]
+        if begins in beginnings or passage.startswith(needle.question):
+            continue
+        text, _, _ = _insert_needle(needle, [*chosen, passage], depth)
+        if len(_tokens_without_end(model, text)) > length:
+            break
+        beginnings.add(begins)
+        chosen.append(passage)
+    return chosen
+
+
+def _tokens_within(tokens: Sequence[Token], start: int, stop: int) -> list[int]:
+    """The places of the tokens that cover some of the characters from `start` to `stop`."""
+    return [
+        token.index
+        for token in tokens
+        if token.start is not None
+        and token.end is not None
+        and token.start < stop
+        and token.end > start
+    ]
 
 
 def _insert_needle(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:

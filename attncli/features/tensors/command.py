@@ -37,6 +37,11 @@ from attncli.errors import UsageError
 from attncli.language import message, term
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    import numpy as np
+
     from attncli.mechanism.attend import RowBlock
 
 
@@ -99,27 +104,13 @@ def tensors(
         raise UsageError(
             "captured arrays have no d_model", expected="--scale sqrt-dk, none or a number"
         )
-    q = next(
-        (array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")),
-        None,
-    )
-    if q is None or not q.size or not q.ndim:
-        width = 1
-    else:
-        width = q.shape[-1]
-    if scale is None:
-        number = None
-    else:
+    width, work = _query_width_and_work(stored_tensors)
+    number = None
+    if scale is not None:
         number = scale_number(scale, width, width)
-    if key_lengths is None:
-        lengths = None
-    else:
+    lengths = None
+    if key_lengths is not None:
         lengths = request.whole_numbers(key_lengths, "--key-lengths")
-    rows = [array.shape[-2] for array in stored_tensors.values() if array.ndim > 1]
-    if q is None or not rows:
-        work = 0
-    else:
-        work = 2 * q.size * max(rows)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
     options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
     arrays = capture_attention(stored_tensors, str(file), backend, options, layer=layer)
@@ -153,6 +144,23 @@ def tensors(
     if output.svg is not None:
         write_figure(document, output, environment)
     write_documents([document], output, environment, view)
+
+
+def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) -> tuple[int, int]:
+    """How wide the queries of a file are, 1 where it has none, and about how many multiply-adds
+    their scores take.
+    """
+    queries = (
+        array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")
+    )
+    q = next(queries, None)
+    if q is None:
+        return 1, 0
+    width = 1
+    if q.size and q.ndim:
+        width = q.shape[-1]
+    rows = [array.shape[-2] for array in stored_tensors.values() if array.ndim > 1]
+    return width, 2 * q.size * max(rows, default=0)
 
 
 def named_layer(layer: int | None, head: list[str] | None) -> tuple[int | None, list[str] | None]:
