@@ -584,6 +584,19 @@ class Head(Struct, frozen=True):
     offsets: bool = False
 
 
+class MaskedHead(Struct, frozen=True):
+    """How an encoder's last vector of a token becomes logits of the word that stands there: a linear
+    map, an activation, a norm, then the token table or a matrix of the head's own. Also called
+    masked-language-model head.
+
+    width: of the vectors after the map.
+    """
+
+    width: int
+    activation: Activation
+    norm: Norm
+
+
 HEAD_ADDRESS = re.compile(
     r"l(\d{1,6})\s*h(\d{1,6})"  # L5H11, L5 H11
     r"|(\d{1,6})\.(\d{1,6})"  # 5.11
@@ -664,8 +677,9 @@ class Spec(Struct, frozen=True, kw_only=True):
     family: its `model_type`. max_positions: the longest text that the position table allows; None
     if unlimited. stated_positions: the longest text that the config says the model is made for, where
     no table limits it; None where it says nothing. head: None for a model that predicts no next
-    token. decoder: the other side of an encoder-decoder, whose blocks have cross-attention; `start`
-    is the id its texts begin with. biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
+    token. masked: None for a model that tells no masked word; its file may lack that head, too.
+    decoder: the other side of an encoder-decoder, whose blocks have cross-attention; `start` is the
+    id its texts begin with. biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
     """
 
     family: str = ""
@@ -677,6 +691,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     max_positions: int | None = None
     stated_positions: int | None = None
     head: Head | None = None
+    masked: MaskedHead | None = None
     decoder: Spec | None = None
     start: int | None = None
     biases: tuple[str, ...] = ()

@@ -342,6 +342,21 @@ def outer_roles(spec: Spec) -> list[Role]:
     return roles
 
 
+def masked_roles(spec: Spec) -> list[Role]:
+    """The weights of the head that tells masked words, as roles; none for a model without one."""
+    head = spec.masked
+    if head is None:
+        return []
+    return [
+        Role("masked.dense.weight", (head.width, spec.d_model)),
+        Role("masked.dense.bias", (head.width,), optional=True),
+        Role("masked.norm.weight", (head.width,)),
+        Role("masked.norm.bias", (head.width,), optional=True),
+        Role("masked.decoder.weight", (spec.vocabulary, head.width), optional=True),
+        Role("masked.decoder.bias", (spec.vocabulary,), optional=True),
+    ]
+
+
 def _outer_weights(spec: Spec) -> Iterator[Role]:
     """The weights of embedding and final norm as roles, without the biases that the Spec lists."""
     embedding = spec.embedding
@@ -649,7 +664,10 @@ class _Binder:
     def bind_roles(self) -> Binding:
         """A TensorBinding for each tensor of this side: of those outside the layers by role, of
         each layer in file order. Raises as `bind`."""
-        outer_bindings = self._bind_sources(outer_roles(self.spec), self.names.outside, "")
+        roles = outer_roles(self.spec)
+        if self._has_masked_head():
+            roles += masked_roles(self.spec)
+        outer_bindings = self._bind_sources(roles, self.names.outside, "")
         outer = {bound.roles[0].name: bound for bound in outer_bindings}
         if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
             outer.pop("head.bias", None)
@@ -661,6 +679,18 @@ class _Binder:
             )
             layers.append(tuple(sorted(bindings, key=self._file_place)))
         return Binding(outer, tuple(layers))
+
+    def _has_masked_head(self) -> bool:
+        """Whether the file holds the head that tells masked words: an encoder is saved without it,
+        too."""
+        if self.spec.masked is None:
+            return False
+        sources = [self.names.outside.get(module) for module in ("masked.dense", "masked.norm")]
+        role = Role("masked", (), optional=True)
+        return all(
+            isinstance(source, str) and self._find_tensor(source, ".weight", role) is not None
+            for source in sources
+        )
 
     def _layer_sources(self, layer: str) -> Mapping[str, Source]:
         """Which tensor holds each role of a layer; where the file has a joined tensor for several

@@ -524,6 +524,21 @@ class Model(Struct, frozen=True, eq=False):
         """
         return run.logits(self.spec, self.store.outer(self.backend), self.backend, hidden)
 
+    def masked_logits(self, hidden: Array) -> Array:
+        """The logits that an encoder gives for the word that stands at each token.
+
+        Args:
+            hidden: What leaves the last layer (`after` of its trace), [..., token, width].
+
+        Returns:
+            [..., token, vocabulary].
+
+        Raises:
+            UnsupportedError: Where there is no head that tells masked words.
+        """
+        outer = self.store.outer(self.backend)
+        return run.masked_logits(self.spec, outer, self.backend, hidden)
+
     def decoder(self, source: str | Sequence[Token]) -> Model:
         """The decoder of an encoder-decoder, as a Model that cross-attends to what the encoder
         makes of `source`.

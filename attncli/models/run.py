@@ -34,7 +34,7 @@ from attncli.mechanism.context import (
     Weights,
     hold_weights,
 )
-from attncli.mechanism.feed_forward import LayerPart, linear_if_any, normalise
+from attncli.mechanism.feed_forward import LayerPart, activate, linear_if_any, normalise
 from attncli.mechanism.projection import keeps_angles, sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
@@ -189,6 +189,15 @@ def _table_role(head: Head, weights: TableWeights) -> str:
     return "head.weight"
 
 
+def _matrix_role(head: Head, weights: Weights) -> str:
+    """The role of the head's matrix, as `unembedding` takes it."""
+    if isinstance(weights, TableWeights):
+        return _table_role(head, weights)
+    if head.tied and weights("head.weight") is None:
+        return "tokens.weight"
+    return "head.weight"
+
+
 def has_unembedding(head: Head, weights: Weights) -> bool:
     """Whether the head's matrix is there; a file need not have it. No table is read to tell."""
     if isinstance(weights, TableWeights):
@@ -224,7 +233,10 @@ def logits(
         outputs = linear_if_any(backend, weights, "head.project", outputs)
     if outputs is None:
         raise no_output_head(spec)
-    scores = _unembed(spec, head, weights, backend, outputs, entries) * head.scale
+    product = _unembed(_matrix_role(head, weights), weights, backend, outputs, entries)
+    if product is None:
+        raise no_output_head(spec)
+    scores = product * head.scale
     for role in ("head.bias", "head.offsets"):
         bias = weights(role)
         if bias is None:
@@ -237,37 +249,87 @@ def logits(
 
 
 def _unembed(
-    spec: Spec, head: Head, weights: Weights, backend: Backend, outputs: Array, entries: slice
-) -> Array:
-    """Vectors, [..., token, width], times the head's matrix, [..., token, entry].
+    role: str, weights: Weights, backend: Backend, outputs: Array, entries: slice
+) -> Array | None:
+    """Vectors, [..., token, width], times the matrix that plays a role, [..., token, entry]; None
+    where there is none, or one of another width.
 
-    All entries of a table in quantised blocks are multiplied as it is read. Raises as `logits`.
+    All entries of a table in quantised blocks are multiplied as it is read.
     """
     if entries == slice(None) and isinstance(weights, TableWeights):
-        product = weights.product(_table_role(head, weights), outputs)
+        product = weights.product(role, outputs)
         if product is not None:
             return product
     parts = []
-    for matrix in _unembedding_tiles(head, weights, entries):
+    for matrix in _unembedding_tiles(role, weights, entries):
         if matrix.shape[-1] != outputs.shape[-1]:
-            raise no_output_head(spec)
+            return None
         parts.append(backend.matmul(outputs, backend.transpose(matrix)))
-    if not parts:
-        raise no_output_head(spec)
-    return parts[0] if len(parts) == 1 else backend.concat(parts, -1)
+    if len(parts) > 1:
+        return backend.concat(parts, -1)
+    return next(iter(parts), None)
 
 
-def _unembedding_tiles(head: Head, weights: Weights, entries: slice) -> Iterator[Array]:
-    """The head's matrix for these entries of the vocabulary, [entry, width]: some rows at a time
+def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[Array]:
+    """The matrix of a role for these entries of the vocabulary, [entry, width]: some rows at a time
     where it is large and all are asked for, so that it is never in memory as a whole."""
     if entries == slice(None) and isinstance(weights, TableWeights):
-        tiles = weights.tiles(_table_role(head, weights))
+        tiles = weights.tiles(role)
         if tiles is not None:
             yield from tiles
             return
-    matrix = unembedding(head, weights)
+    matrix = weights(role)
     if matrix is not None:
         yield matrix[entries]
+
+
+MASKED_TABLE = "masked.decoder.weight"
+"""The role of the matrix of the head that tells masked words, where it has one of its own."""
+
+
+def no_masked_head(spec: Spec) -> UnsupportedError:
+    """Return, not raise, the UnsupportedError for masked words of a model that tells none, or whose
+    file lacks the head for it."""
+    if spec.masked is None:
+        what = message(
+            "this {family} model tells no next word and no masked word", family=spec.family
+        )
+        return UnsupportedError(what, expected="a decoder, or an encoder with a masked-word head")
+    what = message(
+        "this {family} model was saved without the head that tells a masked word",
+        family=spec.family,
+    )
+    expected = message("a checkpoint saved for masked words, such as BertForMaskedLM's; a decoder")
+    return UnsupportedError(what, expected=expected)
+
+
+def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
+    """The logits of the word that stands at each token, [..., token, vocabulary], of vectors that
+    leave an encoder's last layer, [..., token, width].
+
+    Raises UnsupportedError for a model, or a file of one, without a head that tells masked words.
+    """
+    head = spec.masked
+    outputs = finish(spec, weights, backend, hidden)
+    mapped = None
+    if head is not None:
+        mapped = linear_if_any(backend, weights, "masked.dense", outputs)
+    if head is None or mapped is None:
+        raise no_masked_head(spec)
+    normed = normalise(
+        backend,
+        head.norm,
+        activate(backend, head.activation, mapped),
+        weights("masked.norm.weight"),
+        weights("masked.norm.bias"),
+    )
+    has_own = isinstance(weights, TableWeights) and weights.has(MASKED_TABLE)
+    role = MASKED_TABLE if has_own else "tokens.weight"
+    scores = _unembed(role, weights, backend, normed, slice(None))
+    if scores is None:
+        raise no_masked_head(spec)
+    bias = weights("masked.decoder.bias")
+    return scores if bias is None else scores + bias
 
 
 # Long texts: how long they are, and by how many query rows at a time attention then runs.

@@ -114,6 +114,30 @@ def choose_target(
     return target
 
 
+def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], None]) -> Target:
+    """The vocabulary entry that a word stands for behind a mask: of its spellings with and without
+    a blank before it the likelier one.
+
+    row: log-probabilities of what stands there, [vocabulary]. note: is told which spelling is taken.
+    Raises InputError for words that the vocabulary has no single entry for, since a mask hides one.
+    """
+    if name.startswith(BY_ID):
+        return _target_of((_entry_by_id(model, name),), row)
+    spellings = _spellings(model, name)
+    logprobs: dict[Ids, float] = {ids: float(row[ids[0]]) for ids in spellings if len(ids) == 1}
+    if not logprobs:
+        what = message(
+            "{name} is {count} tokens here, and a mask hides one",
+            name=repr(name),
+            count=len(spellings[0]),
+        )
+        raise InputError(what, expected="a word of one token")
+    likeliest = max(logprobs, key=lambda ids: logprobs[ids])
+    if len(logprobs) > 1:
+        note(_choice_note(model, likeliest, logprobs, whole=False))
+    return _target_of(likeliest, row)
+
+
 def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Target:
     """The target of these entries. row: log-probabilities of what comes next, [vocabulary], None
     where they are not known. logprob: of all the entries in a row; None for that of the first."""

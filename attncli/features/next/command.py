@@ -67,11 +67,15 @@ def next_word(
 ) -> None:
     """Say what would come next, with probabilities, from which layer on, and without some heads.
 
+    An encoder says what would stand in place of [MASK].
+
     attn next --model gpt2 "Humpty Dumpty sat on a"
 
     attn next --model gpt2 "Humpty Dumpty sat on a" --target wall --without L5H11 --each
 
     attn next --model gpt2 "The code is 7. The code is" --weigh 7=×4
+
+    attn next --model bert-base-uncased "Humpty Dumpty sat on a [MASK]."
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "next", files={"--html": page.html})

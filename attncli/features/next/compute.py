@@ -14,13 +14,14 @@ from attncli.documents import PlacedHead
 from attncli.documents.header import header, notes
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.effects.document import NextToken
-from attncli.features.effects.measures import (
-    VECTORS_AT_ONCE,
-    log_softmax,
-    next_logits,
+from attncli.features.effects.measures import VECTORS_AT_ONCE, log_softmax
+from attncli.features.effects.targets import (
+    choose_target,
+    likeliest,
+    masked_target,
+    small_note,
+    target_token,
 )
-from attncli.features.effects.places import reads_on
-from attncli.features.effects.targets import choose_target, likeliest, small_note, target_token
 from attncli.features.effects.weighing import Weighing, find_weighing
 from attncli.features.next.document import (
     FollowingToken,
@@ -29,7 +30,13 @@ from attncli.features.next.document import (
     NextTarget,
     WithoutHeads,
 )
-from attncli.features.next.doses import DRAWS, dose_runs, doses
+from attncli.features.next.doses import DRAWS, AnswerPlace, dose_runs, doses
+from attncli.features.next.masked_word import (
+    answers_masks,
+    masked_position,
+    refuse_next_options,
+    token_logits,
+)
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, choose_span, ignore
@@ -38,7 +45,7 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Interventions, Zero
 from attncli.models.estimate import CostEstimate, seconds_of, work_of
 from attncli.models.model import Model
-from attncli.models.run import LONG, no_output_head, rows_for
+from attncli.models.run import LONG, rows_for
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 
@@ -70,15 +77,17 @@ def next_word(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> NextDocument:
-    """Tell what a decoder would say next, with probabilities, and from which layer on.
+    """Tell what a decoder would say next, or what an encoder would put behind a mask, with
+    probabilities, and from which layer on.
 
     Args:
-        model: A decoder with an output head, as `attncli.load` returns it.
+        model: A decoder with an output head, or an encoder with one for masked words, as
+            `attncli.load` returns it.
         text: What runs.
         top: How many of the likeliest tokens.
         target: A vocabulary entry, or "id:N", whose probability and rank are told; None is the
             likeliest.
-        query: After which token; None is the last.
+        query: After which token; None is the last. Of an encoder which mask; None is the first.
         each_token: Whether it is also told of every token how likely it was after those before it.
         without: Heads, each (layer, head), that are taken away in a second run.
         weigh: A region or word and a factor, such as "document=×4": its attention weights are
@@ -95,17 +104,19 @@ def next_word(
 
     Raises:
         InputError: For tokens or heads that are not there.
-        UnsupportedError: For a model that predicts no token, or reads in both directions.
+        UnsupportedError: For a model that predicts no token.
+        UsageError: For `each_token` of an encoder.
     """
-    if model.spec.head is None:
-        raise no_output_head(model.spec)
-    if not reads_on(model.spec):
-        what = message("this {family} model reads in both directions", family=model.spec.family)
-        raise UnsupportedError(what, expected="a decoder, which has a next word")
+    masked = answers_masks(model)
+    if masked:
+        refuse_next_options(each_token=each_token)
     if tokens is None:
         tokens = model.encode(text)
-    position = len(tokens) - 1
-    if query is not None:
+    if masked:
+        position = masked_position(model, tokens, query, note)
+    elif query is None:
+        position = len(tokens) - 1
+    else:
         position = choose_span(tokens, query, note)[1] - 1
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
     weighing: Weighing | None = None
@@ -121,10 +132,12 @@ def next_word(
     more = (runs - 1) * seconds_of(work, model.backend.dtype)
     on_cost(replace(expected, seconds=expected.seconds + more), len(tokens))
     run = _run(model, tokens, position, rows, each_token, {})
-    logits = next_logits(model, run.backend, run.by_layer)
+    logits = token_logits(model, run.by_layer, masked=masked)
     row = log_softmax(logits[-1])
     choice = None
-    if target is not None:
+    if target is not None and masked:
+        choice = masked_target(model, target, row, note)
+    elif target is not None:
         choice = choose_target(
             model, tokens, target, position=position, several=False, row=row, note=note
         )
@@ -132,13 +145,14 @@ def next_word(
     return NextDocument(
         **header(model, text, tokens),
         position=position,
+        masked=masked or UNSET,
         top=_likeliest(model, logits[-1], top),
         entropy=_entropy(logits[-1]),
         target=_target(model, logits[-1], entry),
         layers=_choices(model, logits),
         following=_following(model, run, tokens) if each_token else UNSET,
-        without=_without(model, tokens, position, rows, without, top, entry),
-        **_dose_members(model, tokens, weighing, entry, position, rows, progress),
+        without=_without(model, tokens, position, rows, without, top, entry, masked=masked),
+        **_dose_members(model, tokens, weighing, entry, position, rows, progress, masked=masked),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
     )
 
@@ -151,11 +165,14 @@ def _dose_members(
     position: int,
     rows: int | None,
     progress: Callable[[float], None],
+    *,
+    masked: bool,
 ) -> dict[str, Any]:
     """The members of the document that tell of a weighing; none without one."""
     if weighing is None:
         return {}
-    curve = doses(model, tokens, weighing, entry, position, rows, progress)
+    place = AnswerPlace(position, entry, masked)
+    curve = doses(model, tokens, weighing, place, rows, progress)
     draws = DRAWS if any(dose.random is not None for dose in curve) else 0
     return {"weighed": weighing.part(), "doses": curve, "draws": draws}
 
@@ -232,7 +249,7 @@ def _following(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[Fol
     result: list[FollowingToken] = []
     for first in range(0, len(tokens) - 1, VECTORS_AT_ONCE):
         stop = min(first + VECTORS_AT_ONCE, len(tokens) - 1)
-        logits = next_logits(model, run.backend, run.last[first:stop])
+        logits = token_logits(model, run.last[first:stop], masked=False)
         for place, row in enumerate(logits, first):
             entry = tokens[place + 1].id
             assert entry is not None
@@ -254,6 +271,8 @@ def _without(
     heads: Sequence[tuple[int, int]],
     top: int,
     entry: int,
+    *,
+    masked: bool,
 ) -> WithoutHeads | UnsetType:
     """What would come next with these heads taken away; UNSET without any."""
     if not heads:
@@ -265,7 +284,7 @@ def _without(
         (layer, "self"): (Zero(tuple(numbers)),) for layer, numbers in by_layer.items()
     }
     run = _run(model, tokens, position, rows, False, changes)
-    (logits,) = next_logits(model, run.backend, run.by_layer[-1:])
+    (logits,) = token_logits(model, run.by_layer[-1:], masked=masked)
     return WithoutHeads(
         heads=[PlacedHead(layer=layer, head=head) for layer, head in heads],
         top=_likeliest(model, logits, top),

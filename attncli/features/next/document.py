@@ -66,13 +66,21 @@ class Dose(Part, frozen=True, kw_only=True):
     ]
     random_low: Annotated[Weight | None, describe("The least of the draws.")]
     random_high: Annotated[Weight | None, describe("The largest of the draws.")]
-    text: Annotated[str, describe("How the text then goes on, the likeliest token each time.")]
+    text: Annotated[
+        str, describe("How the text then goes on, the likeliest token each time; a masked word.")
+    ]
 
 
 class NextDocument(Header, tag="attn.next/1", frozen=True, kw_only=True):
     """What would come next after a text, with probabilities. Layers and heads count from 0."""
 
-    position: Annotated[Count, index_of("token", "After which token.")]
+    position: Annotated[
+        Count, index_of("token", "After which token; of an encoder the one that is masked.")
+    ]
+    masked: Annotated[
+        bool | UnsetType,
+        describe("True where all is said of the word behind a mask, not of a next one."),
+    ] = UNSET
     top: Annotated[list[NextToken], Meta(min_length=1), describe("The likeliest first.")]
     entropy: Entropy
     target: Annotated[NextTarget, describe("The token asked about, else the likeliest.")]

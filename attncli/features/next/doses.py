@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import InputError
 from attncli.features.effects.measures import log_softmax
+from attncli.features.effects.targets import predicted_token
 from attncli.features.effects.weighing import Weighing
 from attncli.features.next.document import Dose
+from attncli.features.next.masked_word import token_logits
 from attncli.inputs.token import Token
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Past
@@ -34,6 +37,15 @@ CONTINUED = 8
 """Tokens by which the text goes on at each dose."""
 
 
+class AnswerPlace(Struct, frozen=True):
+    """Where the probability of a vocabulary's `entry` is read: after the token at `position`, or
+    at it, where it is masked."""
+
+    position: int
+    entry: int
+    masked: bool = False
+
+
 def factors_of(weighing: Weighing) -> list[float]:
     """The factors of a curve, ascending."""
     return sorted({*FACTORS, weighing.factor})
@@ -48,25 +60,29 @@ def doses(
     model: Model,
     tokens: Sequence[Token],
     weighing: Weighing,
-    entry: int,
-    position: int,
+    place: AnswerPlace,
     rows: int | None,
     progress: Callable[[float], None],
 ) -> list[Dose]:
-    """The curve of a weighing: the probability of the vocabulary's `entry` after `position`.
+    """The curve of a weighing: the probability of the vocabulary's entry at a place.
 
     rows: query rows at a time, None for all. progress: told the share done, 0 to 1.
     """
-    draws = list(random_keys(model, tokens, weighing, position))
+    # an encoder reads the tokens behind the mask, too
+    last = len(tokens) - 1 if place.masked else place.position
+    draws = list(random_keys(model, tokens, weighing, last))
     result = []
     factors = factors_of(weighing)
-    for place, factor in enumerate(factors):
+    for number, factor in enumerate(factors, 1):
         weighed = replace(weighing, factor=factor)
-        own = probability_of(model, tokens, weighed, entry, position, rows)
+        logits = logits_of(model, tokens, weighed, place, rows)
+        own = _probability(logits, place.entry)
         of_draws = [
             own
             if factor == 1.0
-            else probability_of(model, tokens, replace(weighed, keys=keys), entry, position, rows)
+            else _probability(
+                logits_of(model, tokens, replace(weighed, keys=keys), place, rows), place.entry
+            )
             for keys in draws
         ]
         result.append(
@@ -76,10 +92,14 @@ def doses(
                 random=float(np.mean(of_draws)) if of_draws else None,
                 random_low=min(of_draws) if of_draws else None,
                 random_high=max(of_draws) if of_draws else None,
-                text=continuation(model, tokens[: position + 1], weighed),
+                text=(
+                    _word(model, logits)
+                    if place.masked
+                    else continuation(model, tokens[: place.position + 1], weighed)
+                ),
             )
         )
-        progress((place + 1) / len(factors))
+        progress(number / len(factors))
     return result
 
 
@@ -104,22 +124,31 @@ def random_keys(
         yield tuple(sorted(others[place] for place in order[:count].tolist()))
 
 
-def probability_of(
+def logits_of(
     model: Model,
     tokens: Sequence[Token],
     weighing: Weighing,
-    entry: int,
-    position: int,
+    place: AnswerPlace,
     rows: int | None,
-) -> float:
-    """The probability of a vocabulary's entry after `position` with a weighing."""
+) -> Floats:
+    """The logits at a place with a weighing, [vocabulary]."""
     changes = weighing.interventions(model.spec)
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(
         list(tokens), layers=[last], keep=(), rows=rows, interventions=changes, idle=True
     )
-    logits = _logits(model, trace.after[position : position + 1])
+    position = place.position
+    return token_logits(model, trace.after[position : position + 1], masked=place.masked)[0]
+
+
+def _probability(logits: Floats, entry: int) -> float:
+    """The probability of a vocabulary's entry by these logits."""
     return float(np.exp(log_softmax(logits))[entry])
+
+
+def _word(model: Model, logits: Floats) -> str:
+    """The likeliest word behind a mask."""
+    return predicted_token(model, int(logits.argmax())).text
 
 
 def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> str:
@@ -140,7 +169,7 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
             running, layers=[last], keep=(), past=past, interventions=changes, idle=True
         )
         (trace,) = traces
-        number = int(_logits(model, trace.after[-1:]).argmax())
+        number = int(token_logits(model, trace.after[-1:], masked=False)[0].argmax())
         if number in model.ends:
             break
         try:
@@ -155,8 +184,3 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
             running = [*tokens, *(replace(t, index=len(tokens) + i) for i, t in enumerate(entries))]
     before = model.tokenizer.text_of(ids)
     return model.tokenizer.text_of([*ids, *new])[len(before) :]
-
-
-def _logits(model: Model, vectors: Any) -> Floats:
-    """The logits of one vector that leaves the last layer, [vocabulary], float64."""
-    return np.asarray(model.backend.numpy(model.logits(vectors)), np.float64)[0]

@@ -59,15 +59,23 @@ def _likeliest_table(document: NextDocument, view: View) -> Lines:
     if document.without is not UNSET:
         (_, tokens, left), (_, shares, right), _ = _columns(document.without.top, view)
         columns += [(say(view, "without"), tokens, left), ("", shares, right)]
-    after = quoted_row(document.tokens[document.position], view)
+    title = _place_title(document, view)
     return table(
         [name for name, _, _ in columns],
         [list(row) for row in zip(*(cells for _, cells, _ in columns), strict=True)],
         view,
         align=[align for _, _, align in columns],
-        title=say(view, "what would come after {token}", token=after),
+        title=title,
         bars=bars,
     )
+
+
+def _place_title(document: NextDocument, view: View) -> str:
+    """Of what the likeliest tokens are: what comes after a token, or stands behind a mask."""
+    token = quoted_row(document.tokens[document.position], view)
+    if document.masked:
+        return say(view, "what would stand in place of {token}", token=token)
+    return say(view, "what would come after {token}", token=token)
 
 
 def _columns(rows: Sequence[NextToken], view: View) -> list[tuple[str, list[str], str]]:
@@ -139,7 +147,7 @@ def _dose_table(document: NextDocument, view: View) -> Lines:
         say(view, "probability"),
         "",
         say(view, "random tokens"),
-        say(view, "goes on"),
+        say(view, "in its place") if document.masked else say(view, "goes on"),
     ]
     title = say(
         view,
@@ -227,16 +235,10 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
     name = quote_text(first.token.text, view)
     share = percent(first.probability)
     last = document.layers[-1] if document.layers else None
+    leads_from = None
     if last is not None and last.token.id == first.token.id and last.layer:
-        yield say(
-            view,
-            "Next comes {token} with {share}, in the first place from layer {layer} on.",
-            token=name,
-            share=share,
-            layer=last.layer,
-        )
-    else:
-        yield say(view, "Next comes {token} with {share}.", token=name, share=share)
+        leads_from = last.layer
+    yield _first_sentence(document, name, share, leads_from, view)
     target = document.target
     if target.token.id != first.token.id:
         yield say(
@@ -270,6 +272,32 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
             share=percent(least.probability),
         )
     yield not_learned_note(document.model, view)
+
+
+def _first_sentence(
+    document: NextDocument, name: str, share: str, leads_from: int | None, view: View
+) -> str:
+    """The likeliest token, next or behind the mask. leads_from: the layer from which on it comes
+    first; None where that is the first layer, or not known."""
+    if leads_from is None and document.masked:
+        template = message("In place of {mask} comes {token} with {share}.")
+    elif leads_from is None:
+        template = message("Next comes {token} with {share}.")
+    elif document.masked:
+        template = message(
+            "In place of {mask} comes {token} with {share}, in the first place from layer {layer}"
+            " on."
+        )
+    else:
+        template = message(
+            "Next comes {token} with {share}, in the first place from layer {layer} on."
+        )
+    places = {"token": name, "share": share}
+    if leads_from is not None:
+        places["layer"] = f"{leads_from}"
+    if document.masked:
+        places["mask"] = quoted_token(document.tokens, document.position, view)
+    return say(view, template, **places)
 
 
 def _answer(document: NextDocument, view: View) -> Lines:

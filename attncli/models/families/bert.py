@@ -12,6 +12,7 @@ from attncli.mechanism.spec import (
     Block,
     Embedding,
     FirstBlockAgain,
+    MaskedHead,
     Mlp,
     Norm,
     RelativeBuckets,
@@ -21,6 +22,20 @@ from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names, SharedTensor, TrainedSizes
 
 TASK_HEADS = ("pooler.*", "cls.*", "classifier.*", "qa_outputs.*", "dropout.*")
+
+MASKED_WORD = {
+    "masked.dense": "cls.predictions.transform.dense",
+    "masked.norm": "cls.predictions.transform.LayerNorm",
+    "masked.decoder": "cls.predictions.decoder|cls.predictions",
+}
+"""The head that tells masked words; its last bias stands beside its parts."""
+
+LM_HEAD = {
+    "masked.dense": "lm_head.dense",
+    "masked.norm": "lm_head.layer_norm",
+    "masked.decoder": "lm_head.decoder|lm_head",
+}
+"""The same as RoBERTa and its relatives call it."""
 
 NAMES = Names(
     layer="encoder.layer.{layer}.",
@@ -39,6 +54,7 @@ NAMES = Names(
         "positions": "embeddings.position_embeddings",
         "types": "embeddings.token_type_embeddings",
         "embed.norm": "embeddings.LayerNorm",
+        **MASKED_WORD,
     },
     prefixes=("bert.",),
     ignored=TASK_HEADS,
@@ -60,7 +76,8 @@ def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types:
     layers = config.integer("num_hidden_layers", most=MOST_LAYERS)
     token_types = config.integer("type_vocab_size", default=types, least=0)
     mlp = Mlp(config.integer("intermediate_size"), function)
-    return post_norm_encoder(config, width, heads, mlp, norm, layers, token_types)
+    base = post_norm_encoder(config, width, heads, mlp, norm, layers, token_types)
+    return replace(base, masked=MaskedHead(width, function, norm))
 
 
 def post_norm_encoder(
@@ -86,7 +103,8 @@ def decoding(config: Config, base: Spec) -> Spec:
     """
     is_decoder = config.flag("is_decoder", default=False)
     if is_decoder:
-        return with_attention(base, lambda attention: replace(attention, mask=Causal()))
+        causal = with_attention(base, lambda attention: replace(attention, mask=Causal()))
+        return replace(causal, masked=None)
     return base
 
 
@@ -101,7 +119,16 @@ def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec
 def with_narrow_tokens(config: Config, base: Spec) -> Spec:
     """The Spec with a token table of the config's `embedding_size`, and a projection from there."""
     width = config.integer("embedding_size", default=128)
-    return replace(base, embedding=replace(base.embedding, width=width, projection="sum"))
+    masked = None if base.masked is None else replace(base.masked, width=width)
+    return replace(
+        base, embedding=replace(base.embedding, width=width, projection="sum"), masked=masked
+    )
+
+
+def with_gelu(base: Spec) -> Spec:
+    """The Spec whose head of masked words has GELU, whatever the layers have."""
+    masked = None if base.masked is None else replace(base.masked, activation="gelu")
+    return replace(base, masked=masked)
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
@@ -117,7 +144,11 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "BertModel"
 
 
-ROBERTA_NAMES = replace(NAMES, prefixes=("roberta.",), ignored=(*TASK_HEADS, "lm_head.*"))
+ROBERTA_NAMES = replace(
+    NAMES.with_roles({}, outside=LM_HEAD),
+    prefixes=("roberta.",),
+    ignored=(*TASK_HEADS, "lm_head.*"),
+)
 
 
 def roberta(config: Config) -> Spec:
@@ -127,7 +158,7 @@ def roberta(config: Config) -> Spec:
 
     Rows below the padding id of its position table are never used.
     """
-    base = decoding(config, spec(config))
+    base = with_gelu(decoding(config, spec(config)))
     padding = config.integer("pad_token_id", default=1, least=0)
     return after_padding(base, padding)
 
@@ -139,7 +170,15 @@ def after_padding(base: Spec, padding: int) -> Spec:
 
 
 ELECTRA_NAMES = replace(
-    NAMES.with_roles({}, outside={"embed.project": "embeddings_project"}),
+    NAMES.with_roles(
+        {},
+        outside={
+            "embed.project": "embeddings_project",
+            "masked.dense": "generator_predictions.dense",
+            "masked.norm": "generator_predictions.LayerNorm",
+            "masked.decoder": "generator_lm_head",
+        },
+    ),
     prefixes=("electra.",),
     ignored=(*TASK_HEADS, "generator_*", "discriminator_*", "sequence_summary.*"),
 )
@@ -147,7 +186,7 @@ ELECTRA_NAMES = replace(
 
 def electra(config: Config) -> Spec:
     """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
-    base = decoding(config, spec(config))
+    base = with_gelu(decoding(config, spec(config)))
     if config.integer("embedding_size", default=128) == base.d_model:
         return base
     return with_narrow_tokens(config, base)
@@ -170,7 +209,13 @@ ALBERT_NAMES = Names(
             "mlp.sum": "full_layer_layer_norm",
         }.items()
     },
-    outside={**NAMES.outside, "embed.project": "encoder.embedding_hidden_mapping_in"},
+    outside={
+        **NAMES.outside,
+        "embed.project": "encoder.embedding_hidden_mapping_in",
+        "masked.dense": "predictions.dense",
+        "masked.norm": "predictions.LayerNorm",
+        "masked.decoder": "predictions.decoder|predictions",
+    },
     prefixes=("albert.",),
     ignored=(*TASK_HEADS, "predictions.*", "sop_classifier.*"),
 )
@@ -207,7 +252,8 @@ MPNET_NAMES = replace(
             "attn.o": "attention.attn.o",
             "attn.sum": "attention.LayerNorm",
             "attn.buckets": SharedTensor("encoder.relative_attention_bias"),
-        }
+        },
+        outside=LM_HEAD,
     ),
     prefixes=("mpnet.",),
     ignored=(*TASK_HEADS, "lm_head.*"),
@@ -225,7 +271,9 @@ def mpnet(config: Config) -> Spec:
     Song et al., 2020.
     """
     buckets = RelativeBuckets(32, 128, bidirectional=True)
-    base = with_attention(spec(config), lambda attention: replace(attention, position=buckets))
+    base = with_attention(
+        with_gelu(spec(config)), lambda attention: replace(attention, position=buckets)
+    )
     return after_padding(replace(base, embedding=replace(base.embedding, types=0)), MPNET_PADDING)
 
 
@@ -285,6 +333,9 @@ DISTILBERT_NAMES = Names(
         "tokens": "embeddings.word_embeddings",
         "positions": "embeddings.position_embeddings",
         "embed.norm": "embeddings.LayerNorm",
+        "masked.dense": "vocab_transform",
+        "masked.norm": "vocab_layer_norm",
+        "masked.decoder": "vocab_projector",
     },
     prefixes=("distilbert.",),
     ignored=("vocab_*", "pre_classifier.*", "classifier.*", "qa_outputs.*"),
@@ -302,7 +353,9 @@ def distilbert(config: Config) -> Spec:
         config.choice("activation", among=ACTIVATIONS, default="gelu"),
     )
     layers = config.integer("n_layers", "num_hidden_layers", most=MOST_LAYERS)
-    return post_norm_encoder(config, width, heads, mlp, Norm("layer", 1e-12), layers)
+    norm = Norm("layer", 1e-12)
+    base = post_norm_encoder(config, width, heads, mlp, norm, layers)
+    return replace(base, masked=MaskedHead(width, mlp.activation, norm))
 
 
 FAMILIES = {

@@ -23,7 +23,12 @@ NAMES = replace(
             "attn.relative_norm": SharedTensor("encoder.LayerNorm"),
             "conv": SharedTensor("encoder.conv.conv"),
             "conv.norm": SharedTensor("encoder.conv.LayerNorm"),
-        }
+        },
+        outside={
+            "masked.dense": f"{bert.MASKED_WORD['masked.dense']}|lm_predictions.lm_head.dense",
+            "masked.norm": f"{bert.MASKED_WORD['masked.norm']}|lm_predictions.lm_head.LayerNorm",
+            "masked.decoder": f"{bert.MASKED_WORD['masked.decoder']}|lm_predictions.lm_head",
+        },
     ),
     prefixes=("deberta.",),
     # the table of absolute positions stands in files of models that do not use it

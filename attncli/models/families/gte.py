@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.mechanism.spec import Attention, Block, Embedding, MaskedHead, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
 from attncli.models.families import bert
 from attncli.models.family import Concat, Family, Names
@@ -23,6 +23,8 @@ NAMES = Names(
         "tokens": "embeddings.word_embeddings",
         "types": "embeddings.token_type_embeddings",
         "embed.norm": "embeddings.LayerNorm",
+        **bert.LM_HEAD,
+        "masked.norm": "lm_head.norm|lm_head.layer_norm",
     },
     prefixes=("new.", "gte."),
     ignored=(*bert.TASK_HEADS, "lm_head.*"),
@@ -31,7 +33,7 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of a GTE."""
-    base = with_rotary(bert.spec(config, types=1), config, 160000.0)
+    base = with_rotary(bert.with_gelu(bert.spec(config, types=1)), config, 160000.0)
     part = base.blocks[0].mlp
     feed_forward = (replace(part, gated=True)) if (isinstance(part, Mlp)) else (part)
     return replace(
@@ -63,6 +65,7 @@ JINA_EMBEDDINGS_V3_NAMES = Names(
         "tokens": "embeddings.word_embeddings",
         "types": "embeddings.token_type_embeddings",
         "embed.norm": "emb_ln",
+        **bert.LM_HEAD,
     },
     prefixes=("roberta.",),
     ignored=(*bert.TASK_HEADS, "lm_head.*"),
@@ -74,7 +77,8 @@ def jina_embeddings_v3(config: Config) -> Spec:
 
     Its adapters are merged or left out.
     """
-    return with_rotary(bert.spec(config, eps=1e-5, types=1), config, 20000.0)
+    base = bert.with_gelu(bert.spec(config, eps=1e-5, types=1))
+    return with_rotary(base, config, 20000.0)
 
 
 NOMIC_BERT_NAMES = Names(
@@ -92,6 +96,8 @@ NOMIC_BERT_NAMES = Names(
         "tokens": "embeddings.word_embeddings",
         "types": "embeddings.token_type_embeddings",
         "embed.norm": "emb_ln",
+        **bert.MASKED_WORD,
+        "masked.norm": "cls.predictions.transform.layer_norm",
     },
     prefixes=("bert.", "nomic_bert."),
     ignored=(*bert.TASK_HEADS, "lm_head.*"),
@@ -144,13 +150,11 @@ def nomic_bert(config: Config) -> Spec:
     gates = {**ACTIVATIONS, "swiglu": ACTIVATIONS["silu"], "geglu": ACTIVATIONS["gelu"]}
     config.get(*NOMIC_BERT_IDLE)
     position = rope(config, dim, theta=("rope_theta", "rotary_emb_base"), default_theta=1000.0)
+    activation = config.choice("hidden_act", "activation_function", among=gates, default="silu")
+    inner = config.integer("intermediate_size", "n_inner", default=3072)
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, position=position),
-        Mlp(
-            config.integer("intermediate_size", "n_inner", default=3072),
-            config.choice("hidden_act", "activation_function", among=gates, default="silu"),
-            gated=True,
-        ),
+        Mlp(inner, activation, gated=True),
         {"attn.sum": norm, "mlp.sum": norm},
     )
     return Spec(
@@ -159,6 +163,7 @@ def nomic_bert(config: Config) -> Spec:
         blocks=(block,)
         * config.integer("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
         embedding=Embedding(types=config.integer("type_vocab_size", default=2), norm=norm),
+        masked=MaskedHead(width, activation, norm),
         biases=("*.sum", "embed.norm"),
     )
 

@@ -19,7 +19,9 @@ OWN = {
 }
 
 NAMES = replace(
-    bert.NAMES.with_roles(OWN), prefixes=("longformer.",), ignored=(*bert.TASK_HEADS, "lm_head.*")
+    bert.NAMES.with_roles(OWN, outside=bert.LM_HEAD),
+    prefixes=("longformer.",),
+    ignored=(*bert.TASK_HEADS, "lm_head.*"),
 )
 
 FIRST_IS_GLOBAL = "LongformerForSequenceClassification"

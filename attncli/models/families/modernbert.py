@@ -6,7 +6,16 @@ from __future__ import annotations
 
 from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.mask import Everywhere, Window
-from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
+from attncli.mechanism.spec import (
+    Attention,
+    Block,
+    Embedding,
+    MaskedHead,
+    Mlp,
+    Norm,
+    Place,
+    Spec,
+)
 from attncli.models.config import (
     ACTIVATIONS,
     LOCAL,
@@ -32,6 +41,9 @@ NAMES = Names(
         "tokens": "embeddings.tok_embeddings",
         "embed.norm": "embeddings.norm",
         "final": "final_norm",
+        "masked.dense": "head.dense",
+        "masked.norm": "head.norm",
+        "masked.decoder": "decoder",
     },
     prefixes=("model.",),
     ignored=("head.*", "decoder.*", "classifier.*"),
@@ -83,6 +95,7 @@ def spec(config: Config) -> Spec:
         blocks=tuple(blocks),
         embedding=Embedding(norm=norm),
         final_norm=norm,
+        masked=_masked_head(config, width, norm),
         biases=tuple(
             pattern
             for key, patterns in BIASES.items()
@@ -90,6 +103,16 @@ def spec(config: Config) -> Spec:
             for pattern in patterns
         ),
     )
+
+
+def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
+    """The head that tells masked words; None for an activation that is not implemented, which the
+    layers do not have."""
+    name = config.get("classifier_activation") or "gelu"
+    activation = ACTIVATIONS.get(name) if isinstance(name, str) else None
+    if activation is None:
+        return None
+    return MaskedHead(width, activation, norm)
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
