@@ -138,6 +138,46 @@ class Cutting(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+class Holding(torch.overrides.TorchFunctionMode):
+    """Within, the softmax of attention scores is recorded, or, with `weights`, replaced by those of
+    the run that recorded them."""
+
+    def __init__(self, weights: list[torch.Tensor] | None = None) -> None:
+        super().__init__()
+        self.weights = weights
+        self.seen: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") == "softmax" and args and args[0].ndim == 4:
+            self.seen.append(result)
+            if self.weights is not None:
+                return self.weights[len(self.seen) - 1]
+        return result
+
+
+class Weighed(torch.overrides.TorchFunctionMode):
+    """Within, the logarithm of a factor is added to the scores of some keys in some heads, where
+    transformers' eager attention calls softmax."""
+
+    def __init__(self, keys: tuple[int, ...], heads: list[int], factor: float) -> None:
+        super().__init__()
+        self.keys = keys
+        self.heads, self.added = heads, float(np.log(factor))
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(function, "__name__", "") == "softmax" and args and args[0].ndim == 4:
+            scores = args[0].clone()
+            for head in self.heads:
+                scores[:, head, :, list(self.keys)] += self.added
+            args = (scores, *args[1:])
+        return function(*args, **(kwargs or {}))
+
+
 def last_vectors(
     model: Any,
     ids: tuple[int, ...],

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from hooked_transformers import last_vectors, mixing, projections
+from hooked_transformers import Holding, last_vectors, mixing, projections
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
@@ -42,26 +40,6 @@ GOLDEN = {
     (29, 0): (-1.44, -1.44),
 }
 """What Mary loses of its lead over John: in all, and with attention held."""
-
-
-class Holding(torch.overrides.TorchFunctionMode):
-    """Within, the softmax of attention scores is recorded, or, with `weights`, replaced by those of
-    the run that recorded them."""
-
-    def __init__(self, weights: list[torch.Tensor] | None = None) -> None:
-        super().__init__()
-        self.weights = weights
-        self.seen: list[torch.Tensor] = []
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if getattr(function, "__name__", "") == "softmax" and args and args[0].ndim == 4:
-            self.seen.append(result)
-            if self.weights is not None:
-                return self.weights[len(self.seen) - 1]
-        return result
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,11 @@ a dose curve holds."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from asking import ask
-from hooked_transformers import last_vectors
+from hooked_transformers import Weighed, last_vectors
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
@@ -68,25 +66,6 @@ def test_weights_are_multiplied_and_rows_scaled(model: Model, factor: float) -> 
     assert not np.allclose(after[1], weighed_by_hand(before, factor * 1.1 + 0.1)[1], atol=1e-4)
 
 
-class Weighed(torch.overrides.TorchFunctionMode):
-    """Within, the logarithm of a factor is added to the scores of `KEYS` in some heads, where
-    transformers' eager attention calls softmax."""
-
-    def __init__(self, heads: list[int], factor: float) -> None:
-        super().__init__()
-        self.heads, self.added = heads, float(np.log(factor))
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if getattr(function, "__name__", "") == "softmax" and args and args[0].ndim == 4:
-            scores = args[0].clone()
-            for head in self.heads:
-                scores[:, head, :, list(KEYS)] += self.added
-            args = (scores, *args[1:])
-        return function(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -106,7 +85,7 @@ def test_ten_families_against_transformers(name: str, tmp_path: Path) -> None:
             *_, trace = model.trace(tokens, interventions=changes)
             outer = model.store.outer(model.backend)
             ours = np.asarray(finish(model.spec, outer, model.backend, trace.after))
-            with Weighed(chosen, factor):
+            with Weighed(KEYS, chosen, factor):
                 known = last_vectors(reference, IDS)
             assert np.abs(ours - known).max() < 1e-10
             # the negative control: without the weighing it is another
