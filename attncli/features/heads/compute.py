@@ -5,15 +5,17 @@ link.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.documents import EmptyRow, LeftOutKind, RegionRow
 from attncli.documents.header import empty_rows, header, notes, overflow, resources
+from attncli.documents.parts import RegionPart
 from attncli.errors import UsageError
 from attncli.features.heads.across_heads import AcrossHeads
 from attncli.features.heads.document import (
@@ -374,174 +376,226 @@ def heads_document(
     baseline, per head.
 
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it
-    hides of them. repeats: scores of random repeats for the labels. scores: of roles. rows: None for whole weights;
-    else query rows at a time: nothing is n × n then, and maps are pooled. progress: told the share
-    done, where rows are given. recording: takes its heads. Raises UsageError for an order by
+    hides of them. repeats: scores of random repeats for the labels. scores: of roles. rows: None for
+    whole weights; else query rows at a time: nothing is n × n then, and maps are pooled. progress:
+    told the share done, where rows are given. recording: takes its heads. Raises UsageError for an order by
     `massive`, which is a layer's.
     """
-    needs_words = any(metric.needs == "words" for metric in request.metrics_needed)
     if request.sort is not None and column_metric(request.sort).name == MASSIVE:
         raise UsageError(
             "massive is a layer's, and heads have none to be sorted by", expected="another metric"
         )
-    if request.words:
-        words = merged_words(tokens, text)
-    else:
-        words = None
-    row_tokens: Sequence[Token] = tokens if words is None else words.words
-    if words is not None:
-        request = replace(
-            request, regions=tuple(word_regions(request.regions, words.starts.tolist()))
-        )
-    pieces: WordPieces | None = None
-    if needs_words:
-        starts = (word_starts(tokens, text)) if (words is None) else (range(len(row_tokens)))
-        pieces = WordPieces(np.array(starts, np.int64), len(row_tokens))
-    facts = TokenFacts(
-        TokenPairs(identities(tokens, words)),
-        np.array([token.special for token in row_tokens]),
-        np.array([is_punctuation(token) for token in row_tokens]),
-        words=pieces,
-    )
+    collector = _HeadCollector(model, text, tokens, request, is_blockwise=rows is not None)
     layers = model.spec.attending(request.layers)
-    if request.across:
-        across = AcrossHeads(request.across, len(row_tokens), len(layers))
-    else:
-        across = None
-    side = CELLS if rows is not None and request.maps else None
-    tallies: dict[int, _LayerTally] = {}
-
-    def layer_of(layer: int) -> _LayerTally:
-        """The tally of a layer, begun where it is met first."""
-        if layer not in tallies:
-            heads = _select_heads(model, request, layer)
-            tallies[layer] = _LayerTally(model, row_tokens, facts, request, layer, heads, side=side)
-        return tallies[layer]
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Feed a block of query rows to its layer's metrics, and tell the share that is done."""
         if kind == "self":
-            layer_of(layer).feeder.on_block(block)
+            collector.tally_of(layer).feeder.on_block(block)
             if progress is not None:
                 heads = model.spec.blocks[layer].attention.heads
                 progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
-    head_rows = list[HeadMetrics]()
-    empty = list[EmptyRow]()
-    massive = list[LayerMassive]()
-    warnings: list[str] = notes(model, text, tokens)
-    region_shares: list[tuple[int, list[int], RegionShares]] = []
-    average: np.ndarray[Any, Any] | None = None
-    spread: list[float] = []
-    keep = (("weights", "entropy", "peak")) if (rows is not None) else (("masked", "weights"))
     source = recording or model
-    for trace in source.trace(
-        tokens, layers=layers, keep=keep, rows=rows, on_block=None if rows is None else on_block
-    ):
-        heads = _select_heads(model, request, trace.layer)
-        now = layer_of(trace.layer)
-        moved_metrics: list[MovedMetrics] | None = None
-        if rows is None:
-            weights, visible = _weights_and_visibility(model, trace, heads, words, len(tokens))
-            now.feeder.take_layer(weights, visible)
-            if across is not None:
-                across.add(trace.layer, heads, weights, visible)
-            if now.left_out is not None:
-                weights = now.left_out.without(weights, np.arange(len(row_tokens)))
-            elif words is None:
-                # a learned extra key keeps its column
-                weights = _matrices_of(heads, model.backend.numpy(trace.stages["weights"]))
-            average = weights.mean(0)
-            if request.maps:
-                spread = [_mean_entropy(head_weights) for head_weights in (average, *weights)]
+    if rows is None:
+        traces = source.trace(tokens, layers=layers, keep=("masked", "weights"))
+    else:
+        traces = source.trace(
+            tokens,
+            layers=layers,
+            keep=("weights", "entropy", "peak"),
+            rows=rows,
+            on_block=on_block,
+        )
+    for trace in traces:
+        collector.add_layer(trace, repeats, scores)
+    document = collector.document()
+    if request.directions:
+        from attncli.features.heads.across_heads import head_directions  # few ask for them
+
+        document = replace(document, directions=head_directions(model, request.directions))
+    if collector.across is None:
+        return document
+    return collector.across.add_parts(document, model, list(layers), request.heads)
+
+
+class _HeadCollector:
+    """What the layers of a run say of the heads, layer by layer, and at the end the document.
+
+    is_blockwise: Whether layers come by blocks of rows, so that nothing is n × n.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        text: str,
+        tokens: Sequence[Token],
+        request: HeadsRequest,
+        *,
+        is_blockwise: bool,
+    ) -> None:
+        self.model = model
+        self.text = text
+        self.tokens = tokens
+        self.words = merged_words(tokens, text) if request.words else None
+        self.row_tokens: Sequence[Token] = tokens
+        if self.words is not None:
+            self.row_tokens = self.words.words
+            regions = word_regions(request.regions, self.words.starts.tolist())
+            request = replace(request, regions=tuple(regions))
+        self.request = request
+        self.is_blockwise = is_blockwise
+        self.facts = self._token_facts()
+        self.across: AcrossHeads | None = None
+        if request.across:
+            layers = model.spec.attending(request.layers)
+            self.across = AcrossHeads(request.across, len(self.row_tokens), len(layers))
+        self.tallies: dict[int, _LayerTally] = {}
+        self.head_rows: list[HeadMetrics] = []
+        self.empty: list[EmptyRow] = []
+        self.massive: list[LayerMassive] = []
+        self.warnings: list[str] = notes(model, text, tokens)
+        self.region_shares: list[tuple[int, list[int], RegionShares]] = []
+        self.average: AverageHead | None = None
+
+    def _token_facts(self) -> TokenFacts:
+        """What metrics have to know of the tokens, or of the words that they are merged to."""
+        pieces: WordPieces | None = None
+        if any(metric.needs == "words" for metric in self.request.metrics_needed):
+            if self.words is None:
+                starts: Sequence[int] = word_starts(self.tokens, self.text)
             else:
-                spread = []
-            if request.moved:
-                moved_metrics = _moved_metrics(
-                    model, trace, row_tokens, facts, request, heads, words
-                )
-        warnings += overflow(model.backend, trace)
-        parts = now.parts(model, trace, request, repeats, scores)
-        if any(metric.name == MASSIVE for metric in request.metrics_needed):
-            massive.append(
-                LayerMassive(
-                    layer=trace.layer, massive=int(massive_counts(model.backend, trace)[0])
-                )
+                starts = range(len(self.row_tokens))
+            pieces = WordPieces(np.array(starts, np.int64), len(self.row_tokens))
+        return TokenFacts(
+            TokenPairs(identities(self.tokens, self.words)),
+            np.array([token.special for token in self.row_tokens]),
+            np.array([is_punctuation(token) for token in self.row_tokens]),
+            words=pieces,
+        )
+
+    def tally_of(self, layer: int) -> _LayerTally:
+        """The tally of a layer, begun where it is met first."""
+        if layer not in self.tallies:
+            heads = _select_heads(self.model, self.request, layer)
+            side = CELLS if self.is_blockwise and self.request.maps else None
+            self.tallies[layer] = _LayerTally(
+                self.model, self.row_tokens, self.facts, self.request, layer, heads, side=side
             )
-        if rows is None and request.maps:
+        return self.tallies[layer]
+
+    def add_layer(
+        self, trace: LayerTrace, repeats: RepeatScores | None, scores: RoleScores | None
+    ) -> None:
+        """Take what a layer says of its heads. repeats, scores: as for `heads_document`."""
+        heads = _select_heads(self.model, self.request, trace.layer)
+        tally = self.tally_of(trace.layer)
+        weights: Floats | None = None
+        if not self.is_blockwise:
+            weights = self._take_weights(trace, heads, tally)
+        self.warnings += overflow(self.model.backend, trace)
+        parts = tally.parts(self.model, trace, self.request, repeats, scores)
+        if any(metric.name == MASSIVE for metric in self.request.metrics_needed):
+            count = int(massive_counts(self.model.backend, trace)[0])
+            self.massive.append(LayerMassive(layer=trace.layer, massive=count))
+        if weights is not None and self.request.maps:
             parts = [replace(part, weights=weights[place]) for place, part in enumerate(parts)]
-        if moved_metrics is not None:
+        if weights is not None and self.request.moved:
+            moved_metrics = _moved_metrics(
+                self.model, trace, self.row_tokens, self.facts, self.request, heads, self.words
+            )
             parts = [
                 replace(part, moved=head_moved)
                 for part, head_moved in zip(parts, moved_metrics, strict=True)
             ]
-        if now.regions is not None:
-            region_shares.append((trace.layer, heads, now.regions.shares()))
-        head_rows += parts
-        empty += [
-            row
-            for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2]))
-            if row.head in heads
+        if tally.regions is not None:
+            self.region_shares.append((trace.layer, heads, tally.regions.shares()))
+        self.head_rows += parts
+        rows = range(trace.empty_rows.shape[-2])
+        self.empty += [
+            row for row in empty_rows(self.model.backend, trace, rows) if row.head in heads
         ]
-    if request.sort is not None:
 
-        def place_of(part: HeadMetrics) -> tuple[bool, float]:
-            """What a head is sorted by: heads without a value come last."""
-            value = None if part.sorted_by is UNSET else part.sorted_by
-            return value is None, (value or 0.0) if request.rising else -(value or 0.0)
+    def _take_weights(self, trace: LayerTrace, heads: Sequence[int], tally: _LayerTally) -> Floats:
+        """Feed a layer's whole weights to its metrics; returns those of the chosen heads, [head,
+        query, key], without what is left out.
+        """
+        weights, visible = _weights_and_visibility(
+            self.model, trace, heads, self.words, len(self.tokens)
+        )
+        tally.feeder.take_layer(weights, visible)
+        if self.across is not None:
+            self.across.add(trace.layer, heads, weights, visible)
+        if tally.left_out is not None:
+            weights = tally.left_out.without(weights, np.arange(len(self.row_tokens)))
+        elif self.words is None:
+            # a learned extra key keeps its column
+            weights = _matrices_of(heads, self.model.backend.numpy(trace.stages["weights"]))
+        if self.request.maps:
+            average = weights.mean(0)
+            spread = [_mean_entropy(head_weights) for head_weights in weights]
+            self.average = AverageHead(
+                weights=average,
+                entropy=_mean_entropy(average),
+                heads_entropy=float(np.mean(spread)),
+            )
+        return weights
 
-        head_rows.sort(key=place_of)
-    mixing = [layer for layer, block in enumerate(model.spec.blocks) if block.mixer is not None]
-    if mixing and request.across & {"rollout", "flow"}:
+    def document(self) -> HeadsDocument:
+        """The document of all layers that were taken."""
+        request = self.request
+        excluded: Excluded | UnsetType = UNSET
+        if request.exclude:
+            kinds = [kind for kind in get_args(ExcludedKind) if kind in request.exclude]
+            excluded = Excluded(names=kinds, renormalised=request.renormalise)
+        region_rows = [
+            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
+        ]
+        region_shares: RegionPart | UnsetType = UNSET
+        if self.region_shares:
+            region_shares = region_part(
+                self.region_shares, len(self.row_tokens) - 1, request.regions, REGION_LINKS
+            )
+        order: Order | UnsetType = UNSET
+        if request.sort is not None:
+            order = Order(metric=column_metric(request.sort).name, rising=request.rising)
+            self.head_rows.sort(key=partial(_place_of, rising=request.rising))
+        return HeadsDocument(
+            **header(self.model, self.text, self.tokens, self.words),
+            heads=self.head_rows,
+            layers=self.massive or UNSET,
+            average=self.average,
+            empty_rows=self.empty,
+            warnings=[*self.warnings, *self._mixing_warnings()],
+            links_leave_out=list(_leave_out(self.model, self.row_tokens, request)) or UNSET,
+            excluded=excluded,
+            regions=region_rows or UNSET,
+            region_shares=region_shares,
+            sort=order,
+        )
+
+    def _mixing_warnings(self) -> list[str]:
+        """A warning where what follows heads does not follow layers that mix by other means."""
+        blocks = enumerate(self.model.spec.blocks)
+        mixing = [layer for layer, block in blocks if block.mixer is not None]
+        if not mixing or not self.request.across & {"rollout", "flow"}:
+            return []
         numbers = listing(map(str, mixing))
-        warnings.append(
+        return [
             message(
                 "rollout and flow follow heads; what layers {numbers} mix by other means is"
                 " left out",
                 numbers=numbers,
             )
-        )
-    average_head = None
-    if request.maps and spread and average is not None:
-        average_head = AverageHead(
-            weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:]))
-        )
-    excluded_kinds = [kind for kind in get_args(ExcludedKind) if kind in request.exclude]
-    document = HeadsDocument(
-        **header(model, text, tokens, words),
-        heads=head_rows,
-        layers=massive or UNSET,
-        average=average_head,
-        empty_rows=empty,
-        warnings=warnings,
-        links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
-        excluded=(
-            Excluded(names=excluded_kinds, renormalised=request.renormalise)
-            if request.exclude
-            else UNSET
-        ),
-        regions=[
-            RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions
         ]
-        or UNSET,
-        region_shares=(
-            region_part(region_shares, len(row_tokens) - 1, request.regions, REGION_LINKS)
-            if region_shares
-            else UNSET
-        ),
-        sort=(
-            UNSET
-            if request.sort is None
-            else Order(metric=column_metric(request.sort).name, rising=request.rising)
-        ),
-    )
-    if request.directions:
-        from attncli.features.heads.across_heads import head_directions  # few ask for them
 
-        document = replace(document, directions=head_directions(model, request.directions))
-    if across is None:
-        return document
-    return across.add_parts(document, model, list(layers), request.heads)
+
+def _place_of(part: HeadMetrics, *, rising: bool) -> tuple[bool, float]:
+    """What a head is sorted by: heads without a value come last."""
+    value = None if part.sorted_by is UNSET else part.sorted_by
+    if value is None:
+        return True, 0.0
+    return False, value if rising else -value
 
 
 def _leave_out(
