@@ -24,7 +24,7 @@ from attncli.mechanism.projection import (
     rotations_of,
     temperatures,
 )
-from attncli.mechanism.spec import Attention, Latent, Norm, Rope
+from attncli.mechanism.spec import Attention, Latent, Norm, QkNorm, Rope
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 Side = Literal["q", "k", "v"]
@@ -230,12 +230,12 @@ def freeze(
     if side == "v":  # values are neither normed nor rotated
         return FrozenHead(tuple(steps), constant)
     norm = spec.qk_norm
-    if norm is not None and norm.over == "width":
+
+    def norm_by_width(norm: QkNorm) -> None:
+        """Add the steps of a norm over the entries of all heads: divide, multiply."""
         wide = vectors @ _known_floats(backend, attention.read(f"{projection.name}.weight")).T
         bias = array_of(f"{projection.name}.bias")
-        if bias is None:
-            wide = wide
-        else:
+        if bias is not None:
             wide = wide + bias
         if spec.clip is not None:
             wide = np.clip(wide, -spec.clip, spec.clip)
@@ -244,11 +244,10 @@ def freeze(
         _add_norm_weight(norm.norm, None if gain is None else gain[rows], add_step)
         add_vector(None if added is None or not norm.norm.affine else added[rows])
 
-    def norm_by_head() -> None:
+    def norm_by_head(norm: QkNorm) -> None:
         """Add the steps of a norm over one head's entries (query-key norm): centre, divide,
         multiply.
         """
-        assert norm is not None
         if norm.norm.kind == "layer":
             add_step(Centre())
         add_step(Factor(1.0 / deviation(norm.norm, total)))
@@ -261,9 +260,10 @@ def freeze(
         _add_norm_weight(norm.norm, own[0], add_step)
         add_vector(own[1] if norm.norm.affine else None)
 
-    by_head = norm is not None and norm.over != "width"
-    if by_head and norm is not None and not norm.after:
-        norm_by_head()
+    if norm is not None and norm.over == "width":
+        norm_by_width(norm)
+    elif norm is not None and not norm.after:
+        norm_by_head(norm)
     if isinstance(spec.position, Rope):
         if memory:
             places = np.arange(len(vectors))
@@ -271,8 +271,8 @@ def freeze(
         else:
             cos, sin = rotations_of(backend, spec.position, context)
         add_step(Turn(spec.position, cos.astype(vectors.dtype), sin.astype(vectors.dtype)))
-    if by_head and norm is not None and norm.after:
-        norm_by_head()
+    if norm is not None and norm.over != "width" and norm.after:
+        norm_by_head(norm)
     if spec.temperature is not None and side == "q":
         add_step(Factor(temperatures(spec.temperature, context.positions)[:, None]))
     return FrozenHead(tuple(steps), constant)

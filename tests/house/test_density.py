@@ -9,9 +9,9 @@ from house.density import PACKAGE, Density, complexity, density_of
 
 MOST_COMPLEX = 20
 """The complexity that no function may pass, but for the number of older ones below."""
-OLDER = 27
+OLDER = 25
 """Functions that are more complex. May sink, never rise."""
-CONDITIONAL = 35.8
+CONDITIONAL = 35.6
 """Conditional expressions a hundred functions; the aim is 25. May sink, never rise."""
 
 

@@ -88,12 +88,40 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     """
     if _is_before_difference(document):
         return Lines()
-    texts = [token.text for token in document.a.tokens]
     heads = by_change(document)
-    if view.full:
-        heads = heads
-    else:
+    if not view.full:
         heads = heads[: view.top]
+    more_digits = view.precision + 1
+    columns, explanations = _head_columns(document, heads, view)
+    title = heading("differences B − A by head", "of the weights; the largest change first", view)
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
+    summary = document.summary
+    largest = _signed_number(summary.max_difference, view)
+    mean = f"{summary.mean_difference:.{more_digits}f}"
+    js = _format_number(summary.js, view, 1)
+    rest_count = len(document.heads) - len(heads)
+    over = message(
+        "over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js
+    )
+    more = Lines()
+    if rest_count:
+        rest = say(view, "{count} more heads; --top N or --full shows them", count=rest_count)
+        more = remark(rest, view)
+    cost = Lines()
+    if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs:
+        cost = _cost_remark(document.heads, view)
+    out = remark(left_out_note(document), view)
+    return stack(
+        title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost
+    )
+
+
+def _head_columns(
+    document: CompareDocument, heads: Sequence[ComparedHead], view: View
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The columns of the table of heads by name, and what those that need it mean."""
+    texts = [token.text for token in document.a.tokens]
     more_digits = view.precision + 1
     columns: dict[str, list[str]] = {
         message("head"): [_head_names(head, view) for head in heads],
@@ -126,28 +154,7 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
         columns[message("else A")] = [_format_number(head.outside.a, view) for head in heads]
         columns[message("else B")] = [_format_number(head.outside.b, view) for head in heads]
         explanations.append(message("else: mean weight on tokens that the other text lacks"))
-    title = heading("differences B − A by head", "of the weights; the largest change first", view)
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
-    summary = document.summary
-    largest = _signed_number(summary.max_difference, view)
-    mean = f"{summary.mean_difference:.{more_digits}f}"
-    js = _format_number(summary.js, view, 1)
-    rest_count = len(document.heads) - len(heads)
-    over = message(
-        "over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js
-    )
-    rest = say(view, "{count} more heads; --top N or --full shows them", count=rest_count)
-    more = remark(rest if rest_count else "", view)
-    has_cost = {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
-    if has_cost:
-        cost = _cost_remark(document.heads, view)
-    else:
-        cost = Lines()
-    out = remark(left_out_note(document), view)
-    return stack(
-        title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost
-    )
+    return columns, explanations
 
 
 def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:

@@ -114,18 +114,25 @@ def _head_table(document: FindDocument, view: View) -> Lines:
         hidden = message("the mask hides {query} {arrow} {key} in every head", **places)
     elif is_hidden or is_one_way:
         hidden = message("the mask hides {query} {arrow} {key} in every head", **_turned(places))
-    rest = ""
-    if document.rest is not UNSET:
-        rest = message(
-            "ranks and what a head looks at most leave out where heads rest: {rest}",
+    rest = _rest_note(document, is_hidden=is_hidden)
+    return stack(body, *(remark(note, view) for note in (more, narrow, rest, hidden)))
+
+
+def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:
+    """A note on which columns leave out the keys where heads rest; "" where none is known.
+    is_hidden: whether the mask hides the link in every head.
+    """
+    if document.rest is UNSET:
+        return ""
+    if rests_on_key(document) and not is_hidden:
+        return message(
+            "what a head looks at most leaves out where heads rest: {rest}",
             rest=rest_names(document.tokens),
         )
-        if rests_on_key(document) and not is_hidden:
-            rest = message(
-                "what a head looks at most leaves out where heads rest: {rest}",
-                rest=rest_names(document.tokens),
-            )
-    return stack(body, *(remark(note, view) for note in (more, narrow, rest, hidden)))
+    return message(
+        "ranks and what a head looks at most leave out where heads rest: {rest}",
+        rest=rest_names(document.tokens),
+    )
 
 
 def _turned(places: dict[str, str]) -> dict[str, str]:
@@ -148,19 +155,16 @@ def _columns(
         [weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision
     )
     texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
-    effects = [None if head.effect is UNSET else head.effect for head in heads]
-    shown = [head.reverse if is_hidden and not is_one_way else head for head in heads]
+    shown: list[FoundHead | Reverse] = list(heads)
+    if is_hidden and not is_one_way:
+        shown = [head.reverse for head in heads]
     columns = {
         "layer": [str(head.layer) for head in heads],
         "head": [str(head.head) for head in heads],
         "weight": [write(link.weight) for link in shown],
         BAR: [""] * len(heads),
+        **_effect_columns_of(document, heads),
     }
-    if document.effect_together is not UNSET:
-        columns[EFFECT] = effect_columns(effects)[0]
-    if document.difference_together is not UNSET:
-        differences = [None if head.difference is UNSET else head.difference.all for head in heads]
-        columns[M_COLUMN] = effect_columns(differences)[0]
     ranked = [_ranked_link(link, document) for link in shown]
     columns[message("rank of key")] = [
         _rank_text(rank, visible, view) for rank, visible, _ in ranked
@@ -179,6 +183,18 @@ def _columns(
                 columns.pop(name, None)
     room = min(max(view.width - _table_width(columns), SHORTEST), LONGEST)
     return columns | {BAR: [bar(link.weight, room, ascii=view.ascii) for link in shown]}
+
+
+def _effect_columns_of(document: FindDocument, heads: Sequence[FoundHead]) -> dict[str, list[str]]:
+    """The columns of what cutting the link changes, where that was measured."""
+    columns = {}
+    if document.effect_together is not UNSET:
+        effects = [None if head.effect is UNSET else head.effect for head in heads]
+        columns[EFFECT] = effect_columns(effects)[0]
+    if document.difference_together is not UNSET:
+        differences = [None if head.difference is UNSET else head.difference.all for head in heads]
+        columns[M_COLUMN] = effect_columns(differences)[0]
+    return columns
 
 
 def _ranked_link(
