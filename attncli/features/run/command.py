@@ -94,39 +94,20 @@ def run(
     validate_page(page, lines=text.lines, why=why, words=words)
     files = {"--save": save, "--html": page.html}
     view = validate_options(output, environment, "run", files=files)
-    if batch and not text.lines:
-        raise UsageError(
-            "--padded pads several texts together, and there is one", expected="--lines as well"
-        )
     all_stages = wants_all_stages(stages, output)
-    if all_stages and words:
-        raise UsageError(
-            "--stages all goes with tokens, and --words merges them", expected="one or the other"
-        )
+    _check_texts(is_padded=batch, has_lines=text.lines, all_stages=all_stages, words=words)
     parts = view.show or frozenset()
     is_named = bool(regions.region or regions.regions)
     if is_named and output.show == "all":  # all that there is: beside regions no weights
         parts -= WEIGHT_PARTS | SHOWN.keys()
         view = replace(view, show=parts)
-    if (
-        "implicit" in parts
-        and output.show != "all"
-        and (page.html or output.svg or output.plain or output.table)
-    ):
-        raise UsageError(
-            "pages, figures and tables hold weights of attention, and implicit weights are none: "
-            "they may be negative, and a row sums to anything",
-            expected="the screen, or --json",
-            hint="attn run --show implicit --json",
-        )
+    is_implicit = "implicit" in parts and output.show != "all"  # all: what every model has
+    if is_implicit:
+        _check_implicit_output(output, page)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     weigh_in = request.weighed_heads(loaded_model.spec, weighing.weigh, weighing.weigh_heads)
-    if weighing.weigh is not None and page.html is not None:
-        what = message("a page computes weights anew, without what is weighed")
-        raise UsageError(what, expected="--weigh or --html")
-    if weighing.weigh is not None and (batch or not loaded_model.own_layers):
-        what = message("--weigh is about one text in layers that run one by one")
-        raise UsageError(what, expected="no --padded, and a family that runs natively")
+    if weighing.weigh is not None:
+        _check_weighing(loaded_model, page, is_padded=batch)
     all_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
     # else links alone: every weight is for a document, a row, or an answer that leaves out rows
     # without a choice
@@ -210,7 +191,7 @@ def run(
                 matrices=tables or output.svg is not None,
                 stages=all_stages,
                 projections=bool(parts & set(PROJECTIONS)),
-                implicit="implicit" in parts and output.show != "all",  # all: what every model has
+                implicit=is_implicit,
                 top=output.top,
                 regions=text_regions,
                 all_links=all_links,
@@ -266,6 +247,39 @@ def run(
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _check_texts(*, is_padded: bool, has_lines: bool, all_stages: bool, words: bool) -> None:
+    """Raise UsageError for padding with one text, and for stages of words."""
+    if is_padded and not has_lines:
+        raise UsageError(
+            "--padded pads several texts together, and there is one", expected="--lines as well"
+        )
+    if all_stages and words:
+        raise UsageError(
+            "--stages all goes with tokens, and --words merges them", expected="one or the other"
+        )
+
+
+def _check_implicit_output(output: OutputOptions, page: PageOptions) -> None:
+    """Raise UsageError where implicit weights would be shown as weights of attention."""
+    if page.html or output.svg or output.plain or output.table:
+        raise UsageError(
+            "pages, figures and tables hold weights of attention, and implicit weights are none: "
+            "they may be negative, and a row sums to anything",
+            expected="the screen, or --json",
+            hint="attn run --show implicit --json",
+        )
+
+
+def _check_weighing(model: Model, page: PageOptions, *, is_padded: bool) -> None:
+    """Raise UsageError where attention that is weighed cannot be shown or computed."""
+    if page.html is not None:
+        what = message("a page computes weights anew, without what is weighed")
+        raise UsageError(what, expected="--weigh or --html")
+    if is_padded or not model.own_layers:
+        what = message("--weigh is about one text in layers that run one by one")
+        raise UsageError(what, expected="no --padded, and a family that runs natively")
 
 
 def _together(

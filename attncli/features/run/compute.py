@@ -290,32 +290,24 @@ def run(
     """
     if tokens is None:
         tokens = model.encode(text)
-    named_tokens = (list(merged_words(tokens, text).words)) if (words) else (tokens)
-    if query is None:
-        span = None
-    else:
-        span = choose_span(named_tokens, query, note)
-    several = span if span is not None and span[1] - span[0] > 1 else None
-    if span is None:
-        index = None
-    else:
-        index = span[0]
+    index, several = _query_place(tokens, text, query, note, words=words)
     is_saved = on_trace is not None
-    if regions and (stages or words or several is not None or is_saved or batch is not None):
+    # what needs every row at once
+    needs_whole = stages or words or several is not None or is_saved
+    if regions and (needs_whole or batch is not None):
         what = message("regions are counted by blocks of rows of single tokens")
         raise UsageError(
             what, expected="no stages, words, padded texts or query of several tokens beside them"
         )
     matrices = matrices and not regions
-    recurrences = (
-        (recurrences_of(model.spec, layers, len(tokens), merged=words or several is not None))
-        if (implicit)
-        else (())
-    )
-    if implicit and layers is not EVERY:
-        layers = model.spec.attending(
-            [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
-        )
+    recurrences: Sequence[int] = ()
+    if implicit:
+        merged = words or several is not None
+        recurrences = recurrences_of(model.spec, layers, len(tokens), merged=merged)
+        if layers is not EVERY:
+            layers = model.spec.attending(
+                [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
+            )
     weighing = None
     if weigh is not None:
         from attncli.features.effects.weighing import find_weighing
@@ -335,24 +327,13 @@ def run(
         tuple(regions),
         weighing,
     )
-    whole = not regions and (
-        whole or len(tokens) <= LONG or stages or words or several is not None or is_saved
-    )
-    if whole or (matrices and query is None):
-        rows = None
-    else:
+    whole = not regions and (whole or len(tokens) <= LONG or needs_whole)
+    rows = None
+    if not whole and not (matrices and query is None):
         rows = rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
     if recurrences:
-        implicit_heads = sum(
-            len(_implicit_heads(model.spec, layer, heads)) for layer in recurrences
-        )
-        square = implicit_heads * len(tokens) ** 2
-        memory = {
-            **expected.memory,
-            message("implicit weights"): square * SCORE_ITEM[model.backend.dtype],
-        }
-        expected = replace(expected, memory=memory, numbers=expected.numbers + square)
+        expected = _with_implicit_weights(expected, model, recurrences, heads, len(tokens))
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
     document = run_document(
@@ -374,6 +355,40 @@ def run(
     if projections:
         return with_projections(document, model)
     return document
+
+
+def _query_place(
+    tokens: Sequence[Token],
+    text: str,
+    query: str | None,
+    note: Callable[[str], None],
+    *,
+    words: bool,
+) -> tuple[int | None, tuple[int, int] | None]:
+    """The place of a query's first token, None for none; and its span, where it has several tokens.
+    words: whether it is a word that tokens are merged to.
+    """
+    if query is None:
+        return None, None
+    if words:
+        tokens = merged_words(tokens, text).words
+    start, stop = choose_span(tokens, query, note)
+    if stop - start > 1:
+        return start, (start, stop)
+    return start, None
+
+
+def _with_implicit_weights(
+    expected: CostEstimate, model: Model, layers: Sequence[int], heads: Selection, count: int
+) -> CostEstimate:
+    """What a run will take with the implicit weights of these recurrences, [query, key]. count: of
+    tokens.
+    """
+    implicit_heads = sum(len(_implicit_heads(model.spec, layer, heads)) for layer in layers)
+    square = implicit_heads * count**2
+    size = square * SCORE_ITEM[model.backend.dtype]
+    memory = {**expected.memory, message("implicit weights"): size}
+    return replace(expected, memory=memory, numbers=expected.numbers + square)
 
 
 def run_document(
