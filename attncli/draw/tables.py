@@ -92,10 +92,12 @@ def table(
         right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)
     ]
     # a rule is drawn by a box, and a box parts its columns by a cell of its own
+    box = None
+    gap = GAP
     if total:
-        box = Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii)
-    else:
-        box = None
+        rules = RULES.replace("─", "-") if view.ascii else RULES
+        box = Box(rules, ascii=view.ascii)
+        gap = GAP - 1
     frame_columns = [
         Column(
             _rich_cell(names[index], view),
@@ -111,7 +113,7 @@ def table(
         frame = Table(
             *(frame_columns[index].copy() for index in band),
             box=box,
-            padding=(0, GAP - 1 if total else GAP, 0, 0),
+            padding=(0, gap, 0, 0),
             pad_edge=False,
             show_edge=False,
             show_footer=bool(total),

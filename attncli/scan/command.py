@@ -564,13 +564,7 @@ def show(
     view = validate_options(
         output, environment, "scan", files={"--html": html, "--site": new_folder}
     )
-    if html is not None and html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(
-            "{option} is {value}",
-            expected="a file ending in .html",
-            option="--html",
-            value=repr(str(html)),
-        )
+    _check_page_name(html)
     has_pages = html is not None or site is not None
     is_beside = len(out) == 2 and head is not None and not has_pages
     about_one_scan: dict[str, object] = {
@@ -609,26 +603,38 @@ def show(
         _write_page(environment, scans, html, view.lang)
     if site is not None:
         _write_site(environment, scans, site, view.lang)
-    if len(out) == 1 or is_beside:
-        comparison = _comparison_of(out)
-        alike_heads = None
-        shades = None
-        if alike and head_place is not None:
+    if len(out) > 1 and not is_beside:
+        return
+    alike_heads = None
+    shades = None
+    if head_place is not None:
+        if alike:
             alike_heads = _heads_most_like(environment, scans[0], head_place)
-        if shade and head_place is not None:
+        if shade:
             shades = _shade_metric_texts(environment, scans[0], head_place, metric)
-        if head_place is not None and (output.json or output.plain):
+        if output.json or output.plain:
             document = head_document(document, head_place, alike_heads)
-        closely = partial(
-            scan_screen,
-            metric=metric,
-            head=head_place,
-            deciles=deciles,
-            alike=alike_heads,
-            comparison=comparison,
-            shades=shades,
+    closely = partial(
+        scan_screen,
+        metric=metric,
+        head=head_place,
+        deciles=deciles,
+        alike=alike_heads,
+        comparison=_comparison_of(out),
+        shades=shades,
+    )
+    write_documents([document], output, environment, view, screen=closely)
+
+
+def _check_page_name(html: Path | None) -> None:
+    """Raise UsageError for a page that is not called one."""
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(
+            "{option} is {value}",
+            expected="a file ending in .html",
+            option="--html",
+            value=repr(str(html)),
         )
-        write_documents([document], output, environment, view, screen=closely)
 
 
 def _check_several_scans(

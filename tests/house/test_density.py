@@ -9,7 +9,7 @@ from house.density import PACKAGE, Density, complexity, density_of
 
 MOST_COMPLEX = 20
 """The complexity that no function may pass, but for the number of older ones below."""
-OLDER = 25
+OLDER = 23
 """Functions that are more complex. May sink, never rise."""
 CONDITIONAL = 35.6
 """Conditional expressions a hundred functions; the aim is 25. May sink, never rise."""

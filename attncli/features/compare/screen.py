@@ -123,14 +123,19 @@ def _head_columns(
     """The columns of the table of heads by name, and what those that need it mean."""
     texts = [token.text for token in document.a.tokens]
     more_digits = view.precision + 1
+    changes = []
+    ends = []
+    for head in heads:
+        if head.change:
+            changes.append(_signed_number(head.change.value, view))
+            ends.append(_end_names(head.change, texts, view))
+        else:
+            changes.append("-")
+            ends.append("-")
     columns: dict[str, list[str]] = {
         message("head"): [_head_names(head, view) for head in heads],
-        message("max diff"): [
-            _signed_number(head.change.value, view) if head.change else "-" for head in heads
-        ],
-        message("at"): [
-            _end_names(head.change, texts, view) if head.change else "-" for head in heads
-        ],
+        message("max diff"): changes,
+        message("at"): ends,
         message("mean |diff|"): [f"{head.mean_difference:.{more_digits}f}" for head in heads],
         "JS": [_format_number(head.js, view, 1) for head in heads],
     }
@@ -142,14 +147,14 @@ def _head_columns(
         columns[message("kept")] = [_format_number(head.kept, view) for head in heads]
         explanations.append(message("kept: share of A's weight on keys that B sees"))
     if any(head.output_error is not None for head in heads):
-        columns[message("error" if outside else "output error")] = [
-            _format_number(head.output_error, view) for head in heads
-        ]
-        explanations.append(
-            message(
-                "error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|"
-            )
-        )
+        # beside two columns more there is room for a short name
+        name = message("output error")
+        explanation = message("output error: |O_B − O_A| / |O_A|")
+        if outside:
+            name = message("error")
+            explanation = message("error: |O_B − O_A| / |O_A|")
+        columns[name] = [_format_number(head.output_error, view) for head in heads]
+        explanations.append(explanation)
     if outside:
         columns[message("else A")] = [_format_number(head.outside.a, view) for head in heads]
         columns[message("else B")] = [_format_number(head.outside.b, view) for head in heads]

@@ -102,20 +102,20 @@ def _head_table(document: FindDocument, view: View) -> Lines:
         bars=list(columns).index(BAR),
         note=message("reverse: {key} {arrow} {query}", **places) if REVERSE in columns else "",
     )
-    counts = {"heads_shown": len(heads_shown), "heads": len(heads)}
-    more = ""
+    notes: list[str] = []
     if len(heads_shown) < len(heads):
-        more = message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
-    narrow = ""
+        counts = {"heads_shown": len(heads_shown), "heads": len(heads)}
+        notes.append(
+            message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
+        )
     if absent:
-        narrow = message("a wider terminal also shows: {absent}", absent=listing(map(term, absent)))
-    hidden = ""
-    if is_hidden and is_one_way:
-        hidden = message("the mask hides {query} {arrow} {key} in every head", **places)
-    elif is_hidden or is_one_way:
-        hidden = message("the mask hides {query} {arrow} {key} in every head", **_turned(places))
-    rest = _rest_note(document, is_hidden=is_hidden)
-    return stack(body, *(remark(note, view) for note in (more, narrow, rest, hidden)))
+        hidden_columns = listing(map(term, absent))
+        notes.append(message("a wider terminal also shows: {absent}", absent=hidden_columns))
+    notes.append(_rest_note(document, is_hidden=is_hidden))
+    if is_hidden or is_one_way:
+        hidden = places if is_hidden and is_one_way else _turned(places)
+        notes.append(message("the mask hides {query} {arrow} {key} in every head", **hidden))
+    return stack(body, *(remark(note, view) for note in notes))
 
 
 def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:
@@ -165,13 +165,7 @@ def _columns(
         BAR: [""] * len(heads),
         **_effect_columns_of(document, heads),
     }
-    ranked = [_ranked_link(link, document) for link in shown]
-    columns[message("rank of key")] = [
-        _rank_text(rank, visible, view) for rank, visible, _ in ranked
-    ]
-    columns[LOOKS] = [
-        "-" if top is None else cut(texts[top], NAME, ascii=view.ascii) for _, _, top in ranked
-    ]
+    columns |= _key_columns([_ranked_link(link, document) for link in shown], texts, view)
     if not is_hidden and not is_one_way:
         columns[REVERSE] = [write(head.reverse.weight) for head in heads]
         columns["rank"] = [
@@ -183,6 +177,20 @@ def _columns(
                 columns.pop(name, None)
     room = min(max(view.width - _table_width(columns), SHORTEST), LONGEST)
     return columns | {BAR: [bar(link.weight, room, ascii=view.ascii) for link in shown]}
+
+
+def _key_columns(
+    ranked: Sequence[tuple[int | None, int, int | None]], texts: Sequence[str], view: View
+) -> dict[str, list[str]]:
+    """The columns of the rank of the key, and of what a head looks at most. ranked: as of
+    `_ranked_link`.
+    """
+    ranks = []
+    looks = []
+    for rank, visible, top in ranked:
+        ranks.append(_rank_text(rank, visible, view))
+        looks.append("-" if top is None else cut(texts[top], NAME, ascii=view.ascii))
+    return {message("rank of key"): ranks, LOOKS: looks}
 
 
 def _effect_columns_of(document: FindDocument, heads: Sequence[FoundHead]) -> dict[str, list[str]]:

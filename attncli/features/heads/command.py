@@ -378,9 +378,7 @@ def _comparison(
     from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
-    names = [
-        name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()
-    ]
+    names = [name for name in request.comma_parts(heads_options.metric) if name]
     own = [metric.name for path in heads_options.metric_file or () for metric in load_metrics(path)]
     sort, _, way = (heads_options.sort or "").partition(":")
     if way not in ("", "asc", "desc"):
@@ -389,22 +387,26 @@ def _comparison(
             expected="NAME, NAME:asc or NAME:desc",
             sort=repr(heads_options.sort),
         )
-    for name in (name for name in names if name != "all"):
-        column_metric(name)
+    for name in names:
+        if name != "all":
+            column_metric(name)
     if sort:
         column_metric(sort, option="--sort")
     layers, heads = layers_and_heads(model, which)
+    if "all" in names:
+        metrics = (*TEXT_METRICS, *own)
+    elif names:
+        metrics = tuple(dict.fromkeys(names))
+    else:
+        metrics = (*DEFAULT, *own)
+    maps = parts is None or bool(parts & MATRICES)
+    if output.svg is not None and parts is not None and "metrics" not in parts:
+        maps = True
     return HeadsRequest(
         layers=layers,
         heads=heads,
-        metrics=(
-            (*TEXT_METRICS, *own)
-            if "all" in names
-            else tuple(dict.fromkeys(names)) or (*DEFAULT, *own)
-        ),
-        maps=parts is None
-        or bool(parts & MATRICES)
-        or (output.svg is not None and "metrics" not in parts),
+        metrics=metrics,
+        maps=maps,
         all_links=heads_options.all_links,
         exclude=() if heads_options.exclude is None else parse_exclude(heads_options.exclude),
         renormalise=heads_options.renormalise,
