@@ -204,30 +204,17 @@ def probe_model(
     layer_calls = [
         (passage, own_calls) for passage, own_calls in by_layer if passage.module in modules
     ]
-    odd = [
-        len(own_calls)
-        for _, own_calls in layer_calls
-        if len(own_calls) not in (0, 1 if memory is None else 2)
-    ]
-    if odd:
-        raise UnsupportedError(
-            "{family} calls transformers' attention {odd} times in one layer",
-            where=where,
-            expected=(
-                "once a layer" if memory is None else "once for the text, once for what it reads"
-            ),
-            family=repr(family),
-            odd=odd[0],
-        )
+    _check_calls([len(own_calls) for _, own_calls in layer_calls], family, where, memory)
     ran.check_vectors(
         layer for layer, (passage, _) in enumerate(by_layer) if passage.module in modules
     )
     side = replace(side, layers=modules, attending=tuple(ran.attending))
     before_sinks = compare_attention(side, backend, where)
     entering = layer_calls[0][0].entering
-    if entering is None:
-        positions = None
-    else:
+    inner = width
+    positions = None
+    if entering is not None:
+        inner = int(entering.shape[-1])
         positions = added_positions(hf_model, backend.numpy(entering))
     attending = next(own_calls for _, own_calls in layer_calls if own_calls)
     blocks = tuple(
@@ -240,15 +227,31 @@ def probe_model(
         )
         for layer, (passage, own_calls) in enumerate(layer_calls)
     )
-    if entering is None:
-        inner = width
-    else:
-        inner = int(entering.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
     spec = Spec(
         family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding
     )
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
+
+
+def _check_calls(counts: Sequence[int], family: str, where: str, memory: Array | None) -> None:
+    """Raise UnsupportedError where a layer calls transformers' attention more often than it has
+    attentions. counts: how often each does. memory: as of `probe_model`.
+    """
+    usual = 1 if memory is None else 2
+    odd = [count for count in counts if count not in (0, usual)]
+    if not odd:
+        return
+    expected = message("once a layer")
+    if memory is not None:
+        expected = message("once for the text, once for what it reads")
+    raise UnsupportedError(
+        "{family} calls transformers' attention {odd} times in one layer",
+        where=where,
+        expected=expected,
+        family=repr(family),
+        odd=odd[0],
+    )
 
 
 def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:

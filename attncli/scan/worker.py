@@ -645,14 +645,7 @@ class Worker:
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
         names = [TextPlace(text.name, text.record.file, text.record.line) for text in texts]
         if self._effects is not None:
-            column = self.columns.index(EFFECT)
-            heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
-            effects = np.array([self._effects.of_text(tokens) for _, tokens in batch])
-            value[:, column, heads], norm[:, column, heads] = (
-                np.nan_to_num(effects),
-                ~np.isnan(effects),
-            )
-            row_counts[column, heads] = 1
+            self._fill_effects(self._effects, batch, value, norm, row_counts)
         if self._why is not None and takers.why is not None:
             for text, tokens in batch:
                 self._why.take(tokens, text.hash, takers.why)
@@ -697,10 +690,8 @@ class Worker:
             head_count = heads.stop - heads.start
             measured = metrics + len(beyond.names)
             rows = np.broadcast_to(np.asarray(counts), (head_count, measured)).T
-            if even.ndim == 3:
-                spread = even
-            else:
-                spread = even[:, None, :]
+            # uniform weights may give the same in every head
+            spread = even if even.ndim == 3 else even[:, None, :]
             spread = np.broadcast_to(spread, (len(batch), head_count, measured)).transpose(0, 2, 1)
             sums = sums.transpose(0, 2, 1)
             norms = norms.transpose(0, 2, 1)
@@ -746,11 +737,7 @@ class Worker:
             on_trace if is_traced else None,
         )
         if SINK_RATE in self.columns:
-            column = self.columns.index(SINK_RATE)
-            sink = self.columns.index("sink")
-            value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
-            baseline[:, column] = baseline[:, sink] > RESTS
-            row_counts[column] = row_counts[sink]
+            self._fill_sink_rates(value, norm, baseline, row_counts)
         if self._roles is not None:
             self._fill_roles(self._roles, value, norm, baseline, row_counts)
         hashes = [text.hash for text in texts]
@@ -763,6 +750,32 @@ class Worker:
         takers.sample.add(values, places, strong)
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
+
+    def _fill_effects(
+        self,
+        effects: AblationEffects,
+        batch: Sequence[TokenizedText],
+        value: Floats,
+        norm: Floats,
+        row_counts: Ints,
+    ) -> None:
+        """Write what removing each head changes in every text where it belongs."""
+        column = self.columns.index(EFFECT)
+        heads = [int(self._starts[place.layer]) + place.head for place in effects.places]
+        changes = np.array([effects.of_text(tokens) for _, tokens in batch])
+        value[:, column, heads] = np.nan_to_num(changes)
+        norm[:, column, heads] = ~np.isnan(changes)
+        row_counts[column, heads] = 1
+
+    def _fill_sink_rates(
+        self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
+    ) -> None:
+        """Write how often heads rest, from how much they rest, where it belongs."""
+        column = self.columns.index(SINK_RATE)
+        sink = self.columns.index("sink")
+        value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
+        baseline[:, column] = baseline[:, sink] > RESTS
+        row_counts[column] = row_counts[sink]
 
     def _fill_roles(
         self, scores: RoleScores, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
