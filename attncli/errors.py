@@ -75,7 +75,7 @@ def refused_value(
         where: As of `AttnError`.
         hint: As of `AttnError`.
     """
-    shown = (repr(value)) if (isinstance(value, str)) else (value)
+    shown = repr(value) if isinstance(value, str) else value
     return UsageError(
         "{option} is {value}", expected=expected, where=where, hint=hint, option=option, value=shown
     )

@@ -255,7 +255,7 @@ def no_option(context: Any, name: str) -> UsageError:
         close = [RENAMED[name]]
     else:
         close = get_close_matches(name, option_names, 1, 0.75)
-    hint = (message("did you mean {close}?", close=close[0])) if (close) else (f"{path} --help")
+    hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
     if context.parent is None and not close:
         expected = message("options after the command: attn run TEXT {name}", name=name)
         return UsageError(

@@ -251,7 +251,7 @@ def set_up(args: list[str], lang: str) -> str:
         raise UsageError(
             "{name} takes one shell", expected=listing(SHELLS), hint=f"attn {name} bash", name=name
         )
-    shell = (shell_names[0]) if (shell_names) else (_get_shell_name())
+    shell = shell_names[0] if shell_names else _get_shell_name()
     if shell is None:
         raise UsageError(
             "which shell this is cannot be found out",

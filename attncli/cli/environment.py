@@ -194,7 +194,7 @@ class Environment:
         """
         names = (
             ("LC_ALL", "LANG")
-            if (self.variables.get("LC_CTYPE") == "C.UTF-8")
+            if self.variables.get("LC_CTYPE") == "C.UTF-8"
             else ("LC_ALL", "LC_CTYPE", "LANG")
         )
         locale_name = next((self.variables[name] for name in names if self.variables.get(name)), "")

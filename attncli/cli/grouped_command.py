@@ -155,7 +155,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 if parameter.name == "model" and not on_command_line:
                     # whether it is used is found out, and said, by who reads the model's options
                     continue
-                origin = (message("the command line")) if (on_command_line) else (setting.origin)
+                origin = message("the command line") if on_command_line else setting.origin
                 if on_command_line:
                     value = ctx.params[parameter.name]
                 else:

@@ -278,7 +278,7 @@ def _lines_of(value: Any) -> int:
         return math.prod(value.shape[:-1]) + value.size // COLUMNS
     if isinstance(value, list | tuple):
         return len(value) + sum(map(_lines_of, value))
-    inner = (value.values()) if (isinstance(value, dict)) else (())
+    inner = value.values() if isinstance(value, dict) else ()
     return sum(
         map(
             _lines_of,

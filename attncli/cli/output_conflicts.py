@@ -176,9 +176,9 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
     """
     if parameter.metavar == "DIR":
         names = (
-            (SCAN_FILES)
-            if (parameter.name == "out")
-            else (("model.safetensors", "config.json", "tokenizer.json"))
+            SCAN_FILES
+            if parameter.name == "out"
+            else ("model.safetensors", "config.json", "tokenizer.json")
         )
         return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
     is_new = path.name.startswith(SCAN_FILES) and not os.path.lexists(path)

@@ -174,9 +174,9 @@ class Lengths(Struct, frozen=True):
             self.by_axis[axis] = (length, place)
         elif declared != length:
             declared_text = (
-                (f"{declared.start} to {declared.stop - 1}")
-                if (isinstance(declared, range))
-                else (declared)
+                f"{declared.start} to {declared.stop - 1}"
+                if isinstance(declared, range)
+                else declared
             )
             places = {
                 "length": length,

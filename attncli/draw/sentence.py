@@ -276,9 +276,7 @@ def shaded_sentence(
     ][: len(tokens)]
     all_shares = [*known_shares, *[None] * (len(tokens) - len(known_shares))]
     chosen_indices = (
-        (frozenset())
-        if (query is None)
-        else (frozenset({query} if isinstance(query, int) else query))
+        frozenset() if query is None else frozenset({query} if isinstance(query, int) else query)
     )
     if any(share >= LEAST for share in known_shares):
         tint_note = say(view, tint)

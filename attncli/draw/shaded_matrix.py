@@ -220,8 +220,8 @@ def normalise(
     array = np.where(np.isfinite(array), array, np.nan)
     if not np.isfinite(array).any():
         return array
-    least = (np.nanmin(array)) if (low is None) else (low)
-    most = (np.nanmax(array)) if (high is None) else (high)
+    least = np.nanmin(array) if low is None else low
+    most = np.nanmax(array) if high is None else high
     if scale == "signed":
         size = max(abs(least), abs(most))
         if size > 0:

@@ -392,9 +392,7 @@ def vectors(
         window_text(columns, dimensions, "dimensions"),
     ]
     windows = listing([part for part in notes if part], "; ")
-    note_text = (
-        (message("{windows} shown; --full shows all", windows=windows)) if (windows) else ("")
-    )
+    note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
     return fit_to_view(stack(top, panel(columns), remark(note_text, view)), view)
 
 

@@ -538,7 +538,7 @@ def quoted_ends(
 ) -> tuple[str, str]:
     """The query and the key of a link in quotes, told apart by their positions where they are the
     same word of one text."""
-    beside = ((link.query, link.key)) if (queries is keys) else (())
+    beside = (link.query, link.key) if queries is keys else ()
     query = quoted_token(queries, link.query, view, beside=beside)
     return query, quoted_token(keys, link.key, view, beside=beside)
 

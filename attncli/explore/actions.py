@@ -206,9 +206,9 @@ def show_effects(walk: Walk) -> None:
             cut_document = None
         is_asked_again = state.sight == "effects" and is_same_query
         every = (
-            (source.effects(state.query, None, None, work.report))
-            if (is_asked_again)
-            else (earlier_effects)
+            source.effects(state.query, None, None, work.report)
+            if is_asked_again
+            else earlier_effects
         )
 
         def take() -> None:

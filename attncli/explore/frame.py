@@ -545,9 +545,7 @@ def _body(frame: Frame, scene: Scene) -> Pane:
     name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
     grid_height = height - 1 - (details + 1 if details else 0)
     below = (
-        ((blank(left_width, 1), head_summary(scene.sized(left_width, details))))
-        if (details)
-        else (())
+        (blank(left_width, 1), head_summary(scene.sized(left_width, details))) if details else ()
     )
     heads_title = scene.sized(left_width, 1).fit(
         Pane((_title(name, view, is_focused=state.focus == "heads"),))

@@ -65,7 +65,7 @@ class LiveSource:
     @classmethod
     def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> LiveSource:
         """A text as it is typed. Raises InputError for one without tokens, or with too many."""
-        text_tokens = (model.encode(text)) if (tokens is None) else (tokens)
+        text_tokens = model.encode(text) if tokens is None else tokens
         return cls(model, text, text_tokens, len(text_tokens))
 
     def record(self, progress: Progress) -> RunRecord:

@@ -198,9 +198,7 @@ def _tensors_of_shards(
                 )
             if shards.get(name) != shard:
                 statement = (
-                    (message("does not list it"))
-                    if (name not in shards)
-                    else (f"says {shards[name]!r}")
+                    message("does not list it") if name not in shards else f"says {shards[name]!r}"
                 )
                 raise InputError(
                     "tensor {name} lies in {shard}, but the index {statement}",

@@ -792,7 +792,7 @@ def refuse_half_characters(json_value: Any, where: str) -> None:
             names = [(place, key) for key in part]
         else:
             names = []
-        inner = (part.items()) if (isinstance(part, dict)) else (enumerate(part))
+        inner = part.items() if isinstance(part, dict) else enumerate(part)
         waiting += names
         waiting += [
             (f"{place}.{name}" if names else f"{place}[{name}]", member)

@@ -298,9 +298,9 @@ def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
     """
     repository = cache / (_FOLDER + hub_id.name.replace("/", "--"))
     commit = (
-        (hub_id.revision)
-        if (COMMIT.fullmatch(hub_id.revision))
-        else (_find_commit(repository, hub_id.revision))
+        hub_id.revision
+        if COMMIT.fullmatch(hub_id.revision)
+        else _find_commit(repository, hub_id.revision)
     )
     if commit is None or not is_folder(repository / "snapshots" / commit):
         return None

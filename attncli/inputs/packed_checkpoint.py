@@ -443,7 +443,7 @@ class _PackedMatrices:
         block = stated["blocksize"]
         count = int(np.prod(shape))
         nested = "weight.nested_absmax" in parts
-        names = (NESTED) if (nested) else (NESTED[:2])
+        names = NESTED if nested else NESTED[:2]
         stored = self.stored_parts(module, parts, *(f"weight.{name}" for name in names))
         blocks = -(-count // block)
         self.check_shape(weight, (-(-count // 2), 1), (1, -(-count // 2)))

@@ -142,7 +142,7 @@ class PieceTokenizer:
         U+FFFD. Raises LimitError where it takes more than 20 seconds, InputError where the library
         fails.
         """
-        parts = ((text,)) if (pair is None) else ((text, pair))
+        parts = (text,) if pair is None else (text, pair)
         readable = tuple(_without_surrogates(part) for part in parts)
         if pair is None:
             entry: Any = readable[0]

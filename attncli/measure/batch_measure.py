@@ -403,9 +403,7 @@ class TextBatch:
         for text, of_text in enumerate(self.text_coefficients):
             for index, form in of_text.items():
                 if id(form) not in even_values:
-                    norm = (
-                        (form.rows) if (form.norm is None) else (_value_of_form(form.norm, even[0]))
-                    )
+                    norm = form.rows if form.norm is None else _value_of_form(form.norm, even[0])
                     even_values[id(form)] = (
                         _value_of_form(form.value, even[0]) / norm if norm > 0 else np.nan
                     )

@@ -343,9 +343,7 @@ def _checked_offset(
     """The position of query 0, or of each batch entry's, [batch..., 1, 1, 1]. Raises InputError for
     one too far.
     """
-    start = (
-        (offset) if (isinstance(offset, int)) else (_per_batch(backend, "offset", offset, batch))
-    )
+    start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
     least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
     if least < -FURTHEST or most > FURTHEST:
         what = message("offset is {least}", least=least if least < -FURTHEST else most)

@@ -229,7 +229,7 @@ class _Tap:
             chosen = vectors[rows]
         else:
             chosen = vectors
-        column = (factors) if (isinstance(factors, float)) else (factors[rows])
+        column = factors if isinstance(factors, float) else factors[rows]
         self.note(part)[0] = (chosen @ matrix.T) * column
 
     def divide(self, deviations: Floats) -> None:

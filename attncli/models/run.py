@@ -425,7 +425,7 @@ def parts_through_norm(
 
     centred = centre(total)
     divisor = backend.sqrt(backend.sum(centred * centred, -1) / total.shape[-1] + norm.eps)
-    gain = (1.0) if (weight is None) else ((weight + 1.0) if (norm.unit_offset) else (weight))
+    gain = 1.0 if weight is None else (weight + 1.0 if norm.unit_offset else weight)
     normed = [EmbeddingVectors(part.kind, centre(part.vectors) / divisor * gain) for part in parts]
     if bias is None:
         return normed

@@ -201,9 +201,7 @@ def _reference_weights(
         )
     if not gives_weights_by_distance(model):
         return near
-    apart = (
-        (_first_entries(out[f"{side}global_attentions"])) if (everywhere) else ((None,) * len(near))
-    )
+    apart = _first_entries(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
     return tuple(
         weights_by_key(windows, everywhere or (), rows)
         for windows, rows in zip(near, apart, strict=True)

@@ -662,7 +662,7 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
     }
     paths = []
     for file in scan_plan.files:
-        now = (file.path) if (file.copied) else (names_by_digest.get((file.sha256, file.size)))
+        now = file.path if file.copied else names_by_digest.get((file.sha256, file.size))
         if now is None:
             what = message("no file that is named holds this part of the scan's corpus")
             raise InputError(

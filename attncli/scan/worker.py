@@ -477,10 +477,8 @@ class Worker:
             for layer, heads in enumerate(plan.model.heads)
             if MOVED in plan.metrics
         ]
-        self._effects = (
-            (AblationEffects(measures.effects, held_model)) if (measures.effects) else (None)
-        )
-        self._why = (WhyShares(measures.why, held_model)) if (measures.why) else (None)
+        self._effects = AblationEffects(measures.effects, held_model) if measures.effects else None
+        self._why = WhyShares(measures.why, held_model) if measures.why else None
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
         self._starts = np.cumsum([0, *plan.model.heads])

@@ -418,9 +418,7 @@ def compare_document(
     rows = _aligned_rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out = (
-        (())
-        if (all_links)
-        else (kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned))
+        () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
     )
     aligned = list(zip(pairs.a, pairs.b, strict=True))
     count_mask = ~aligned_exclusion(

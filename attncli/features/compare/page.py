@@ -97,7 +97,7 @@ def compared_page(
             for spoken, texts in answer.items()
         }
     places_of = [list(side) for side in zip(*document.aligned, strict=True)]
-    whole = (list(zip(texts, places_of, strict=True))) if (partial) else (())
+    whole = list(zip(texts, places_of, strict=True)) if partial else ()
     return Page(
         records[0].text,
         records,

@@ -86,9 +86,7 @@ def cross(
         texts = cross_texts(model, Text(query_text, "argument"), key, value_text)
     is_learned = model.identity.source == "checkpoint"
     leave_out = (
-        (())
-        if (all_links)
-        else (kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned))
+        () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
     )
     links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
     parts: list[CrossLayer] = []
@@ -111,7 +109,7 @@ def cross(
     cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
     decoder = model.spec.decoder or model.spec
     computing = replace(model, spec=decoder).compute_backend(len(texts.queries))
-    shifted = ((SHIFTED,)) if (model.spec.decoder is not None) else (())
+    shifted = (SHIFTED,) if model.spec.decoder is not None else ()
     unknown = token_notes_of_two(
         (message("query text"), texts.query, texts.queries),
         (message("key text"), texts.key, texts.keys),

@@ -479,7 +479,7 @@ def _link_place(link: CutLink, model: Model) -> LinkPlace:
     query, key = (ends[0] if len(ends) == 1 else list(ends) for ends in (link.queries, link.keys))
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
-    text = (" ".join(model.source[key].text for key in link.keys)) if (model.source) else (UNSET)
+    text = " ".join(model.source[key].text for key in link.keys) if model.source else UNSET
     return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 

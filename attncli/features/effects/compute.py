@@ -505,7 +505,7 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
     Raises UsageError for another `by`, and where reference texts are missing or of no use.
     """
     refuse_foreign(model)
-    texts = ([reference]) if (isinstance(reference, str)) else (reference)
+    texts = [reference] if isinstance(reference, str) else reference
     match by:
         case "zero" if texts is None:
             return ByZero()

@@ -572,9 +572,9 @@ def cut_link_together(
     it has no such attention."""
     attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
     heads = (
-        (())
-        if (attention is None)
-        else (tuple(h for h in range(attention.heads) if selection.has(trace.layer, h)))
+        ()
+        if attention is None
+        else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
     )
     if heads:
         return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)}

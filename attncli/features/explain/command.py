@@ -233,7 +233,7 @@ def position(
     environment: Environment = ctx.obj
     place = topic_place(environment, text, setup, query)
     position = setup.attention.position
-    names = (POSITIONS) if (position is None) else (dict.fromkeys(("none", position)))
+    names = POSITIONS if position is None else dict.fromkeys(("none", position))
     is_fixed = place.model.identity.source == "checkpoint"
     if is_fixed:
         variants = []

@@ -547,7 +547,7 @@ def mask_topic_document(
     scores, masked, after = (float64_of(model, trace.stages[name])[0] for name in names)
     before = row_softmax(scores)
     masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
-    batch = (_padded_texts(model, [(text, tokens), *others], layer, head)) if (others) else (UNSET)
+    batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
     return MaskTopic(
         **header(model, text, tokens),
         topic="mask",

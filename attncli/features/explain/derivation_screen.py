@@ -697,9 +697,9 @@ def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     weights = np.asarray(column, np.float64)
     products = x * weights
     largest_indices = (
-        (sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()))
-        if (not view.full)
-        else (range(len(x)))
+        sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist())
+        if not view.full
+        else range(len(x))
     )
     rest = float(products.sum() - products[list(largest_indices)].sum())
     bias = None if step.bias is UNSET else step.bias

@@ -361,7 +361,7 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
             regions = 0
         else:
             regions = len(self.regions)
-        keys = (keys_of(cells)) if (pool == 1) else (cells)
+        keys = keys_of(cells) if pool == 1 else cells
         return {**super().lengths(), "query": cells, "key": keys, "region": regions}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:

@@ -518,9 +518,7 @@ def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
     for head in document.heads:
         link = head.top_link
         metrics = (metric_value(head.metrics.get(name)) for name in names)
-        link_cells = (
-            ((None, None, None)) if (link is None) else ((link.query, link.key, link.weight))
-        )
+        link_cells = (None, None, None) if link is None else (link.query, link.key, link.weight)
         yield (head.layer, head.head, *metrics, *link_cells, ",".join(head.labels or ()))
 
 
@@ -892,7 +890,7 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         else:
             metrics = (head.metrics.get(name) for head in document.heads)
             values = [
-                (metric.value or 0.0) if metric is not None and metric.rows >= LEAST_ROWS else 0.0
+                metric.value or 0.0 if metric is not None and metric.rows >= LEAST_ROWS else 0.0
                 for metric in metrics
             ]
         pairs = zip(values, document.heads, strict=True)

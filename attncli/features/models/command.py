@@ -142,7 +142,7 @@ def verify(
     ignored_keys = tuple(ignore_config or ())
     resolved = _locate(environment, model, ignored_keys)
     read_spec(describe_checkpoint(resolved.folder), ignored_keys)
-    text_or_ids = (text_of_model) if (ids is None) else (request.whole_numbers(ids, "--ids"))
+    text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
     result = verify_model(
         resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=ignored_keys
     )

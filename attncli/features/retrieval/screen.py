@@ -83,8 +83,8 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
                 heads=len(document.heads),
             )
         )
-        if (len(heads) < len(document.heads))
-        else ("")
+        if len(heads) < len(document.heads)
+        else ""
     )
     body = table(
         list(columns),

@@ -809,7 +809,7 @@ def kept_weights(head: RunHead) -> Numbers:
 def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbers]) -> RunLayer:
     """A layer of the document of which only one query's rows were kept. rows: its "masked" scores
     and "weights", [head, 1, key]; empty where nothing was kept."""
-    numbered = (zip(heads, rows["masked"], rows["weights"], strict=True)) if (rows) else (())
+    numbered = zip(heads, rows["masked"], rows["weights"], strict=True) if rows else ()
     parts = [
         RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered
     ]

@@ -106,7 +106,7 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
     for layer, head, head_rows in head_weights:
         keys = key_names(texts, head_rows)
         # words have no scores
-        rows = ([[None] * len(keys)] * len(head_rows)) if (head.scores is UNSET) else (head.scores)
+        rows = [[None] * len(keys)] * len(head_rows) if head.scores is UNSET else head.scores
         for query, scores, weights in zip(positions, rows, head_rows, strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head.head, query, key, texts[query], keys[key], score, weight)

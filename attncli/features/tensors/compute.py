@@ -112,9 +112,7 @@ def capture_attention(
     of_roles = [tensors[prefix + name] for name in ROLES]
     with_heads = [array[None] if array.ndim == 2 else array for array in of_roles]
     floats = {name: backend.array(tensors[name]) for name in ("bias", "sinks") if name in tensors}
-    lengths = (
-        (options.key_lengths) if (options.key_lengths is not None) else (tensors.get("key_lengths"))
-    )
+    lengths = options.key_lengths if options.key_lengths is not None else tensors.get("key_lengths")
     _, q, k, v, rule = check_arguments(
         *map(backend.array, _broadcast_leading_axes(with_heads)),
         scale=options.scale,

@@ -117,8 +117,8 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
                 last=len(heads_shown) - 1,
             )
         )
-        if (part == "weights" and len(heads_shown) > len(tables))
-        else ("")
+        if part == "weights" and len(heads_shown) > len(tables)
+        else ""
     )
     return stack(stack_spaced(*tables), remark(more, view))
 

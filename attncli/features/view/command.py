@@ -225,7 +225,7 @@ def _piped_document(environment: Environment, file: Path) -> Document:
     """The document that comes through a pipe, which is JSON. Raises as `open_document`."""
     from attncli.inputs.files import open_stream, parse_object, read_pipe
 
-    where = (message("standard input")) if (str(file) == "-") else (str(file))
+    where = message("standard input") if str(file) == "-" else str(file)
     source = (
         nullcontext(environment.stdin) if str(file) == "-" else open_stream(file, what=DOCUMENT)
     )

@@ -152,7 +152,7 @@ def why(
     if cross and model.memory is None:
         what = message("--cross asks about a link to another text, and none is read")
         raise UsageError(what, expected="an encoder-decoder, with --source TEXT")
-    looked_at = (source_tokens(model)) if (cross) else (tokens)
+    looked_at = source_tokens(model) if cross else tokens
     noted = set[str]()
 
     def note_once(text: str) -> None:

@@ -539,7 +539,7 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
         return say(view, alone, **places)
     places["advantage"] = _format_number(abs(document.total), _digits(document, view))
     if not isinstance(document.centred, str):
-        alike = ((link.key, link.query)) if (link.attention == "self") else ((link.key,))
+        alike = (link.key, link.query) if link.attention == "self" else (link.key,)
         than = quoted_token(document.keys, document.centred.key, view, beside=alike)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
         if document.total < 0:

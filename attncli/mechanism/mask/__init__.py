@@ -99,9 +99,7 @@ def _parse_kind(spec: str, seed: int) -> Mask:
     if name not in KINDS:
         close = get_close_matches(name.lower(), KINDS, 1)
         hint = (
-            (message("did you mean {close}?", close=repr(close[0])))
-            if (close)
-            else ("attn mask --help")
+            message("did you mean {close}?", close=repr(close[0])) if close else "attn mask --help"
         )
         expected = message(
             "{kinds}, or a file ending in .npy, .npz, .json or .csv", kinds=listing(KINDS)

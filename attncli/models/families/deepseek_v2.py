@@ -190,8 +190,8 @@ def latent_decoder(
         for layer in range(llama.depth(config))
     ]
     config.optional("intermediate_size")  # of layers without experts
-    linears = (("attn.q_down", "attn.kv_down", "attn.o")) if ("attn.[qkvo]" in biases) else (())
-    parts = (("mlp.[gud]*", "shared.*")) if ("mlp.[gud]*" in biases) else (())
+    linears = ("attn.q_down", "attn.kv_down", "attn.o") if "attn.[qkvo]" in biases else ()
+    parts = ("mlp.[gud]*", "shared.*") if "mlp.[gud]*" in biases else ()
     return llama.decoder(config, blocks, biases=(*linears, *parts))
 
 
@@ -214,7 +214,7 @@ def deepseek_v3(config: Config) -> Spec:
         config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8
     )
     neighbours = config.flag("rope_interleave", default=True)
-    biases = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=False)) else (())
+    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     return latent_decoder(
         config,
         part,

@@ -48,12 +48,10 @@ def spec(config: Config) -> Spec:
         norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
     else:
         norms = {"attn.in": norm}
-    linears = (
-        (("attn.[qkvo]", "mlp.up", "mlp.down")) if (config.flag("bias", default=False)) else (())
-    )
+    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
     # scaled together with the scores, and coarse whatever the run computes in
     alibi = Alibi(factor=dim**-0.5, coarse=True)
-    position = (alibi) if (config.flag("alibi", default=False)) else (rope(config, dim))
+    position = alibi if config.flag("alibi", default=False) else rope(config, dim)
     block = Block(
         Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(

@@ -28,7 +28,7 @@ def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
     block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm, places=places)
-    biases = (("attn.[qkv]",)) if (config.flag("attention_bias", default=True)) else (())
+    biases = ("attn.[qkv]",) if config.flag("attention_bias", default=True) else ()
     return llama.decoder(config, block, biases=biases)
 
 
@@ -78,7 +78,7 @@ def glm4_moe(config: Config) -> Spec:
     ]
     config.get(*deepseek_v2.IDLE)
     config.optional("intermediate_size")  # of layers without experts
-    biases = (("attn.[qkv]",)) if (config.flag("attention_bias", default=False)) else (())
+    biases = ("attn.[qkv]",) if config.flag("attention_bias", default=False) else ()
     return llama.decoder(config, blocks, biases=biases)
 
 

@@ -44,7 +44,7 @@ def spec(config: Config) -> Spec:
     position = rope(
         config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25
     )
-    projections = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=True)) else (())
+    projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(

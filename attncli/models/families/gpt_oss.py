@@ -63,7 +63,7 @@ def spec(config: Config) -> Spec:
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     blocks = [replace(block, attention=replace(block.attention, sinks=True)) for block in blocks]
-    linears = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=True)) else (())
+    linears = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     return llama.decoder(config, blocks, biases=("experts.*", *linears))
 
 

@@ -30,7 +30,7 @@ def whole_model(config: Config, blocks: Block | list[Block]) -> Spec:
     """The Spec of a decoder with these layers, its embedding, final norm and output head as the
     config says.
     """
-    biases = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=False)) else (())
+    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     config.get("eod_token_id")
     return llama.decoder(config, blocks, biases=biases)
 

@@ -129,9 +129,9 @@ def spec(config: Config) -> Spec:
         blocks.append(block if kind == GLOBAL else block.mixing(mixer))
     config.get(*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope")
     biases = (
-        (("attn.q_down", "attn.kv_down", "attn.o"))
-        if (config.flag("attention_bias", default=False))
-        else (())
+        ("attn.q_down", "attn.kv_down", "attn.o")
+        if config.flag("attention_bias", default=False)
+        else ()
     )
     return llama.decoder(config, blocks, biases=biases)
 

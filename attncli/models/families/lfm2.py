@@ -70,7 +70,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     attending = config.list_of("full_attn_idxs", kind=int)
     kinds = config.list_of("layer_types", kind=str, count=count)
     if kinds is None:
-        chosen = (range(count)) if (attending is None) else (attending)
+        chosen = range(count) if attending is None else attending
         kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
         raise config.refuse("layer_types", f"{GLOBAL}, {CONVOLUTION}")
@@ -84,7 +84,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
         )
         blocks.append(block if kind == GLOBAL else block.mixing(mixer))
     config.get(*IDLE)
-    biases = (("mixer.*",)) if (config.flag("conv_bias", default=False)) else (())
+    biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
     return llama.decoder(
         config, blocks, tied=config.flag("tie_embedding", default=True), biases=biases
     )

@@ -49,7 +49,7 @@ def spec(config: Config) -> Spec:
     ]
     step = config.integer("interleave_moe_layer_step", default=1)
     moe_layers = config.list_of("moe_layers", kind=int)
-    expert_layers = (range(step - 1, count, step)) if (moe_layers is None) else (moe_layers)
+    expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
     kinds = config.list_of("layer_types", kind=str, count=count) or [
         CHUNKED if rotary else WHOLE for rotary in rotary_layers
     ]
@@ -66,7 +66,7 @@ def spec(config: Config) -> Spec:
         _layer_block(config, mask, bool(rotary), layer in expert_layers)
         for layer, (mask, rotary) in enumerate(zip(masks, rotary_layers, strict=True))
     ]
-    biases = (("attn.[qkvo]",)) if (config.flag("attention_bias", default=False)) else (())
+    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     return llama.decoder(config, blocks, biases=biases)
 
 

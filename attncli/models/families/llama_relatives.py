@@ -26,9 +26,9 @@ def ernie4_5(config: Config) -> Spec:
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
     block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm)
     biases = (
-        (("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down"))
-        if (config.flag("use_bias", default=False))
-        else (())
+        ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down")
+        if config.flag("use_bias", default=False)
+        else ()
     )
     return llama.decoder(config, block, tied=True, biases=biases)
 
@@ -179,9 +179,7 @@ def starcoder2(config: Config) -> Spec:
         norm=norm,
         mlp=Mlp(config.integer("intermediate_size"), activation),
     )
-    linears = (
-        (("attn.[qkvo]", "mlp.up", "mlp.down")) if (config.flag("use_bias", default=True)) else (())
-    )
+    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
     biases = ("attn.in", "mlp.in", "final", *linears)
     return llama.decoder(config, block, tied=True, biases=biases)
 

@@ -81,7 +81,7 @@ def spec(config: Config) -> Spec:
             ("local_rope_theta", 10000.0) if kind == LOCAL else ("global_rope_theta", 160000.0)
         )
         position = rope(config, dim, kind=kind, theta=(base,), default_theta=default)
-        mask = (Window(reach, reach)) if (kind == LOCAL) else (Everywhere())
+        mask = Window(reach, reach) if kind == LOCAL else Everywhere()
         attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=mask, position=position)
         if index == 0:
             norms: dict[Place, Norm] = {"mlp.in": norm}

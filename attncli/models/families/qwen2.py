@@ -96,7 +96,7 @@ def qwen2_moe(config: Config) -> Spec:
         )
         for kind, mixture in zip(kinds, mixed, strict=True)
     ]
-    biases = (("attn.[qkv]",)) if (config.flag("qkv_bias", default=True)) else (())
+    biases = ("attn.[qkv]",) if config.flag("qkv_bias", default=True) else ()
     return llama.decoder(config, blocks, biases=biases)
 
 
