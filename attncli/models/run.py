@@ -530,6 +530,22 @@ class Trunk(Struct, frozen=True, eq=False):
         return changes
 
 
+def values_of_rows(interventions: Interventions, asking: slice | None) -> Interventions:
+    """Interventions whose values are those of the rows that are computed alone. asking: those rows,
+    None for all."""
+    if asking is None:
+        return interventions
+    return {
+        place: [
+            replace(change, values=change.values[..., asking, :])
+            if isinstance(change, Replace)
+            else change
+            for change in changes
+        ]
+        for place, changes in interventions.items()
+    }
+
+
 class BranchResult(Struct, frozen=True, eq=False):
     """Vectors that leave the last layer, before the final norm: of the unchanged run [token,
     width], of each branch in order, in pieces [branch, token, width], and of the run with every
@@ -581,7 +597,8 @@ def run_branches(
             whole, keep=frozenset(), asking=trunk.asking if index == last else None
         )
         if trunk.joint is not None and together is not None:
-            changed = trunk.with_hold(block, trace, trunk.joint(trace), layer_context.asking)
+            rows = layer_context.asking
+            changed = trunk.with_hold(block, trace, values_of_rows(trunk.joint(trace), rows), rows)
             changes = replace(layer_context, interventions=changed)
             together = run_block(backend, block, weights, together, changes, index).after
         if layer_context.asking is None:

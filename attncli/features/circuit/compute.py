@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UnsupportedError, UsageError, refused_value
+from attncli.features.circuit.circuit_roles import ROLE_PAIRS, HeadRole, Place, head_roles
 from attncli.features.circuit.document import (
     CircuitDocument,
     CircuitEdge,
@@ -45,7 +46,8 @@ from attncli.features.circuit.faithfulness import (
     without_each,
 )
 from attncli.features.effects.ablation import refuse_foreign
-from attncli.features.effects.places import reads_on
+from attncli.features.effects.places import places, reads_on
+from attncli.features.effects.sweep import SweepSize
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
@@ -53,8 +55,14 @@ from attncli.language import message
 from attncli.measure.bootstrap import ratio_intervals, resample
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
 from attncli.mechanism.checked_arguments import checked
-from attncli.mechanism.spec import Experts, Mlp, Spec
-from attncli.models.estimate import CostEstimate, compute_dtype, seconds_of, work_of
+from attncli.mechanism.spec import Experts, HeadSelection, Mlp, Spec
+from attncli.models.estimate import (
+    CostEstimate,
+    compute_dtype,
+    free_memory,
+    seconds_of,
+    work_of,
+)
 from attncli.models.model import Model
 from attncli.models.run import no_output_head
 from attncli.version import __version__
@@ -215,7 +223,8 @@ class _Work:
         self.circuit = CircuitModel(model, graph, dtype)
         self._progress = progress
         cuts = min(CUT_PAIRS, len(pairs.choice))
-        self._units = 2 * len(pairs.choice) + len(pairs.held_out) + cuts
+        self.role_pairs = min(ROLE_PAIRS, len(pairs.choice))
+        self._units = 2 * len(pairs.choice) + len(pairs.held_out) + cuts + self.role_pairs
         self._done = 0
 
     def advance(self) -> None:
@@ -268,7 +277,8 @@ class _Work:
             graph_edges=whole,
             chosen=chosen,
             chosen_by="size" if own else "keeps",
-            nodes=_nodes(self.graph, mask, mean),
+            nodes=_nodes(self.graph, mask, mean, self._roles(mask)),
+            role_pairs=self.role_pairs,
             edges=_edges(self.graph, mask, mean),
             curve=rows[: len(SHARES)],
             all=float(kept.sum() / scale),
@@ -281,6 +291,16 @@ class _Work:
             seed=seed,
             warnings=_warnings(self.model.spec),
         )
+
+    def _roles(self, mask: Mask) -> dict[Place, HeadRole]:
+        """What the heads of a circuit do, by layer and head."""
+        carries = np.asarray(mask.any(0)).tolist()
+        heads = [
+            (writer.layer, writer.head)
+            for writer, is_kept in zip(self.graph.writers, carries, strict=True)
+            if is_kept and writer.layer is not None and writer.head is not None
+        ]
+        return head_roles(self.model, self.pairs.choice, heads, self.advance)
 
     def _scores(self, pair: TokenPair, steps: int) -> Floats:
         """The scores of all edges for one pair, [reader, writer]."""
@@ -369,7 +389,9 @@ def _edges(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitEdge]:
     ]
 
 
-def _nodes(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitNode]:
+def _nodes(
+    graph: EdgeGraph, mask: Mask, scores: Floats, roles: Mapping[Place, HeadRole]
+) -> list[CircuitNode]:
     """The nodes of a circuit with their strongest edges, in the order in which they run."""
     sizes = np.where(mask, np.abs(scores), 0.0)
     nodes = []
@@ -381,6 +403,9 @@ def _nodes(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitNode]:
         reads = None
         if incoming.any():
             reads = graph.writers[int(incoming.argmax())].id
+        role = None
+        if writer.layer is not None and writer.head is not None:
+            role = roles[writer.layer, writer.head]
         nodes.append(
             CircuitNode(
                 id=writer.id,
@@ -390,6 +415,8 @@ def _nodes(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitNode]:
                 strength=float(sizes[:, number].sum()),
                 reads=reads,
                 writes=_reader_name(graph, int(sizes[:, number].argmax())),
+                labels=UNSET if role is None else list(role.labels),
+                difference=UNSET if role is None else role.difference,
             )
         )
     last = sizes[-1]
@@ -432,6 +459,9 @@ def _cost(
     """What all runs take; the longest text counts for each."""
     spec = model.spec
     expected = cost(model, count, RunRequest(matrices=False), is_saved=False)
+    sweep = SweepSize(spec, count, dtype, predicts=True)
+    swept = sweep.sweep_cost(places(spec, HeadSelection()), free_memory().bytes)
+    roles = 2 * min(ROLE_PAIRS, len(pairs.choice)) * swept.seconds
     seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
     scored = len(pairs.choice) * (steps + 1) * BACK_AND_FORTH
@@ -446,7 +476,7 @@ def _cost(
     edges = len(graph.readers) * len(graph.writers) * (len(pairs.choice) + RESAMPLES + 4)
     return replace(
         expected,
-        seconds=seconds * (scored + APART * (tests + cuts)),
+        seconds=seconds * (scored + APART * (tests + cuts)) + roles,
         memory={
             **expected.memory,
             message("runs with gradients, or with replaced edges"): item

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from attncli.documents import Count, Document, ModelPart, Part, Share, Size, describe
+from attncli.features.effects.document import Difference
 from attncli.language import message
 
 CircuitReads = Literal["q", "k", "v", "mlp", "logits"]
@@ -40,6 +41,16 @@ class CircuitNode(Part, frozen=True, kw_only=True):
     strength: Annotated[float, describe("Σ |score| over its edges to later parts.")]
     reads: Annotated[str | None, describe("The node whose edge to it is strongest.")]
     writes: Annotated[str | None, describe("The reader of its strongest edge.")]
+    labels: Annotated[
+        list[str] | UnsetType,
+        describe("Of a head: what its attention looks like, over clean texts and random repeats."),
+    ] = UNSET
+    difference: Annotated[
+        Difference | UnsetType,
+        describe(
+            "Of a head: what m loses with its values of the corrupt text; held: by what it writes."
+        ),
+    ] = UNSET
 
 
 class CircuitEdge(Part, frozen=True, kw_only=True):
@@ -110,6 +121,10 @@ class CircuitDocument(Document, tag="attn.circuit/1", frozen=True, kw_only=True)
         describe("keeps: the smallest of the sizes that keeps 80% on the pairs of the choice."),
     ]
     nodes: Annotated[list[CircuitNode], describe("In the order in which they run.")]
+    role_pairs: Annotated[
+        Count | UnsetType,
+        describe("Pairs of the choice on which heads were replaced, for their difference."),
+    ] = UNSET
     edges: Annotated[list[CircuitEdge], describe("Live ones, the strongest first.")]
     curve: Annotated[list[CircuitSize], Meta(min_length=1)]
     all: Annotated[float, describe("Faithfulness of all edges, against the model's own runs: 1.")]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
+from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, format_signed, percent
 from attncli.draw.safe import label
@@ -12,12 +15,16 @@ from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.circuit.document import CircuitDocument, CircuitNode, CircuitSize
-from attncli.language import Message, message, say
+from attncli.features.effects.difference_answer import MOVES, WRITES, loss_text
+from attncli.features.effects.document import Difference
+from attncli.language import Message, contextual, message, say
 
 SHOWN = 10
 """Parts and edges that are listed, unless the view is full."""
 STABLE = 0.8
 """Overlap of circuits from redrawn pairs from which on single edges may be quoted."""
+LEAST = 0.05
+"""Logits; a head that changes the difference by less does hardly anything by itself."""
 BAR, DIGITS = 12, 2
 
 
@@ -29,20 +36,33 @@ def circuit_screen(document: CircuitDocument, view: View) -> Lines:
     name = label(document.pairs.name, ascii=view.ascii)
     model = label(document.model.name or document.model.source, ascii=view.ascii)
     top = stack(heading(name, model, view), *(warning(text, view) for text in document.warnings))
-    body = (_curve_table(document, view), _node_table(document, view), _edge_table(document, view))
+    body = (
+        _curve_table(document, view),
+        _node_table(document, view),
+        _head_table(document, view),
+        _edge_table(document, view),
+    )
     return fit_to_view(stack_spaced(top, *body, answer), view)
 
 
 def circuit_rows(document: CircuitDocument) -> Iterator[Sequence[object]]:
     """The rows of `--plain`: sizes, edges of the circuit, edges cut alone."""
-    yield ("what", "from", "to", "reads", "value", "low", "high", "random", "exact", "edges")
+    names = ("what", "from", "to", "reads", "value", "low", "high", "random", "exact", "edges")
+    yield (*names, "held", "moved", "labels")
+    none = (None,) * 3
     for size in document.curve:
-        yield ("size", *(None,) * 3, *_size_cells(size), None, size.edges)
-    yield ("chosen", *(None,) * 3, *_size_cells(document.chosen), None, document.chosen.edges)
+        yield ("size", *none, *_size_cells(size), None, size.edges, *none)
+    chosen = document.chosen
+    yield ("chosen", *none, *_size_cells(chosen), None, chosen.edges, *none)
+    for node in document.nodes:
+        if (change := node.difference) is not UNSET:
+            own = (change.writes or None, change.moved or None, ",".join(node.labels or ()))
+            yield ("head", node.id, node.writes, None, change.all, *none, None, None, *own)
     for edge in document.edges:
-        yield ("edge", edge.writer, edge.to, edge.reads, edge.score, *(None,) * 5)
+        yield ("edge", edge.writer, edge.to, edge.reads, edge.score, *(None,) * 8)
     for cut in document.cuts.edges:
-        yield ("cut", cut.writer, cut.to, cut.reads, cut.score, *(None,) * 3, cut.exact, None)
+        exact = (*none, cut.exact, None, *none)
+        yield ("cut", cut.writer, cut.to, cut.reads, cut.score, *exact)
 
 
 def _size_cells(size: CircuitSize) -> tuple[object, ...]:
@@ -118,6 +138,66 @@ def _node_table(document: CircuitDocument, view: View) -> Lines:
 def _node_cells(node: CircuitNode) -> list[str]:
     """The cells of a part's row."""
     return [node.id, node.reads or "", node.writes or "", f"{node.strength:.{DIGITS}f}"]
+
+
+def _head_table(document: CircuitDocument, view: View) -> Lines:
+    """The heads of the circuit that change the difference most: what their attention looks like, and
+    whether they write to the answer or move where later heads look."""
+    heads = _ranked_heads(document)
+    if not heads:
+        return Lines(())
+    shown = heads if view.full else heads[:SHOWN]
+    rows = [_head_cells(node, change, view) for node, change in shown]
+    names = [
+        message("head"),
+        message("loses"),
+        message("held"),
+        message("moved"),
+        message("acts by"),
+        message("looks like"),
+    ]
+    title = message("heads with their values of the corrupt text: what the logit difference loses")
+    note = say(view, "{pairs} pairs", pairs=document.role_pairs or 0)
+    align = ["left", "right", "right", "right", "left", "left"]
+    meaning = message(
+        "held: with attention as it was, by what the head writes; moved: the rest, by moving where"
+        " later heads look"
+    )
+    body = table(names, rows, view, align=align, title=title, note=note)
+    return stack(body, remark(meaning, view), _more(len(heads) - len(shown), view))
+
+
+def _ranked_heads(document: CircuitDocument) -> list[tuple[CircuitNode, Difference]]:
+    """The heads of the circuit whose effect is known, the largest first."""
+    heads = [
+        (node, node.difference)
+        for node in document.nodes
+        if node.difference is not UNSET and node.difference.all is not None
+    ]
+    return sorted(heads, key=lambda row: -abs(row[1].all or 0.0))
+
+
+def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
+    """The cells of a head's row."""
+    labels = say(view, contextual("between", ", ")).join(
+        label_name(name, view.lang) for name in node.labels or ()
+    )
+    numbers = [
+        format_signed(value or 0.0, DIGITS) for value in (change.all, change.writes, change.moved)
+    ]
+    return [node.id, *numbers, say(view, acts_by(change)), labels]
+
+
+def acts_by(change: Difference) -> Message:
+    """How a head acts, by the same bounds as `attn ablate --hold attention` speaks of."""
+    share = (change.writes or 0.0) / (change.all or 1.0)
+    if abs(change.all or 0.0) < LEAST:
+        return message("hardly")
+    if abs(share) <= MOVES:
+        return message("moving")
+    if WRITES <= share <= 2 - WRITES:
+        return message("writing")
+    return message("both")
 
 
 def _edge_table(document: CircuitDocument, view: View) -> Lines:
@@ -199,6 +279,7 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
     caution = _caution(document)
     if caution is not None:
         yield say(view, caution)
+    yield from _head_sentence(document, view)
     if document.cuts.correlation is not None:
         yield say(
             view,
@@ -223,3 +304,18 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
         cmd=f"{document.cmd:.3f}",
     )
     yield not_learned_note(document.model, view)
+
+
+def _head_sentence(document: CircuitDocument, view: View) -> Iterator[str]:
+    """Yield what the head takes that changes the difference most, and how."""
+    for node, change in _ranked_heads(document)[:1]:
+        assert change.all is not None
+        yield say(
+            view,
+            "With the values that {head} has in the corrupt text the difference {lost}: {held} by"
+            " what it writes, {moved} by moving where later heads look.",
+            head=node.id,
+            lost=loss_text(change.all, view),
+            held=format_signed(change.writes or 0.0, DIGITS),
+            moved=format_signed(change.moved or 0.0, DIGITS),
+        )

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from msgspec import UNSET
 from msgspec.json import encode
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
@@ -17,9 +18,12 @@ from attncli.features.circuit.compute import edge_count, split_pairs
 from attncli.features.circuit.edge_graph import edge_graph
 from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
+from attncli.features.effects.ablation import choose_backend
+from attncli.features.effects.sweep import resample_from
 from attncli.inputs.pairs import Pair, read_pairs
 from attncli.inputs.token import Token
 from attncli.measure.pair_measure import TokenPair, fit_pairs, measured_differences
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.aliases import local_folder
 
 SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
@@ -70,7 +74,43 @@ def test_the_command_writes_it(folder: Path) -> None:
     assert "All edges keep 1.0000, none 0.0000." in shown
     assert "from pairs drawn again share" in " ".join(shown.split())
     rows = ask(*line, "--plain").out.splitlines()
-    assert len(rows) == 1 + 10 + 1 + len(document["edges"]) + len(document["exact"]["edges"])
+    heads = [node for node in document["nodes"] if node["kind"] == "head"]
+    assert heads
+    tail = len(document["edges"]) + len(document["exact"]["edges"])
+    assert len(rows) == 1 + 10 + 1 + len(heads) + tail
+
+
+def test_heads_have_the_roles_that_ablation_gives_them(folder: Path) -> None:
+    model = attncli.load(folder, dtype="float64")
+    document = attncli.circuit(model, SAMPLES, size="40%", holdout=1)
+    heads = [node for node in document.nodes if node.kind == "head"]
+    pairs = split_pairs(fit_pairs(model, read_pairs(SAMPLES)), 1, 0).choice
+    assert document.role_pairs == len(pairs) == 2
+    last = max(node.layer for node in heads)
+    moves = 0
+    for node in heads:
+        difference = node.difference
+        assert difference.all == pytest.approx(difference.writes + difference.moved, abs=1e-12)
+        if node.layer == last:
+            assert difference.moved == pytest.approx(0, abs=1e-9)
+        moves += abs(difference.moved) > 1e-6
+        alone = [
+            attncli.ablate(
+                model,
+                pair.pair.clean,
+                by=resample_from(choose_backend(model, pair.corrupt, [])),
+                heads=HeadSelection(pairs=[(node.layer, node.head)]),
+                target=f"id:{pair.answer}",
+                versus=f"id:{pair.versus}",
+                baseline="none",
+            ).effects[0]
+            for pair in pairs
+        ]
+        assert difference.all == pytest.approx(
+            np.mean([row.difference.all for row in alone]), abs=1e-9
+        )
+    assert moves  # else the split says nothing
+    assert all(node.labels is UNSET for node in document.nodes if node.kind != "head")
 
 
 def test_what_cannot_be_done_is_refused(folder: Path) -> None:

@@ -11,6 +11,7 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.inputs.pairs import read_pairs
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 
 SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
@@ -56,6 +57,16 @@ def test_an_effect_is_the_mean_of_what_each_text_gives(model: Model, by: str) ->
         signs = np.sign([value for value, _ in sums[row.layer, row.head]])
         assert row.difference.sign_share == pytest.approx(np.mean(signs == np.sign(whole)))
         assert row.difference.low is None  # three pairs have no interval
+
+
+@pytest.mark.parametrize("hold", [None, "attention"])
+def test_one_head_of_the_last_layer_is_as_all_that_are_chosen(model: Model, hold) -> None:
+    """The last layer computes the row that is measured alone, and so do values put there."""
+    heads = HeadSelection(pairs=[(1, 2)])
+    document = attncli.ablate_pairs(model, SAMPLES, heads=heads, hold=hold)
+    (row,) = document.effects
+    assert abs(row.difference.all) > 1e-6
+    assert document.together.difference.all == pytest.approx(row.difference.all, abs=1e-10)
 
 
 def test_twenty_pairs_have_intervals(model: Model, tmp_path: Path) -> None:

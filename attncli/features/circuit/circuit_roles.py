@@ -1,0 +1,132 @@
+"""What the heads of a circuit do: where they look, in the words of labels, and whether they write to
+the answer or move where later heads look.
+
+Source: Wang et al., Interpretability in the wild, 2022, for roles of heads in a circuit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.features.effects.ablation import Removal, choose_backend, remove
+from attncli.features.effects.document import Difference
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.pair_effects import mean_differences
+from attncli.features.effects.places import may_start_late
+from attncli.features.effects.sweep import resample_from
+from attncli.measure.labels import NEEDED, label_text, labels_of, repeat_scores
+from attncli.measure.metric import Measured
+from attncli.measure.pair_measure import TokenPair
+from attncli.measure.text_metrics import measure_texts
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import free_memory
+from attncli.models.model import Model
+
+ROLE_PAIRS = 4
+"""Pairs of the choice on which heads are taken away to tell what they do."""
+
+SAID_TWICE = ("positional +0", "positional -1", "positional +1")
+"""Labels that say what self, previous-token and next-token say already."""
+
+Place = tuple[int, int]
+
+
+class HeadRole(Struct, frozen=True):
+    """What a head does in the texts of a circuit. labels: of its attention in the clean texts and on
+    random repeats; none where it earns none. difference: what m loses where its values are those of
+    the corrupt text, and how much of it by what it writes."""
+
+    labels: tuple[str, ...]
+    difference: Difference
+
+
+def head_roles(
+    model: Model,
+    pairs: Sequence[TokenPair],
+    heads: Sequence[Place],
+    on_pair: Callable[[], None],
+) -> dict[Place, HeadRole]:
+    """The roles of heads, by layer and head.
+
+    Args:
+        model: A decoder whose layers run natively.
+        pairs: Those that edges were chosen on; labels are of all their clean texts, effects of the
+            first `ROLE_PAIRS`.
+        heads: Which heads, each a layer and a head.
+        on_pair: Called when a pair is done.
+    """
+    if not heads:
+        return {}
+    labels = _labels(model, pairs, heads)
+    differences = _differences(model, pairs[:ROLE_PAIRS], heads, on_pair)
+    return {place: HeadRole(labels[place], differences[place]) for place in heads}
+
+
+def _differences(
+    model: Model, pairs: Sequence[TokenPair], heads: Sequence[Place], on_pair: Callable[[], None]
+) -> dict[Place, Difference]:
+    """What each head's absence costs on average: its values are those of the corrupt text; then the
+    same while every head attends as in the clean text's own run."""
+    results = []
+    for pair in pairs:
+        removal = Removal(
+            HeadSelection(pairs=heads),
+            resample_from(choose_backend(model, pair.corrupt, [])),
+            baseline="none",
+            hold=True,
+            start=pair.first_difference if may_start_late(model.spec) else 0,
+        )
+        last = len(pair.clean) - 1
+        request = MeasureRequest(("difference",), (last,), last, pair.answer, versus=pair.versus)
+        results.append(remove(model, pair.clean, removal, request, memory=free_memory().bytes))
+        on_pair()
+    places = [(effect.place.layer, effect.place.head) for effect in results[0].effects]
+    differences = mean_differences(
+        [[effect.readings for effect in result.effects] for result in results],
+        [[effect.holding for effect in result.effects] for result in results],
+    )
+    return dict(zip(places, differences, strict=True))
+
+
+def _labels(
+    model: Model, pairs: Sequence[TokenPair], heads: Sequence[Place]
+) -> dict[Place, tuple[str, ...]]:
+    """The labels of each head over all clean texts, and on random repeats."""
+    layers = sorted({layer for layer, _ in heads})
+    repeats = repeat_scores(model, layers)
+    texts = [pair.clean for pair in pairs]
+    by_count: dict[int, list[int]] = {}
+    for layer in layers:
+        by_count.setdefault(model.spec.blocks[layer].attention.heads, []).append(layer)
+    names_of_heads: dict[Place, tuple[str, ...]] = {}
+    for group in by_count.values():  # layers are measured together that have as many heads
+        measured = list(measure_texts(model, texts, metrics=NEEDED, layers=group))
+        for row, layer in enumerate(group):
+            results = {name: _mean([text[name] for text in measured], row) for name in measured[0]}
+            for head in (head for place, head in heads if place == layer):
+                earned = labels_of(results, head, repeats=repeats.get((layer, head)))
+                names = [label_text(label) for label in earned]
+                names_of_heads[layer, head] = tuple(
+                    name for name in names if name not in SAID_TWICE
+                )
+    return names_of_heads
+
+
+def _mean(texts: Sequence[Measured], row: int) -> Measured:
+    """A metric of one layer's heads, the mean over the texts that have rows for it. row: the place
+    of the layer."""
+    rows = np.stack([text.rows[row] for text in texts])
+    value, baseline = (
+        np.stack([side[row] for side in sides])
+        for sides in ([text.value for text in texts], [text.baseline for text in texts])
+    )
+    known = np.isfinite(value)
+    count = np.maximum(known.sum(0), 1)
+    means = [
+        np.where(known.any(0), np.where(known, side, 0.0).sum(0) / count, np.nan)
+        for side in (value, baseline)
+    ]
+    return Measured(texts[0].metric, means[0], rows.sum(0), means[1])
