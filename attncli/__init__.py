@@ -12,10 +12,10 @@ Where things are. The engine, in the order in which data flows; a room imports o
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
     models      how families differ: config, tensor names, families/, running layer by layer
-    documents   how a result is declared: fields, axes, schema, reading a saved one
+    documents   how a result is declared: fields, axes, shared parts, schema, reading a saved one
     measure     what weights say: metrics, links, labels, records of a run
     draw        how a result looks: text, tables, matrices, the shaded sentence; figures/, page/
-The features, a folder each, with its command.py, compute.py, document.py and screen.py:
+The features, a folder each: command.py, compute.py, document.py, screen.py, figure.py, page.py:
     features/   run, heads, explain, find, effects, why, learn, compare, cross, mask, cost, …
     scan        how a corpus is counted: a plan, shards, workers, what they add up to
     explore     how a run is walked through: the full-screen application

@@ -24,6 +24,8 @@ To add a document, say `attn.ablate/1`:
   `--plain`.
 5. `features/ablate/figure.py`: `ablate_figure(document, drawing, view, scale)`, or its name in
   `WITHOUT_FIGURE` below.
+6. `features/ablate/page.py`, of a document about heads: `ablate_document_heads`, see
+  `measure.document_heads`, `ablate_page_focus`, see `draw.page`, and its name in `ABOUT_HEADS`.
 
 A test of the house fails where one of these is missing.
 """
