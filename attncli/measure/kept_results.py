@@ -7,13 +7,15 @@ its own: one that is damaged is as good as none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from math import prod
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from msgspec import DecodeError, ValidationError, json
+import numpy as np
+from msgspec import DecodeError, Struct, ValidationError, json
 
 from attncli.errors import AttnError
 from attncli.inputs.files import (
@@ -34,6 +36,7 @@ from attncli.version import __version__
 LIMIT = 2**26
 """Bytes of a file of results."""
 Results = TypeVar("Results")
+Floats = np.ndarray[Any, np.dtype[Any]]
 
 
 class KeptResults(Generic[Results]):
@@ -76,6 +79,52 @@ class KeptResults(Generic[Results]):
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
+
+
+class KeptArray(Struct, frozen=True):
+    """An array as a file of results holds it. dtype: float32 or float64; data: its bytes."""
+
+    dtype: Literal["float32", "float64"]
+    shape: tuple[int, ...]
+    data: bytes
+
+    def array(self) -> Floats | None:
+        """The array; None where bytes and shape do not fit."""
+        if len(self.data) != prod(self.shape) * np.dtype(self.dtype).itemsize:
+            return None
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+
+class KeptArrays:
+    """Arrays of unfinished work, each kept in a file of its own as soon as it is known. folder: of
+    the files; None to keep nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._files: list[KeptResults[KeptArray]] = []
+
+    def known(self, name: str, compute: Callable[[], Floats]) -> Floats:
+        """The array of this name: the kept one, else what `compute` gives, which is kept then."""
+        path = None if self._folder is None else self._folder / f"{name}.json"
+        file = KeptResults[KeptArray](path, KeptArray)
+        self._files.append(file)
+        stored = file.read()
+        array = None if stored is None else stored.array()
+        if array is None:
+            array = np.ascontiguousarray(compute())
+            dtype: Literal["float32", "float64"] = "float32"
+            if array.dtype == np.float64:
+                dtype = "float64"
+            file.keep(KeptArray(dtype, array.shape, array.tobytes()))
+        return array
+
+    def drop(self) -> None:
+        """Remove the files and their folder, once the work is finished."""
+        for file in self._files:
+            file.drop()
+        if self._folder is not None:
+            with suppress(OSError):
+                self._folder.rmdir()
 
 
 def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:

@@ -11,7 +11,7 @@ from attncli.cli.declarations import LongTableOutput, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import only, subject_number, subject_option
-from attncli.cli.output import validate_options, write_documents
+from attncli.cli.output import keeping_runs, validate_options, write_documents
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -50,9 +50,9 @@ def circuit(
 ) -> None:
     """Find the edges between heads and feed-forward parts that carry an answer, and test them.
 
-    attn circuit --model gpt2 --pairs indirect-object
+    attn circuit --model smollm2 --pairs indirect-object
 
-    attn circuit --model gpt2 --pairs pairs.jsonl --size 2% --json
+    attn circuit --model smollm2 --pairs pairs.jsonl --size 2% --json
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
@@ -66,6 +66,7 @@ def circuit(
     from attncli.cli.progress import foretell_work, progress
     from attncli.features.circuit.compute import STEPS
     from attncli.features.circuit.compute import circuit as compute_circuit
+    from attncli.inputs.hub import own_cache_folder
 
     hint = message("--count with fewer pairs")
 
@@ -74,7 +75,10 @@ def circuit(
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         foretell_work(environment, tokens, expected.seconds, hint)
 
-    with progress(environment, "testing edges") as on_progress:
+    with (
+        keeping_runs(output, environment, view) as kept_runs,
+        progress(environment, "testing edges") as on_progress,
+    ):
         document = compute_circuit(
             loaded_model,
             pairs,
@@ -83,7 +87,9 @@ def circuit(
             holdout=holdout,
             steps=STEPS if steps is None else steps,
             seed=seed,
+            kept=own_cache_folder(environment.variables) / "circuits",
             on_cost=on_cost,
+            on_result=kept_runs.count,
             progress=on_progress,
         )
     write_documents([document], output, environment, view)

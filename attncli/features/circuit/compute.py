@@ -53,6 +53,7 @@ from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
 from attncli.language import message
 from attncli.measure.bootstrap import ratio_intervals, resample
+from attncli.measure.kept_results import KeptArrays, fingerprint
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import Experts, HeadSelection, Mlp, Spec
@@ -104,7 +105,9 @@ def circuit(
     holdout: int | None = None,
     steps: int = STEPS,
     seed: int = 0,
+    kept: Path | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
+    on_result: Callable[[int, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> CircuitDocument:
     """Find the edges between a decoder's parts that carry the difference between clean and corrupt
@@ -120,7 +123,10 @@ def circuit(
         holdout: Pairs that circuits are tested on; None for half.
         steps: Inputs between the corrupt and the clean text at which gradients are taken.
         seed: Of the split, the random edges and the resamples.
+        kept: A folder where the results of each pair are kept until all are known, so that the same
+            call goes on after an interruption.
         on_cost: Called with the estimated cost, and the tokens of the longest text, before it starts.
+        on_result: Called with how many of how many runs of pairs are done.
         progress: Called with the share done, 0 to 1.
 
     Returns:
@@ -153,8 +159,18 @@ def circuit(
     longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
     dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
     on_cost(_cost(model, graph, pairs, longest, steps, dtype), longest)
-    work = _Work(model, graph, pairs, dtype, progress)
-    return work.document(chosen_count, steps, seed)
+    folder = None
+    if kept is not None:
+        both = (*pairs.choice, *pairs.held_out)
+        tokens = [token for pair in both for token in (*pair.clean, *pair.corrupt)]
+        answers = [(len(pair.clean), pair.answer, pair.versus) for pair in both]
+        request = (answers, len(pairs.choice), chosen_count, steps, seed, dtype)
+        folder = kept / fingerprint(model, tokens, request)
+    arrays = KeptArrays(folder)
+    work = _Work(model, graph, pairs, dtype, arrays, on_result, progress)
+    document = work.document(chosen_count, steps, seed)
+    arrays.drop()
+    return document
 
 
 def edge_count(size: str, edges: int) -> int:
@@ -214,6 +230,8 @@ class _Work:
         graph: EdgeGraph,
         pairs: SplitPairs,
         dtype: str,
+        arrays: KeptArrays,
+        on_result: Callable[[int, int], None],
         progress: Callable[[float], None],
     ) -> None:
         self.model = model
@@ -221,16 +239,27 @@ class _Work:
         self.pairs = pairs
         self.dtype = dtype
         self.circuit = CircuitModel(model, graph, dtype)
+        self._arrays = arrays
+        self._on_result = on_result
         self._progress = progress
         cuts = min(CUT_PAIRS, len(pairs.choice))
         self.role_pairs = min(ROLE_PAIRS, len(pairs.choice))
-        self._units = 2 * len(pairs.choice) + len(pairs.held_out) + cuts + self.role_pairs
+        self._runs = 2 * len(pairs.choice) + len(pairs.held_out) + cuts
+        self._kept = 0
         self._done = 0
 
     def advance(self) -> None:
         """Tell that a pair is done."""
         self._done += 1
-        self._progress(self._done / self._units)
+        self._progress(self._done / (self._runs + self.role_pairs))
+
+    def result(self, name: str, place: int, compute: Callable[[], Floats]) -> Floats:
+        """The result of a pair, kept from an earlier call or computed now."""
+        array = self._arrays.known(f"{name}-{place}", compute)
+        self._kept += 1
+        self._on_result(self._kept, self._runs)
+        self.advance()
+        return array
 
     def document(self, count: int | None, steps: int, seed: int) -> CircuitDocument:
         """The whole document. count: edges of the circuit; None for the smallest that keeps 80%."""
@@ -242,7 +271,12 @@ class _Work:
         test_rows = slice(len(pairs.choice), None)
         for group in (slice(len(pairs.choice)), test_rows):
             _check_difference(clean[group], corrupt[group])
-        scores = np.stack([self._scores(pair, steps) for pair in pairs.choice])
+        scores = np.stack(
+            [
+                self.result("scores", place, partial(self._scores, pair, steps))
+                for place, pair in enumerate(pairs.choice)
+            ]
+        )
         mean = scores.mean(0)
         whole = int(self.graph.mask.sum())
         counts = [max(round(whole * share), 1) for share in SHARES]
@@ -304,14 +338,14 @@ class _Work:
 
     def _scores(self, pair: TokenPair, steps: int) -> Floats:
         """The scores of all edges for one pair, [reader, writer]."""
-        scores = self.circuit.pair_gradients(pair, steps).scores(self.graph)
-        self.advance()
-        return scores
+        return self.circuit.pair_gradients(pair, steps).scores(self.graph)
 
     def _smallest(self, mean: Floats, counts: Sequence[int]) -> int:
         """The place of the smallest size that keeps 80% on the pairs of the choice."""
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
-        kept = measure_circuits(self.circuit, self.pairs.choice, masks, self.advance).kept()
+        kept = measure_circuits(
+            self.circuit, self.pairs.choice, masks, partial(self.result, "choice")
+        ).kept()
         shares = kept.sum(0) / kept[:, -1].sum()
         return smallest_size(SHARES, shares.tolist())
 
@@ -320,7 +354,9 @@ class _Work:
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         masks += [random_edges(self.graph, count, seed) for count in counts]
         masks.append(np.zeros_like(masks[0]))
-        return measure_circuits(self.circuit, self.pairs.held_out, masks, self.advance)
+        return measure_circuits(
+            self.circuit, self.pairs.held_out, masks, partial(self.result, "test")
+        )
 
     def _rows(
         self, mean: Floats, tested: CircuitMeasures, counts: Sequence[int], whole: int
@@ -348,7 +384,9 @@ class _Work:
         mean = scores.mean(0)
         edges = ranked_edges(strongest_edges(self.graph, mean, CUT_EDGES), mean)
         masks = without_each(self.graph, edges)
-        measured = measure_circuits(self.circuit, pairs, masks, self.advance).circuits
+        measured = measure_circuits(
+            self.circuit, pairs, masks, partial(self.result, "cuts")
+        ).circuits
         exact = (measured[:, :-1] - measured[:, -1:]).mean(0)
         estimated = scores[: len(pairs)].mean(0)[edges[:, 0], edges[:, 1]]
         correlation = None

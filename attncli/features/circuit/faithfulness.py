@@ -7,6 +7,7 @@ sizes and the areas CPR and CMD; here each measure is taken from that of the cor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,20 +42,28 @@ def measure_circuits(
     circuit: CircuitModel,
     pairs: Sequence[TokenPair],
     masks: Sequence[Mask],
-    on_pair: Callable[[], None],
+    row_of: Callable[[int, Callable[[], Floats]], Floats],
 ) -> CircuitMeasures:
-    """m of each pair under each circuit, by exact runs."""
+    """m of each pair under each circuit, by exact runs.
+
+    row_of: is handed the place of a pair and what computes its row, and returns that row.
+    """
     live = np.stack([live_edges(circuit.graph, mask) for mask in masks])
-    rows = []
-    for pair in pairs:
-        parts = [
-            circuit.replaced(pair, live[first : first + RUNS_AT_ONCE])
-            for first in range(0, len(live), RUNS_AT_ONCE)
-        ]
-        rows.append(np.concatenate([parts[0][:1], *(part[1:] for part in parts)]))
-        on_pair()
+    rows = [
+        row_of(place, partial(_measured_row, circuit, pair, live))
+        for place, pair in enumerate(pairs)
+    ]
     measured = np.stack(rows)
     return CircuitMeasures(measured[:, 0], measured[:, 1:])
+
+
+def _measured_row(circuit: CircuitModel, pair: TokenPair, live: Mask) -> Floats:
+    """m of the corrupt text, then of each circuit, some of them beside each other."""
+    parts = [
+        circuit.replaced(pair, live[first : first + RUNS_AT_ONCE])
+        for first in range(0, len(live), RUNS_AT_ONCE)
+    ]
+    return np.concatenate([parts[0][:1], *(part[1:] for part in parts)])
 
 
 def areas(shares: Sequence[float], kept: Sequence[float]) -> tuple[float, float]:

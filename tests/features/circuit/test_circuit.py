@@ -22,6 +22,7 @@ from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.sweep import resample_from
 from attncli.inputs.pairs import Pair, read_pairs
 from attncli.inputs.token import Token
+from attncli.measure.kept_results import KeptArray, KeptArrays
 from attncli.measure.pair_measure import TokenPair, fit_pairs, measured_differences
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.aliases import local_folder
@@ -78,6 +79,47 @@ def test_the_command_writes_it(folder: Path) -> None:
     assert heads
     tail = len(document["edges"]) + len(document["exact"]["edges"])
     assert len(rows) == 1 + 10 + 1 + len(heads) + tail
+
+
+def test_what_is_known_is_kept_until_all_is(folder: Path, tmp_path: Path) -> None:
+    """An interruption after each result: the next call computes what is missing, and the document
+    has the same bytes."""
+    model = attncli.load(folder, dtype="float64")
+    whole = attncli.circuit(model, SAMPLES)
+    done: list[int] = []
+
+    def stop(count: int, runs: int) -> None:
+        assert count <= runs
+        if count > len(done):
+            done.append(count)
+            raise KeyboardInterrupt
+
+    computed = []
+    known = KeptArrays.known
+
+    def counted(self, name, compute):
+        return known(self, name, lambda: computed.append(name) or compute())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptArrays, "known", counted)
+        for _ in range(40):
+            try:
+                again = attncli.circuit(model, SAMPLES, kept=tmp_path, on_result=stop)
+            except KeyboardInterrupt:
+                continue
+            break
+    assert encode(again) == encode(whole)
+    assert len(computed) == len(set(computed)) == len(done)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_kept_array_is_computed_again(tmp_path: Path) -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    assert KeptArrays(tmp_path).known("a", lambda: values) is not None
+    assert KeptArrays(tmp_path).known("a", lambda: -values).tolist() == values.tolist()
+    (tmp_path / "a.json").write_bytes(b"x")
+    assert KeptArrays(tmp_path).known("a", lambda: -values).tolist() == (-values).tolist()
+    assert KeptArray("float64", (2, 2), b"1234").array() is None
 
 
 def test_heads_have_the_roles_that_ablation_gives_them(folder: Path) -> None:
