@@ -8,6 +8,7 @@ is trained is left out.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,11 +16,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from asking import ask
 from commands import commands
+from small_gpt2 import small_gpt2
 
 ROOT = Path(__file__).parents[1]
 SCREENS = ROOT / "tests" / "golden" / "screens"
@@ -55,6 +58,18 @@ ELSEWHERE = {
     "weights convert": "needs a file of torch's",
 }
 """Commands without such screens, and why."""
+OF_DECODER = {
+    "ablate-pairs": "attn ablate --model tiny --pairs pairs.jsonl --hold attention",
+    "patch-pairs": "attn patch --model tiny --pairs pairs.jsonl",
+    "logits-pairs": "attn logits --model tiny --pairs pairs.jsonl",
+    "why-pairs": "attn why --model tiny --pairs pairs.jsonl --to it",
+    "find-pairs": "attn find --model tiny --pairs pairs.jsonl --to it --effect",
+    "next-word": 'attn next --model tiny "it was too the" --each --without L0H1 --weigh was=×4',
+    "logits-words": 'attn logits --model tiny "it was too the" --by word',
+}
+"""Lines for a small decoder with an output head, written from seeded numbers, by the file of their
+screens, with pairs of texts enough for intervals."""
+DECODER_WIDTHS = (44, 60, 80, 120)
 TRAINED = re.compile(r"--model|minilm|gpt2|\bDIR\b|--time|before|after|my-model|run\.json")
 """What needs a model that was trained, files of one's own, or a clock."""
 
@@ -73,6 +88,11 @@ def seeded_lines() -> dict[str, list[str]]:
     return lines
 
 
+def screen_names() -> list[str]:
+    """Of the commands with screens, and of the lines for a decoder."""
+    return [*seeded_lines(), *OF_DECODER]
+
+
 @contextmanager
 def inside(folder: str) -> Iterator[None]:
     """Context manager: work in an empty folder beside the sample inputs."""
@@ -85,9 +105,27 @@ def inside(folder: str) -> Iterator[None]:
         os.chdir(here)
 
 
+def write_decoder() -> None:
+    """Write the small decoder and its pairs into this folder."""
+    small_gpt2(Path("tiny"))
+    beginnings = [" ".join(("was", *words)) for words in product(("too", "was", "it"), repeat=3)]
+    lines = [
+        {
+            "clean": f"{beginning} it",
+            "corrupt": f"{beginning} the",
+            "answer": " it",
+            "versus": " the",
+        }
+        for beginning in beginnings
+    ]
+    Path("pairs.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
 def answer(line: str, *more: str, width: int = 80) -> str:
     """What the last command of a line prints."""
     with TemporaryDirectory() as folder, inside(folder):
+        if "--model tiny" in line:
+            write_decoder()
         *before, last = [in_float64(shlex.split(part)[1:]) for part in line.split(" && ")]
         for words in before:
             assert ask(*words).code == 0
@@ -117,11 +155,11 @@ def without_fractions(text: str) -> str:
 
 def screens(path: str) -> str:
     """The screens of a command's first line, one below the other."""
-    line = seeded_lines()[path][0]
+    line = OF_DECODER[path] if path in OF_DECODER else seeded_lines()[path][0]
     blocks = [
         f"==== {width} {lang}\n{answer(line, '--lang', lang, width=width)}"
         for lang in LANGUAGES
-        for width in WIDTHS
+        for width in (DECODER_WIDTHS if path in OF_DECODER else WIDTHS)
     ]
     return without_rounding(f"$ {line}\n" + "".join(blocks))
 
@@ -152,13 +190,15 @@ def renew(paths: list[str]) -> None:
     digests = dict(line.split("\t") for line in stored_digests())
     for path in paths:
         file_of(path).write_text(screens(path), "utf-8")
+        if path in OF_DECODER:
+            continue
         digests.update(line.split("\t") for line in json_lines(path))
     known = {line for lines in seeded_lines().values() for line in lines}
     lines = sorted(f"{line}\t{digest}\n" for line, digest in digests.items() if line in known)
     DIGESTS.write_text("".join(lines), "utf-8")
-    for stale in set(SCREENS.glob("*.txt")) - {file_of(path) for path in seeded_lines()}:
+    for stale in set(SCREENS.glob("*.txt")) - {file_of(path) for path in screen_names()}:
         stale.unlink()
 
 
 if __name__ == "__main__":
-    renew([path for path in seeded_lines() if not sys.argv[1:] or path in sys.argv[1:]])
+    renew([path for path in screen_names() if not sys.argv[1:] or path in sys.argv[1:]])

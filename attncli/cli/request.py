@@ -474,9 +474,7 @@ def refuse_cost(
     from attncli.cli.progress import foretell_work
 
     refuse_memory(expected.peak, compute, hint, resident=expected.resident)
-    foretell_work(
-        environment, count, expected.seconds, message("a shorter text, --layer or --head")
-    )
+    foretell_work(environment, count, expected.seconds, hint)
 
 
 # The layers and heads that `--layer` and `--head` name.

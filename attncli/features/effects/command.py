@@ -539,8 +539,11 @@ def logits(
                     unknown=unknown,
                     tokens=tokens,
                     note=environment.note,
-                    on_cost=lambda expected, _: request.refuse_memory(
-                        expected.peak, setup.compute, "a shorter text"
+                    on_cost=partial(
+                        request.refuse_cost,
+                        environment,
+                        setup.compute,
+                        message("a shorter text"),
                     ),
                 )
                 if page.html is not None:

@@ -58,7 +58,7 @@ from attncli.features.effects.targets import (
     target_token,
     target_tokens,
 )
-from attncli.features.effects.word_parts import deletion_curve, word_sum
+from attncli.features.effects.word_parts import deletion_curve, word_cost, word_sum
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, bytes_name, choose_span, ignore
 from attncli.inputs.word_groups import token_notes_of_two
@@ -207,6 +207,7 @@ def ablate(
             on_cost,
             predicts=request.predicts,
             compared=compared,
+            passes=1 + (hold is not None),
         )
     return ablate_document(
         model,
@@ -285,10 +286,10 @@ def logits(
     """
     if tokens is None:
         tokens = model.encode(text)
-    on_cost(
-        SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost(),
-        len(tokens),
-    )
+    expected = SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost()
+    if by == "word":
+        expected = word_cost(model.spec, len(tokens), expected)
+    on_cost(expected, len(tokens))
     if query is None:
         position = len(tokens) - 1
     else:
@@ -454,7 +455,13 @@ def patch(
         note=note,
     )
     _tell_cost(
-        model, len(clean_tokens), patching.selection, memory, on_cost, predicts=patching.predicts
+        model,
+        len(clean_tokens),
+        patching.selection,
+        memory,
+        on_cost,
+        predicts=patching.predicts,
+        start=min(patching.positions, default=0),
     )
     ids = [[token.id for token in text_tokens] for text_tokens in (clean_tokens, corrupt_tokens)]
     if ids[0] == ids[1] and clean != corrupt and any(token.unknown for token in clean_tokens):
@@ -576,15 +583,23 @@ def _tell_cost(
     *,
     predicts: bool,
     compared: int = 0,
+    start: int = 0,
+    passes: int = 1,
 ) -> None:
     """Call `on_cost` with the estimated cost of taking these heads away in a text of `count`
     tokens; nothing for models that run whole. predicts: whether next tokens are measured. compared:
-    at most how many heads are compared with random changes."""
+    at most how many heads are compared with random changes. start, passes: as of `sweep_cost`."""
     if model.own_layers:
         chosen_places = places(model.spec, heads)
         free = free_memory().bytes if memory is None else memory
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)
         on_cost(
-            size.sweep_cost(chosen_places, free, draws=min(compared, len(chosen_places)) * DRAWS),
+            size.sweep_cost(
+                chosen_places,
+                free,
+                min(compared, len(chosen_places)) * DRAWS,
+                start=start,
+                passes=passes,
+            ),
             count,
         )

@@ -239,9 +239,11 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
     if difference.moved is UNSET or difference.moved is None:
         return
     share = difference.writes / difference.all if difference.all else 1.0
+    # of a gain in the sign of the gain, as the sentence before says how much it is
+    sign = -1.0 if difference.all < 0 else 1.0
     places = {
-        "held": f"{difference.writes:+.{DIGITS}f}",
-        "moved": f"{difference.moved:+.{DIGITS}f}",
+        "held": _signed(sign * difference.writes),
+        "moved": _signed(sign * difference.moved),
     }
     if abs(share) <= MOVES:
         yield say(
@@ -263,6 +265,11 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
             " moving where later heads look, interaction included.",
             **places,
         )
+
+
+def _signed(value: float) -> str:
+    """A number with its sign; 0 has none that is negative."""
+    return f"{round(value, DIGITS) + 0.0:+.{DIGITS}f}"
 
 
 def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
@@ -324,7 +331,10 @@ def interval_text(low: float | None, high: float | None, view: View) -> str:
     """A 95% interval in brackets behind a number; "" for none."""
     if low is None or high is None:
         return ""
-    ends = say(
-        view, "(95% interval {low} to {high})", low=f"{low:.{DIGITS}f}", high=f"{high:.{DIGITS}f}"
-    )
-    return f" {ends}"
+    return bracketed_interval(f"{low:.{DIGITS}f}", f"{high:.{DIGITS}f}", view)
+
+
+def bracketed_interval(low: str, high: str, view: View) -> str:
+    """A 95% interval in brackets behind a number, with the blank before it where a language has
+    one."""
+    return say(view, " (95% interval {low} to {high})", low=low, high=high)

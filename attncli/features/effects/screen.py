@@ -25,6 +25,7 @@ from attncli.draw.token_names import (
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import (
+    bracketed_interval,
     logit_probability_sentence,
     pairs_sentences,
     patch_probability_sentences,
@@ -957,8 +958,7 @@ def _share_interval(row: PatchRow, view: View) -> str:
     """A 95% interval of shares in brackets behind a number; "" for none."""
     if not isinstance(row.low, float) or not isinstance(row.high, float):
         return ""
-    ends = say(view, "(95% interval {low} to {high})", low=percent(row.low), high=percent(row.high))
-    return f" {ends}"
+    return bracketed_interval(percent(row.low), percent(row.high), view)
 
 
 @capitalize_sentences

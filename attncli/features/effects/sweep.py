@@ -133,19 +133,29 @@ class SweepSize(Struct, frozen=True):
         )
 
     def sweep_cost(
-        self, places: Sequence[HeadAddress], memory: int, draws: int = 0
+        self,
+        places: Sequence[HeadAddress],
+        memory: int,
+        draws: int = 0,
+        *,
+        start: int = 0,
+        passes: int = 1,
     ) -> CostEstimate:
         """Estimated cost of changing each of these heads in turn, within `memory` bytes.
 
         draws: how many random changes follow, for the heads that are compared with them: which
         those are is not known yet, so that they count as evenly spread over the places.
+        start: the first token that changes; where none reads later ones, those before it run once.
+        passes: how often each change runs, twice where attention is held besides.
         """
         work = sweep_work(self.spec, self.count, places)
+        late = start / self.count if may_start_late(self.spec) else 0.0
+        share = passes * (1 + draws / max(len(places), 1)) * (1 - late)
         return replace(
             self.run_cost(),
             multiply_adds=work.products,
             memory={"branches": self.plan(max(len(places), draws), memory).bytes},
-            seconds=seconds_of(work, self.dtype) * (1 + draws / len(places)),
+            seconds=seconds_of(work, self.dtype) * share,
             branches=len(places),
         )
 

@@ -148,7 +148,10 @@ def find(
                         tokens=tokens,
                         note=environment.note,
                         on_cost=partial(
-                            request.refuse_cost, environment, setup.compute, "a shorter text"
+                            request.refuse_cost,
+                            environment,
+                            setup.compute,
+                            message("a shorter text, --layer or --head"),
                         ),
                         progress=on_progress,
                         recording=recording,

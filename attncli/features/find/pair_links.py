@@ -176,7 +176,8 @@ def find_pairs(
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     ends = located_ends(fitted, start, end)
     chosen = own_places(model, selection)
-    _tell_cost(model, fitted, selection, effect, memory, on_cost)
+    first_query = min(link.queries[0] for link in ends)
+    _tell_cost(model, fitted, selection, first_query if effect else None, memory, on_cost)
     share = 0.5 if effect else 1.0
     weights: list[Floats] = []
     for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
@@ -240,19 +241,20 @@ def _tell_cost(
     model: Model,
     fitted: FittedPairs,
     selection: HeadSelection,
-    effect: bool,
+    cut_from: int | None,
     memory: int | None,
     on_cost: Callable[[CostEstimate, int], None],
 ) -> None:
-    """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each."""
+    """Call `on_cost` with the estimated cost of all pairs, of which the longest counts for each.
+    cut_from: the first token whose link is cut, and the first that changes; None where none is."""
     count = max(len(pair.clean) for pair in fitted.pairs)
     size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
     branches = len(places(model.spec, selection))
     expected = replace(size.run_cost(), branches=branches)
-    seconds = 3 * expected.seconds
-    if effect:
+    seconds = 2 * expected.seconds
+    if cut_from is not None:
         free = free_memory().bytes if memory is None else memory
-        cutting = size.sweep_cost(places(model.spec, selection), free)
+        cutting = size.sweep_cost(places(model.spec, selection), free, start=cut_from)
         expected = replace(cutting, branches=branches)
         seconds += cutting.seconds
     on_cost(replace(expected, seconds=seconds * len(fitted.pairs)), count)

@@ -119,7 +119,10 @@ def next_word(
                         tokens=tokens,
                         note=environment.note,
                         on_cost=partial(
-                            request.refuse_cost, environment, setup.compute, "a shorter text"
+                            request.refuse_cost,
+                            environment,
+                            setup.compute,
+                            message("a shorter text"),
                         ),
                         progress=on_progress,
                     )

@@ -56,7 +56,9 @@ def check(
             file,
             count=count,
             progress=on_progress,
-            on_cost=partial(request.refuse_cost, environment, setup.compute, "shorter texts"),
+            on_cost=partial(
+                request.refuse_cost, environment, setup.compute, message("shorter texts")
+            ),
         )
     write_documents([document], output, environment, view)
     if document.faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.features.heads import roles
-from attncli.features.heads.roles import ROLES, role_scores
+from attncli.features.heads.roles import ROLES, RoleScores, role_scores
 from attncli.measure.labels import ordinary_tokens, repeat_scores
 from attncli.measure.layer_metrics import ROLE_METRICS
 from attncli.models.model import Model
@@ -128,15 +129,100 @@ def test_heads_are_ranked_by_each_role(folder: Path) -> None:
     assert "copying" in plain
 
 
-def test_a_scan_has_the_scores_of_the_model(folder: Path, model: Model, tmp_path: Path) -> None:
-    (tmp_path / "corpus.txt").write_text("it was too the\nthe it was\ntoo it\n")
-    names = ("entropy", "induction", "copying")
-    _, _, document = scanned(folder, tmp_path / "corpus.txt", tmp_path / "out", metrics=names)
-    scores = role_scores(model, names[1:])
-    for head in document.heads:
-        for name in names[1:]:
-            known = scores.values[name][head.layer, head.head]
-            assert head.metrics[name].mean_texts == pytest.approx(known, abs=1e-5)
+CORPUS = ("it was too the it was", "the it was the", "too it too it")
+
+
+@pytest.fixture(scope="module")
+def told(
+    folder: Path, model: Model, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, dict[tuple[int, int], float]]]:
+    """The score of each head by place, by metric: in the table on the screen's document, as CSV, in
+    a scan and in Python; and what is known of it. Needles are put in by hand: this model finds
+    none."""
+    work = tmp_path_factory.mktemp("told")
+    names = tuple(ROLES.values())
+
+    def needles(model: Model, scores: RoleScores, progress: object) -> None:
+        del progress
+        places = [(layer, head) for layer in model.spec.attending() for head in range(3)]
+        scores.values["retrieval"] = {
+            (layer, head): 0.1 + layer / 10 + head / 100 for layer, head in places
+        }
+        scores.chance["retrieval"] = 0.25
+        scores.tested["retrieval"] = 8
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(roles, "_add_retrieval", needles)
+        (work / "sequences.txt").write_text("\n".join(WORDS))
+        patched.setattr(roles, "SEQUENCES", work / "sequences.txt")
+        wanted = [word for name in names for word in ("--metric", name)]
+        line = ["heads", CORPUS[0], "--model", str(folder), *wanted]
+        document = ask(*line, "--csv", str(work / "heads.csv"), "--json").json
+        with (work / "heads.csv").open() as file:
+            table = list(csv.DictReader(file))
+        (work / "corpus.txt").write_text("\n".join(CORPUS))
+        _, _, scan = scanned(folder, work / "corpus.txt", work / "scan", metrics=names)
+        python = attncli.heads(model, CORPUS[0], metrics=names)
+        known = dict(role_scores(model, names).values)
+    for name in set(names) - set(known):  # those of a text: loops over its rows
+        known[name] = of_rows(model, CORPUS[0], name)
+    texts = {
+        name: np.mean([[*of_rows(model, text, name).values()] for text in CORPUS], 0)
+        for name in ("previous", "sink")
+    }
+    places = list(known["induction"])
+    return {
+        "known": known,
+        "rows": {
+            name: {
+                (head["layer"], head["head"]): head["metrics"][name]["value"]
+                for head in document["heads"]
+            }
+            for name in names
+        },
+        "csv": {
+            name: {(int(row["layer"]), int(row["head"])): float(row[name]) for row in table}
+            for name in names
+        },
+        "python": {
+            name: {(head.layer, head.head): head.metrics[name].value for head in python.heads}
+            for name in names
+        },
+        "scan": {
+            name: {(head.layer, head.head): head.metrics[name].mean_texts for head in scan.heads}
+            for name in names
+        },
+        "known of the scan": {
+            name: dict(zip(places, texts[name], strict=True)) if name in texts else known[name]
+            for name in names
+        },
+    }
+
+
+def of_rows(model: Model, text: str, name: str) -> dict[tuple[int, int], float]:
+    """The mean weight on the token before, over rows that have one, or on the first token, over
+    rows that have another."""
+    result = {}
+    for trace in model.trace(text):
+        for head, rows in enumerate(np.asarray(trace.stages["weights"])):
+            values = [
+                rows[query, query - 1 if name == "previous" else 0] for query in range(1, len(rows))
+            ]
+            result[trace.layer, head] = float(np.mean(values))
+    return result
+
+
+@pytest.mark.parametrize("place", ["rows", "csv", "python", "scan"])
+@pytest.mark.parametrize("name", ROLES.values())
+def test_every_role_is_a_number_of_every_head(name: str, place: str, told: dict) -> None:
+    known = told["known of the scan" if place == "scan" else "known"][name]
+    values = told[place][name]
+    assert values.keys() == known.keys()
+    assert len(values) == 6
+    for head, value in known.items():
+        assert values[head] == pytest.approx(value, abs=1e-5)
+    # the negative control: it is the number of this head, not of its neighbour
+    assert len({round(value, 6) for value in known.values()}) > 1
 
 
 def test_rows_of_weights_have_no_such_score() -> None:
