@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from asking import ask
 from processes import finish
+from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.cli.app import COMMANDS
@@ -117,34 +118,122 @@ def test_help_shows_no_variable_of_the_process(monkeypatch):
     assert "a-secret-of-mine" not in pydoc.plain(pydoc.render_doc(attncli.load))
 
 
+MODEL = "attncli.load(seed=0, d_model=8)"
+LEARNED = "attncli.load('model')"
+OF_TOPIC = "(m := attncli.load(seed=0, d_model=8), 'the cat', m.encode('the cat'))"
+FIRST_CALLS = {
+    "AttentionTrace": "attncli.AttentionTrace.__name__",
+    "AttnError": "str(attncli.AttnError('no such thing'))",
+    "KnockOut": "attncli.KnockOut",
+    "Replace": "attncli.Replace",
+    "Spec": "attncli.Spec",
+    "Weigh": "attncli.Weigh",
+    "Zero": "attncli.Zero",
+    "__version__": "attncli.__version__",
+    "ablate": f"attncli.ablate({MODEL}, 'the cat')",
+    "ablate_pairs": f"attncli.ablate_pairs({LEARNED}, 'pairs.jsonl')",
+    "attention": "attncli.attention([[[1.0]]], [[[1.0]]], [[[1.0]]])",
+    "cache": f"attncli.cache({LEARNED}, 'the cat sat', policies=['sinks'], budgets=[2])",
+    "circuit": f"attncli.circuit({LEARNED}, 'pairs.jsonl', steps=1)",
+    "compare": f"attncli.compare(run := attncli.run({MODEL}, 'the cat'), run)",
+    "cost": "attncli.cost(9)",
+    "cross": f"attncli.cross({MODEL}, 'the cat', 'a dog')",
+    "explain": f"attncli.explain({MODEL}, 'the cat')",
+    "find": f"attncli.find({MODEL}, 'the cat', 'cat', 'the')",
+    "find_pairs": f"attncli.find_pairs({LEARNED}, 'pairs.jsonl', end='#1')",
+    "generate": f"attncli.generate({LEARNED}, 'the cat', count=1)",
+    "heads": f"attncli.heads({MODEL}, 'the cat')",
+    "learn": "attncli.learn('previous', steps=1, batch=1, architecture={'d_model': 8, 'layers': 1})",
+    "load": MODEL,
+    "logits": f"attncli.logits({LEARNED}, 'the cat')",
+    "logits_pairs": f"attncli.logits_pairs({LEARNED}, 'pairs.jsonl')",
+    "mask": "attncli.mask('causal')",
+    "metrics": "attncli.metrics.measure([[[1.0]]])",
+    "metrics.measure_texts": f"attncli.metrics.measure_texts({LEARNED}, ['the cat', 'a dog'])",
+    "next_word": f"attncli.next_word({LEARNED}, 'the cat')",
+    "pairs": f"attncli.pairs({LEARNED}, 'pairs.jsonl')",
+    "patch": f"attncli.patch({MODEL}, 'the cat', 'a cat')",
+    "patch_pairs": f"attncli.patch_pairs({LEARNED}, 'pairs.jsonl')",
+    "run": f"attncli.run({MODEL}, 'the cat')",
+    "scan_corpus": "attncli.scan_corpus('model', ['corpus.txt'], 'scan')",
+    "series": "attncli.series(['model', 'later'], 'a b a b')",
+    "tensors": "attncli.tensors({name: [[[1.0]]] for name in 'qkv'})",
+    "tokens": "attncli.tokens('the cat')",
+    "topics": "attncli.topics.softmax([1.0])",
+    "topics.mask": f"attncli.topics.mask(*{OF_TOPIC}, layer=0, head=0, query=1)",
+    "topics.matrix_softmax": f"attncli.topics.matrix_softmax(*{OF_TOPIC}, layer=0, head=0)",
+    "topics.metric": "attncli.topics.metric('entropy')",
+    "topics.multihead": f"attncli.topics.multihead(*{OF_TOPIC}, layer=0, query=1)",
+    "topics.order": f"attncli.topics.order([(of := {OF_TOPIC})[0]], *of[1:], order=[1, 0])",
+    "topics.position": (
+        f"attncli.topics.position([(of := {OF_TOPIC})[0]], *of[1:], layer=0, head=0, query=1)"
+    ),
+    "topics.residual": (
+        f"attncli.topics.residual(m := {LEARNED}, 'the cat', m.encode('the cat'), layer=0, query=1)"
+    ),
+    "topics.scaling": "attncli.topics.scaling(4, samples=8, keys=3, seed=0)",
+    "topics.softmax": "__import__('attncli.topics').topics.softmax([1.0])",
+    "why": f"attncli.why({MODEL}, 'the cat', 'cat', 'the')",
+    "why_pairs": f"attncli.why_pairs({LEARNED}, 'pairs.jsonl', end='#1')",
+}
+"""By public name, an expression that uses it and nothing else first. Files stand in the folder."""
+
+EVERY_DAY = (
+    "tokens", "mask", "cost", "topics", "topics.metric", "run", "heads", "explain", "find", "ablate", "why",
+    "cross", "patch", "learn",
+)  # fmt: skip
 FIRST = """
 import os, sys, attncli
 for call in sys.argv[1:]:
     if (child := os.fork()) == 0:  # each call is the first of a process
-        d = eval(call) if call.startswith("attncli") else __import__("attncli.topics").topics.softmax([1.0])
-        print(len(d.rows()), *d._repr_mimebundle_(), flush=True)
+        result = eval(call)
+        if hasattr(result, "rows"):
+            print(len(result.rows()), *result._repr_mimebundle_(), flush=True)
+        else:
+            print(type(result).__name__, flush=True)
         os._exit(0)
-    os.waitpid(child, 0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"fails as the first call of a process: {call}")
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
-def test_every_public_name_works_as_the_first_call_of_a_process():
-    model = "attncli.load(seed=0, d_model=8)"
-    calls = [
-        "attncli.tokens('the cat')", "attncli.mask('causal')", "attncli.cost(9)", "attncli.topics.softmax([1.0])",
-        "from topics alone", "attncli.topics.metric('entropy')", f"attncli.run({model}, 'the cat')",
-        f"attncli.heads({model}, 'the cat')", f"attncli.explain({model}, 'the cat')",
-        f"attncli.find({model}, 'the cat', 'cat', 'the')", f"attncli.ablate({model}, 'the cat')",
-        f"attncli.why({model}, 'the cat', 'cat', 'the')", f"attncli.cross({model}, 'the cat', 'a dog')",
-        f"attncli.patch({model}, 'the cat', 'a cat')",
-        "attncli.learn('previous', steps=1, batch=1, architecture={'d_model': 8, 'layers': 1})",
-    ]  # fmt: skip
-    done = finish([sys.executable, "-c", FIRST, *calls])
+def test_every_public_name_has_a_first_call():
+    functions = {f"topics.{name}" for name in attncli.topics.__all__}
+    assert {*attncli.__all__, *functions} | {"metrics.measure_texts"} == {*FIRST_CALLS}
+
+
+def first_calls(names, folder):
+    """What each of these public names prints as the first call of a process of its own."""
+    calls = [FIRST_CALLS[name] for name in names]
+    done = finish([sys.executable, "-c", FIRST, *calls], cwd=folder)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == len(calls), done.stderr
-    assert all(line.split()[1:] == ["text/plain", "text/html"] for line in lines)
+    return dict(zip(names, lines, strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_public_names_work_as_the_first_call_of_a_process(tmp_path):
+    printed = first_calls(EVERY_DAY, tmp_path)
+    assert all(line.split()[1:] == ["text/plain", "text/html"] for line in printed.values())
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_every_public_name_works_as_the_first_call_of_a_process(tmp_path):
+    for name in ("model", "later"):
+        small_gpt2(tmp_path / name, layers=1)
+    (tmp_path / "pairs.jsonl").write_text(
+        '{"clean": "the cat", "corrupt": "the cot", "answer": "a", "versus": "b"}\n'
+        '{"clean": "the cap", "corrupt": "the cop", "answer": "a", "versus": "b"}\n'
+    )
+    (tmp_path / "corpus.txt").write_text("the cat sat\na dog ran\n")
+    printed = first_calls(FIRST_CALLS, tmp_path)
+    without_rows = {name for name, line in printed.items() if "text/html" not in line}
+    assert without_rows == {
+        "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "attention",
+        "load", "metrics", "metrics.measure_texts",
+    }  # fmt: skip
 
 
 def test_layers_and_heads_are_chosen_by_a_number_or_several():

@@ -287,7 +287,7 @@ def ranges(numbers: Sequence[int]) -> str:
         run.tolist()
         for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)
     ]
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if run)
+    return listing(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if run)
 
 
 def position_name(position: Position) -> str:

@@ -601,6 +601,11 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
             "{query} is token {place} of {count} and sees only {keys} and itself, as the model reads"
             " from left to right: all of its links count here."
         )
+    elif any(document.tokens[key].unknown for key in keys):
+        template = message(
+            "{query} sees nothing but words that the model does not know, special tokens,"
+            " separators, the first token, its neighbours and itself: all of its links count here."
+        )
     else:
         template = message(
             "{query} sees nothing but special tokens, separators, the first token, its neighbours"

@@ -29,7 +29,7 @@ from attncli.draw.shaded_matrix import bar_style, palette_of, shade, sign, tint
 from attncli.draw.token_names import bare_text, unknown_words_sentence
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, grid, head_cell_width, head_summary, matrix
-from attncli.explore.loaded_run import Pair
+from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.panels import (
     SHADES,
     KeySpot,
@@ -184,8 +184,8 @@ def _weight_sentences(scene: Scene) -> list[str]:
     view = scene.view
     if state.query >= len(loaded_run.queries) or state.key >= len(loaded_run.keys):
         return []
-    query = _word_text(loaded_run.queries[state.query], view)
-    key = _word_text(loaded_run.keys[state.key], view)
+    query = _word_text(loaded_run, loaded_run.queries[state.query], view)
+    key = _word_text(loaded_run, loaded_run.keys[state.key], view)
     place = (state.layer, state.head)
     compared_head = state.compared_head
     weight = loaded_run.weight(place, state.query, state.key)
@@ -230,7 +230,8 @@ def _look_sentences(scene: Scene) -> list[str]:
         return []
     others = loaded_run.queries if state.is_turned else loaded_run.keys
     words_here = loaded_run.keys if state.is_turned else loaded_run.queries
-    word_text = _word_text(words_here[min(state.word, len(words_here) - 1)], view)
+    word = words_here[min(state.word, len(words_here) - 1)]
+    word_text = _word_text(loaded_run, word, view)
     order = np.argsort(-weights, kind="stable")
     first = int(order[0])
     second = int(order[1]) if len(order) > 1 else int(order[0])
@@ -254,7 +255,7 @@ def _look_sentences(scene: Scene) -> list[str]:
             )
         ]
     if state.is_turned:
-        query = _word_text(others[first], view)
+        query = _word_text(loaded_run, others[first], view)
         share = percent(weights[first])
         return [
             say(
@@ -279,7 +280,9 @@ def _look_sentences(scene: Scene) -> list[str]:
         indices = [first, second]
     else:
         indices = [first]
-    keys = [(_word_text(others[index], view), float(weights[index])) for index in indices]
+    keys = [
+        (_word_text(loaded_run, others[index], view), float(weights[index])) for index in indices
+    ]
     return [looks_most_sentence(word_text, keys, view), *rested]
 
 
@@ -304,15 +307,22 @@ def _rested_sentences(scene: Scene, query: str) -> list[str]:
     ]
 
 
-def _word_text(token: Token, view: View) -> str:
-    """A token in quotation marks, as a sentence names it; one that the model does not know is told."""
+def _word_text(loaded_run: LoadedRun, token: Token, view: View) -> str:
+    """A token in quotation marks, as a sentence names it: a piece with the word that it is a piece
+    of; one that the model does not know is told."""
     text = cut(
         label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii
     )
     name = say(view, '"{text}"', text=text)
     if token.unknown:
         return say(view, "{name} (unknown)", name=name)
-    return name
+    piece = loaded_run.pieces.get(token.index)
+    if piece is None:
+        return name
+    word = say(view, '"{text}"', text=cut(piece.word, 24, ascii=view.ascii))
+    if piece.is_bytes:
+        return say(view, "a piece of {word}", word=word)
+    return say(view, "{name} (a piece of {word})", name=name, word=word)
 
 
 # Links: two columns of the words, and lines from the chosen one to what it looks at, or from who

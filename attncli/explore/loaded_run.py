@@ -17,7 +17,7 @@ import numpy as np
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents import Document
 from attncli.draw.safe import cells, label
-from attncli.draw.token_names import named_bytes, word_name
+from attncli.draw.token_names import PieceName, named_bytes, piece_names, word_name
 from attncli.errors import UnsupportedError
 from attncli.explore.state import Extent, State
 from attncli.features.effects.document import AblateDocument
@@ -267,6 +267,13 @@ class LoadedRun:
     def keys(self) -> Sequence[Token]:
         """The tokens looked at."""
         return self.record.sides.keys
+
+    @cached_property
+    def pieces(self) -> dict[int, PieceName]:
+        """The names of tokens that are pieces of a word, by place; empty for two texts."""
+        if not self.record.sides.is_one_text:
+            return {}
+        return piece_names(self.queries, self.record.text)
 
     @cached_property
     def unknown_count(self) -> tuple[int, int]:

@@ -394,14 +394,19 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
     return match.index
 
 
-def choose_last_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
+def choose_last_token(
+    tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
+) -> int:
     """The index of the token that a reference names, or of the last one of a word of several: there
     a model that reads from left to right has the whole word. note: called with a sentence where
-    that is so, and as `choose_token` calls it.
+    that is so, and as `choose_token` calls it. unknown: whether tokens that the vocabulary does not
+    know are allowed.
 
-    Raises InputError as `find_span`.
+    Raises InputError as `find_span`, and for unknown tokens where they may not be.
     """
     match = find_span(tokens, reference)
+    if not unknown:
+        refuse_unknown(tokens, match, reference)
     count = match.stop - match.first
     if count == 1:
         return choose_token(tokens, reference, note)

@@ -135,7 +135,10 @@ class MessageList(Message):
         """The texts, and what stands between them, in this language."""
         catalogue = catalogue_of(lang)
         between = (catalogue.pgettext("between", sign) for sign in (self.separator, self.last))
-        return _join([str(_translate_value(text, lang)) for text in self.texts], *between)
+        texts = [_translate_value(text, lang) for text in self.texts]
+        if lang != "en":
+            texts = [_in_quotes_of(text, catalogue) for text in texts]
+        return _join(list(map(str, texts)), *between)
 
 
 def message(template: str, /, **values: object) -> Message:

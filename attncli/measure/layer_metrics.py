@@ -103,25 +103,35 @@ ROLE_METRICS = {
 
 
 def _word_start(rows: AttentionRows) -> Floats:
-    """Each row's weight on tokens that begin a word."""
+    """Each row's weight on tokens that begin a word, the first token left out."""
     about = rows.about
     assert about.words is not None
     assert about.special is not None
     assert about.punctuation is not None
-    return rows.mass(about.words.is_start & ~about.special & ~about.punctuation)
+    keys = about.words.is_start & ~about.special & ~about.punctuation
+    keys[:1] = False
+    return rows.mass(keys)
 
 
 def _same_word(rows: AttentionRows) -> Floats:
-    """Each row's weight on the other tokens of the query's word."""
+    """Each row's weight on the other tokens of the query's word, the first token left out."""
     assert rows.about.words is not None
-    return rows.at_pairs(*rows.about.words.of(rows.i))
+    queries, keys = rows.about.words.of(rows.i)
+    return rows.at_pairs(queries[keys > 0], keys[keys > 0])
 
 
 def _at_steps(least: int, most: int) -> Callable[[AttentionRows], Floats]:
     """A function that gives each row's weight on keys from `least` to `most` tokens away, before
-    and after the query together."""
-    offsets = {side * steps for steps in range(least, most + 1) for side in (-1, 1)}
-    return lambda rows: sum(map(rows.at_offset, sorted(offsets)), np.zeros(()))
+    and after the query together, the first token left out: heads rest there, however far it is."""
+    offsets = sorted({side * steps for steps in range(least, most + 1) for side in (-1, 1)})
+
+    def weight(rows: AttentionRows) -> Floats:
+        beyond_first = (
+            np.where(rows.i + offset != 0, rows.at_offset(offset), 0.0) for offset in offsets
+        )
+        return sum(beyond_first, np.zeros(()))
+
+    return weight
 
 
 MIDDLE = 16
@@ -131,24 +141,25 @@ KIND_METRICS = {
     metric.name: metric
     for metric in (
         Metric(
-            "word_start", "mean Σ_{j starts a word} A", 0, 1, "", "attention goes to where words start", ALL_ROWS,
-            CLARK, row_mean(_word_start), "special tokens and punctuation are left out", needs="words",
+            "word_start", "mean Σ_{j>0 starts a word} A", 0, 1, "", "attention goes to where words start", ALL_ROWS,
+            CLARK, row_mean(_word_start), "the first token, special tokens and punctuation are left out",
+            needs="words",
         ),
         Metric(
-            "same_word", "mean Σ_{j ≠ i in the word of i} A", 0, 1, "",
+            "same_word", "mean Σ_{j>0, j ≠ i in the word of i} A", 0, 1, "",
             "attention goes to the other pieces of the token's own word", ALL_ROWS, CLARK,
-            row_mean(_same_word), "0 for words of one piece", needs="words",
+            row_mean(_same_word), "0 for words of one piece; the first token is left out", needs="words",
         ),
         *(
             Metric(
-                name, f"mean Σ_{{{span}}} A", 0, 1, "", message("attention goes {span} tokens away", span=steps),
-                ALL_ROWS, CLARK, row_mean(value),
+                name, f"mean Σ_{{j>0, {span}}} A", 0, 1, "", message("attention goes {span} tokens away", span=steps),
+                ALL_ROWS, CLARK, row_mean(value), "the first token is left out",
             )
             for name, span, steps, value in (
                 ("distance_1", "|i−j|=1", "1", _at_steps(1, 1)),
                 ("distance_2_4", "2≤|i−j|≤4", "2–4", _at_steps(2, 4)),
                 ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _at_steps(5, MIDDLE)),
-                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.total - _at_steps(0, MIDDLE)(rows)),
+                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.rest - _at_steps(1, MIDDLE)(rows)),
             )
         ),
     )

@@ -255,8 +255,9 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "right"],
-        title=message("what {head} looks at", head=head_label(head.layer, head.head)),
-        note="share of its weight, mean over texts; by chance: of uniform attention",
+        title=message("where the weight of {head} goes", head=head_label(head.layer, head.head)),
+        note="share of its weight, mean over texts; words and distances without the first token; by"
+        " chance: of uniform attention",
     )
 
 

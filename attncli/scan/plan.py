@@ -57,7 +57,7 @@ from attncli.scan.why_shares import WhyPlan, plan_parts
 from attncli.version import __version__
 
 NAME = "plan.json"
-SCHEMA = "attn.scan.plan/6"
+SCHEMA = "attn.scan.plan/7"
 """Another number for plans whose shards hold other arrays or columns."""
 EXPECTED = message("a folder that attn scan wrote")
 COPIES = "corpus"

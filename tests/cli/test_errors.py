@@ -280,3 +280,15 @@ def test_an_encoding_without_ideographs_is_spoken_to_in_english(
     assert done.stderr.isascii()
     assert "\\u" not in done.stderr
     assert finish(attn("run", "a b", "--lang", "zh", *line)).stderr.startswith("错误")
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "shift_jis", "latin-1"])
+def test_no_encoding_is_guessed_from_bytes_that_are_not_utf8(encoding: str, tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes({"latin-1": "déjà vu"}.get(encoding, "日本語").encode(encoding))
+    answer = ask("run", "--file", str(file))
+    assert (answer.code, answer.out) == (3, "")
+    assert "this text is not UTF-8: byte 0x" in answer.err
+    assert "iconv -f ENCODING" in answer.err
+    said = answer.err.replace("with GB18030, SHIFT_JIS or LATIN1, say", "")
+    assert not any(name in said.lower() for name in ("latin", "gb18030", "shift_jis", "cp1252"))

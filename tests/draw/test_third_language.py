@@ -269,7 +269,7 @@ def test_the_explorer_has_no_english_where_a_model_continues_the_text() -> None:
     _, lines = pressed(
         decoder(), "n", "wait", size=(100, 40), view=View(width=100, color=True, lang="xx")
     )
-    assert english("\n".join(lines), "abcab") == set()
+    assert english("\n".join(lines), "abcab", "abcabc") == set()
 
 
 def test_every_score_of_a_task_has_its_name() -> None:

@@ -37,8 +37,9 @@ def test_a_resting_head_looks_at_nothing() -> None:
     assert row.argmax() == 0
     state = State(layer=0, head=resting_model.RESTS, query=7, key=1)
     said = drawn(loaded_run, state, answer)
-    assert f'{100 * row[0]:.0f}% of the weight of "d" rests on the first token' in said
-    assert '"d" looks most at "c"' not in said
+    piece = f'(a piece of "{TEXT}")'
+    assert f'{100 * row[0]:.0f}% of the weight of "d" {piece} rests on the first token' in said
+    assert f'"d" {piece} looks most at "c"' not in said
     # no mark around the first letter
     assert drawn(loaded_run, state, sentence).startswith("cdbeacf")
     untrained = explored("file")
@@ -49,7 +50,7 @@ def test_a_resting_head_looks_at_nothing() -> None:
 def test_who_looks_at_the_first_token_is_no_finding() -> None:
     state = State(layer=0, head=resting_model.RESTS, query=7, key=0, is_turned=True)
     said = drawn(explored(), state, answer)
-    assert '"c" is the first token: heads rest there whatever it is.' in said
+    assert f'"c" (a piece of "{TEXT}") is the first token: heads rest there' in said
     assert "looks at" not in said
 
 

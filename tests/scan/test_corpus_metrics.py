@@ -135,7 +135,8 @@ def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkey
                 for name in layer_metrics.KIND_METRICS:
                     mask = [
                         [
-                            {
+                            j > 0  # heads rest on the first token
+                            and {
                                 "word_start": starts[j],
                                 "same_word": i != j and words[i] == words[j],
                                 "distance_1": abs(i - j) == 1,

@@ -188,6 +188,8 @@ PAGE_WORDS: Mapping[str, Message] = {
     ),
     "patch.note": message("One head at a time: these numbers do not add up."),
     "regions": message("of its weight by region:"),
+    "regions.beyond": message("of its weight that does not rest, by region:"),
+    "regions.rest": message("rest, of all its weight"),
     "why.lead": message(
         '"{query}" looks at "{key}" with {weight}: its score is {total} above what the row expects.'
     ),
@@ -302,8 +304,11 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
         " what their values read and they write in common, of random heads {chance}"
     ),
     "metrics": message("all metrics"),
-    "kinds": message("what it looks at"),
-    "kinds.note": message("share of its weight, mean over texts; by chance: of uniform attention"),
+    "kinds": message("where its weight goes"),
+    "kinds.note": message(
+        "share of its weight, mean over texts; words and distances without the first token; by"
+        " chance: of uniform attention"
+    ),
     "column.kind": contextual("page", "kind"),
     "column.weight": contextual("scan", "share"),
     "massive": message("massive activations"),

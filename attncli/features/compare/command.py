@@ -314,6 +314,7 @@ def compare(
         output,
         records,
         with_adapter,
+        query,
     )
     worst: list[float] = []
 
@@ -490,9 +491,10 @@ def _run_sides(
     output: OutputOptions,
     records: list[RunRecord] | None,
     with_adapter: str | None,
+    query: str | None,
 ) -> Iterator[tuple[str, RunDocument, Text]]:
     """Run each side as it is reached, and yield its name, run and text. records: gets what a page
-    shows of each; None for no page. Raises UsageError."""
+    shows of each; None for no page. query: as asked for. Raises UsageError."""
     text_arguments, model = split_texts_and_files(texts or (), model)
     count = len(text_arguments) + len(chats.chat or ())
     if count > 2:
@@ -510,12 +512,44 @@ def _run_sides(
             "--with-adapter changes a checkpoint, and none is named",
             expected="--model NAME as well",
         )
-    for side in sides(side_texts, model, attention, compute, with_adapter):
+    words = False
+    for number, side in enumerate(sides(side_texts, model, attention, compute, with_adapter)):
         loaded_model = request.model(environment, side.setup, tokenizer=tokenizer)
         text = request.text_of(environment, chats, side.text, loaded_model)
+        if query is not None and len(side_texts) == 2 and number == 0:
+            both = [
+                request.text_of(environment, chats, source, loaded_model) for source in side_texts
+            ]
+            words = _splits_a_word(loaded_model, both, query)
+            if words:
+                what = message(
+                    "{query} is several tokens: whole words are compared, weights to a word summed",
+                    query=repr(query),
+                )
+                environment.note(what)
         with request.errors_located_in(text):
-            document = _run_side(loaded_model, side, text, output, records)
+            document = _run_side(loaded_model, side, text, output, records, words=words)
         yield side.name, document, text
+
+
+def _splits_a_word(loaded_model: Model, texts: Sequence[Text], query: str) -> bool:
+    """Whether the query is a word of one of two texts alone, and several tokens there: what stands
+    for it in the other may be more tokens or fewer."""
+    from attncli.inputs.token import find_span
+    from attncli.inputs.word_groups import word_starts
+
+    counts = []
+    for text in texts:
+        tokens = request.tokens_of(loaded_model, text)
+        try:
+            span = find_span(tokens, query)
+        except InputError:
+            counts.append(0)
+            continue
+        inside = range(span.first + 1, span.stop)
+        is_word = not set(inside).intersection(word_starts(tokens, text.text))
+        counts.append(span.stop - span.first if is_word else 1)
+    return min(counts) == 0 and max(counts) > 1
 
 
 def _run_side(
@@ -524,8 +558,11 @@ def _run_side(
     text: Text,
     output: OutputOptions,
     records: list[RunRecord] | None,
+    *,
+    words: bool,
 ) -> RunDocument:
-    """The run of one side; where a page is written, its record is added to `records`."""
+    """The run of one side; where a page is written, its record is added to `records`. words: whether
+    pieces are merged to words."""
     from attncli.features.run.compute import run as compute_run
 
     tokens = request.tokens_of(loaded_model, text)
@@ -534,7 +571,7 @@ def _run_side(
     if records is not None:
         from attncli.measure.run_record import Recording, recordable
 
-        if recordable(loaded_model, words=False):
+        if recordable(loaded_model, words=words):
             recording = Recording(loaded_model, tokens, heads)
         else:
             recording = None
@@ -557,6 +594,7 @@ def _run_side(
         heads=heads,
         top=output.top,
         whole=True,
+        words=words,
         tokens=tokens,
         on_cost=refuse,
         recording=recording,
@@ -566,7 +604,15 @@ def _run_side(
     from attncli.measure.run_record import recorded_run, run_record
 
     records.append(
-        run_record(loaded_model, text.text, tokens, name=side.name, layers=layers, heads=heads)
+        run_record(
+            loaded_model,
+            text.text,
+            tokens,
+            name=side.name,
+            layers=layers,
+            heads=heads,
+            words=words,
+        )
         if recording is None
         else recorded_run(loaded_model, text.text, recording, name=side.name)
     )

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.documents import members
+from attncli.documents import LeftOutKind, members
 from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.documents.parts import RunHead
 from attncli.errors import InputError
@@ -38,7 +38,7 @@ from attncli.features.compare.document import (
 )
 from attncli.features.run.document import RunDocument
 from attncli.inputs.regions import Region
-from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
+from attncli.inputs.token import Token, bytes_name, choose_token, find_span, ignore
 from attncli.inputs.word_groups import word_starts
 from attncli.language import message
 from attncli.measure.labels import row_divergences
@@ -101,14 +101,18 @@ def with_substitutions(pairs: Alignment, a: RunDocument, b: RunDocument) -> Alig
     order = list(zip(pairs.a, pairs.b, strict=True))
     if any(right <= left for (_, left), (_, right) in pairwise(order)):
         return pairs  # the same tokens in another order: nothing is replaced
-    starts = [set(word_starts(tokens_of(side.tokens), side.text)) for side in (a, b)]
+    sides = [tokens_of(side.tokens) for side in (a, b)]
+    texts = (a.text, b.text)
+    starts = [set(word_starts(*side)) for side in zip(sides, texts, strict=True)]
     ends = [(-1, -1), *order, (len(a.tokens), len(b.tokens))]
     new: list[tuple[int, int]] = []
     for (before_a, before_b), (after_a, after_b) in pairwise(ends):
         gaps = (range(before_a + 1, after_a), range(before_b + 1, after_b))
         is_word = all(
-            gap and gap.start in inside and not inside.intersection(gap[1:])
-            for gap, inside in zip(gaps, starts, strict=True)
+            gap
+            and gap.start in inside
+            and (not inside.intersection(gap[1:]) or _is_written_as_one(tokens, gap, text))
+            for gap, inside, tokens, text in zip(gaps, starts, sides, texts, strict=True)
         )
         if is_word and len(gaps[0]) == len(gaps[1]):
             new += zip(*gaps, strict=True)
@@ -119,6 +123,13 @@ def with_substitutions(pairs: Alignment, a: RunDocument, b: RunDocument) -> Alig
         tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),
         tuple(sorted(set(pairs.only_b) - {second for _, second in new})),
     )
+
+
+def _is_written_as_one(tokens: Sequence[Token], places: range, text: str) -> bool:
+    """Whether these tokens, each the start of a word, cover letters alone without a blank between,
+    as a word of several Chinese characters does."""
+    start, end = tokens[places[0]].start, tokens[places[-1]].end
+    return None not in (start, end) and text[start:end].strip().isalpha()
 
 
 def common_beginning(a: RunDocument, b: RunDocument, heads: Sequence[LayerHead]) -> int:
@@ -417,18 +428,23 @@ def compare_document(
     pairs = with_substitutions(pairs, a, b)
     rows = _aligned_rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
-    leave_out = (
-        () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
-    )
+    leave_out: tuple[LeftOutKind, ...] = ()
+    if not all_links:
+        leave_out = kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
     aligned = list(zip(pairs.a, pairs.b, strict=True))
-    count_mask = ~aligned_exclusion(
-        leave_out, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned
-    ).mask()[rows]
-    measured = MeasuredRows(pairs, rows, count_mask)
-    heads = [
-        compare_heads(head_a, head_b, measured)
-        for head_a, head_b in zip(heads_a, heads_b, strict=True)
-    ]
+    for kinds in _narrower_exclusions(leave_out, query):
+        count_mask = ~aligned_exclusion(
+            kinds, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned
+        ).mask()[rows]
+        measured = MeasuredRows(pairs, rows, count_mask)
+        heads = [
+            compare_heads(head_a, head_b, measured)
+            for head_a, head_b in zip(heads_a, heads_b, strict=True)
+        ]
+        moved = largest_moves(heads, measured, top)
+        if moved:
+            leave_out = kinds
+            break
     divergences = [head.js for head in heads if head.js is not None]
     return CompareDocument(
         version=__version__,
@@ -446,9 +462,20 @@ def compare_document(
         ),
         common_beginning=common_beginning(a, b, [*heads_a, *heads_b]) or UNSET,
         links_leave_out=list(leave_out) or UNSET,
-        moved=largest_moves(heads, measured, top),
+        moved=moved,
         warnings=warnings_of_sides(a.warnings, b.warnings),
     )
+
+
+def _narrower_exclusions(
+    leave_out: tuple[LeftOutKind, ...], query: Sequence[int] | None
+) -> list[tuple[LeftOutKind, ...]]:
+    """What is left out of the links that may have changed most: where no other link of a query
+    differs its neighbours count, then all of its links."""
+    if query is None or not leave_out:
+        return [leave_out]
+    without_neighbours = tuple(kind for kind in leave_out if kind != "neighbours")
+    return [leave_out, without_neighbours, ()]
 
 
 def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:

@@ -60,7 +60,7 @@ from attncli.features.effects.targets import (
 )
 from attncli.features.effects.word_parts import deletion_curve, word_cost, word_sum
 from attncli.inputs.regions import Region, region_tokens
-from attncli.inputs.token import Token, bytes_name, choose_span, ignore
+from attncli.inputs.token import Token, bytes_name, choose_last_token, choose_span, ignore
 from attncli.inputs.word_groups import token_notes_of_two
 from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
@@ -293,7 +293,7 @@ def logits(
     if query is None:
         position = len(tokens) - 1
     else:
-        position = _named_positions(tokens, query, note, unknown=unknown)[-1]
+        position = choose_last_token(tokens, query, note, unknown=unknown)
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     attributor = run_attributor(running, position)
@@ -324,8 +324,14 @@ def logits(
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
         position=position,
-        target=target_token(model, attribution.target),
-        versus=None if versus_entry is None else target_token(model, versus_entry),
+        target=target_token(
+            model, attribution.target, None if target_chosen is None else target_chosen.word
+        ),
+        versus=(
+            None
+            if versus_chosen is None
+            else target_token(model, versus_chosen.ids[0], versus_chosen.word)
+        ),
         softcap=attribution.softcap,
         logit=attribution.logit,
         sum=sum(value for _, value in attribution.parts),

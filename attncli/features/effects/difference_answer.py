@@ -19,6 +19,7 @@ from attncli.features.effects.document import (
     PairsSummary,
     PatchDocument,
     Prediction,
+    TargetToken,
 )
 from attncli.features.effects.head_phrase import head_phrase
 from attncli.language import listing, message, say
@@ -118,10 +119,19 @@ def logit_probability_sentence(document: LogitsDocument, view: View) -> Iterator
     yield say(
         view,
         "{target} comes next with a probability of {share} (beside it: {tokens}).",
-        target=quote_text(document.target.text, view),
+        target=quoted_target(document.target, view),
         share=percent(prediction.probability),
         tokens=token_shares(others, view),
     )
+
+
+def quoted_target(target: TargetToken, view: View) -> str:
+    """A target in quotes; the first piece of a word with that word."""
+    name = quote_text(target.text, view)
+    if target.word is UNSET:
+        return name
+    word = quote_text(target.word, view)
+    return say(view, "{name} (the first piece of {word})", name=name, word=word)
 
 
 def likeliest(prediction: Prediction, view: View) -> str:

@@ -83,6 +83,10 @@ class TargetToken(Part, frozen=True, kw_only=True):
 
     id: Count
     text: str
+    word: Annotated[
+        str | UnsetType,
+        describe("What was asked for, where that is several entries and this the first of them."),
+    ] = UNSET
 
 
 class Difference(Part, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import (
+    PieceRow,
     capitalize_sentences,
     quote_text,
     quoted_row,
@@ -537,7 +538,11 @@ def _token_texts(document: AblateDocument, places: int | list[int], view: View) 
         positions = [places]
     else:
         positions = places
-    return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in positions)
+    tokens = [document.tokens[place] for place in positions]
+    is_run = positions == list(range(positions[0], positions[-1] + 1))
+    if is_run and document.text and None not in (tokens[0].start, tokens[-1].end):
+        return label(document.text[tokens[0].start : tokens[-1].end].strip(), ascii=view.ascii)
+    return " ".join(label(token.text, ascii=view.ascii) for token in tokens)
 
 
 def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> str:
@@ -550,9 +555,13 @@ def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> 
 
 def _key_name(keys: Sequence[TokenRow], key: int, view: View) -> str:
     """A key in a cell of a table: its token's text, or its number where no token is known."""
-    if key < len(keys):
-        return short(keys[key].text, NAME_ABLATE, view)
-    return f"{spell('#', ascii=view.ascii)}{key}"
+    if key >= len(keys):
+        return f"{spell('#', ascii=view.ascii)}{key}"
+    token = keys[key]
+    if isinstance(token, PieceRow) and not token.is_bytes:
+        name = say(view, "{piece} ({word})", piece=token.text, word=token.word)
+        return short(name, NAME_ABLATE, view)
+    return short(token.text, NAME_ABLATE, view)
 
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.

@@ -39,13 +39,14 @@ class Target(Struct, frozen=True):
 
     ids: the vocabulary entries, one after the other. logprob: of all of them in a row, in nats.
     own: the model's own first choice. own_logprob: of that. The last three are None where they were
-    not computed.
+    not computed. word: what was asked for, where that is several entries and this the first.
     """
 
     ids: Ids
     logprob: float | None = None
     own: int | None = None
     own_logprob: float | None = None
+    word: str | None = None
 
 
 def choose_target(
@@ -110,7 +111,7 @@ def choose_target(
                 ),
             )
         )
-        return _target_of(target.ids[:1], row)
+        return replace(_target_of(target.ids[:1], row), word=name.strip(f" {BLANK}"))
     return target
 
 
@@ -357,9 +358,11 @@ def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) 
     ]
 
 
-def target_token(model: Model, number: int) -> TargetToken:
-    """The vocabulary entry `number` as documents hold it: id and text, its blank before it."""
-    return target_tokens(model, [number])[0]
+def target_token(model: Model, number: int, word: str | None = None) -> TargetToken:
+    """The vocabulary entry `number` as documents hold it: id and text, its blank before it. word:
+    what it is the first piece of."""
+    token = target_tokens(model, [number])[0]
+    return token if word is None else replace(token, word=word)
 
 
 def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:

@@ -39,7 +39,7 @@ from attncli.features.next.masked_word import (
 )
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
-from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.language import message
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Interventions, Zero
@@ -117,7 +117,7 @@ def next_word(
     elif query is None:
         position = len(tokens) - 1
     else:
-        position = choose_span(tokens, query, note)[1] - 1
+        position = choose_last_token(tokens, query, note)
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
     weighing: Weighing | None = None
     runs = 1 + bool(without)
@@ -148,7 +148,7 @@ def next_word(
         masked=masked or UNSET,
         top=_likeliest(model, logits[-1], top),
         entropy=_entropy(logits[-1]),
-        target=_target(model, logits[-1], entry),
+        target=_target(model, logits[-1], entry, None if choice is None else choice.word),
         layers=_choices(model, logits),
         following=_following(model, run, tokens) if each_token else UNSET,
         without=_without(model, tokens, position, rows, without, top, entry, masked=masked),
@@ -218,10 +218,10 @@ def _entropy(logits: Floats) -> float:
     return float(max(-(np.exp(logs) * logs).sum(), 0.0))
 
 
-def _target(model: Model, logits: Floats, entry: int) -> NextTarget:
-    """The probability and rank of a vocabulary entry."""
+def _target(model: Model, logits: Floats, entry: int, word: str | None = None) -> NextTarget:
+    """The probability and rank of a vocabulary entry. word: what it is the first piece of."""
     return NextTarget(
-        token=target_token(model, entry),
+        token=target_token(model, entry, word),
         probability=float(np.exp(log_softmax(logits))[entry]),
         rank=int((logits > logits[entry]).sum()) + 1,
     )

@@ -14,6 +14,7 @@ from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, quoted_row, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.features.effects.difference_answer import quoted_target
 from attncli.features.effects.document import NextToken
 from attncli.features.next.document import Dose, LayerChoice, NextDocument
 from attncli.language import listing, message, say
@@ -244,7 +245,7 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
         yield say(
             view,
             "{token} has {share}, place {rank}.",
-            token=quote_text(target.token.text, view),
+            token=quoted_target(target.token, view),
             share=percent(target.probability),
             rank=f"{target.rank:,}",
         )

@@ -248,6 +248,7 @@ def tensors(
     """
     layer, heads = layer_and_heads(layer, heads)
     if not isinstance(arrays, CapturedTensors):
+        arrays = {role: np.asarray(array) for role, array in arrays.items()}
         work = sum(array.size for array in arrays.values())
         backend = choose("auto", device=None, dtype="float32", work=work)
         arrays = capture_attention(arrays, name, backend, options, layer=layer)

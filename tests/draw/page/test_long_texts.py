@@ -87,7 +87,8 @@ def test_what_is_chosen_stays_in_sight(window: Opened) -> None:
 
 def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> None:
     window.value("() => attn.choose({view: 'matrix', out: true})")
-    for query in (150, 3):
+    for query, rests in ((150, []), (3, []), (150, [0, 2])):  # which keys heads rest on
+        window.value(f"() => {{ attn.meta.runs[0].rests = {rests}; attn.choose({{query: 7}}); }}")
         row = window.value(
             f"async () => {{ attn.choose({{query: {query}}});"
             f" return [...(await attn.weights(0, attn.state.head)).row({query})]; }}"
@@ -97,11 +98,16 @@ def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> Non
             place for place in range(WORDS) if not any(place in part for part in members.values())
         ]  # type: ignore[assignment]
         sums = {
-            name: sum(max(row[place], 0) for place in places) for name, places in members.items()
+            name: sum(max(row[place], 0) for place in places if place not in rests)
+            for name, places in members.items()
         }
+        left = sum(sums.values())
         said = [
-            f"{name} {100 * sums[name]:.1f}%" for name in sorted(sums, key=lambda name: -sums[name])
+            f"{name} {100 * sums[name] / left:.1f}%"
+            for name in sorted(sums, key=lambda name: -sums[name])
         ]
+        if rests:
+            said.append(f"rest, of all its weight {100 * (1 - left):.1f}%")
         window.until(
             "() => JSON.stringify([...document.querySelectorAll('#regions span')].map((one) => one.innerText))"
             f" === '{json.dumps(said, separators=(',', ':'))}'"

@@ -71,6 +71,15 @@ def test_words_of_another_length_are_not_compared() -> None:
     assert len(two.aligned) == 9
 
 
+def test_a_row_of_which_only_neighbours_count_is_not_left_without_an_answer() -> None:
+    document = _compared("c b", "c f", query="b")  # sees the first token and a blank beside it
+    assert document.links_leave_out
+    assert "neighbours" not in document.links_leave_out
+    assert "The link that changed most" in _said(document)
+    everywhere = _compared("c d b e a", "c d f e a")
+    assert "neighbours" in everywhere.links_leave_out
+
+
 def test_where_rows_see_later_words_no_beginning_is_common() -> None:
     document = _compared("c d b e a", "c d b e f", query="e", mask=Everywhere())
     assert not document.common_beginning
