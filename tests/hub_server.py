@@ -5,6 +5,7 @@ use.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +23,9 @@ class Hub:
     differ. gated: models that want a token, "secret". commits: those of revisions that are not all
     one.
 
-    ranges: whether parts of files can be asked for. asked: files whose content was sent. sent: how
-    many bytes of them.
+    ranges: whether parts of files can be asked for. cut: of no answer more bytes than this are sent,
+    then the connection ends. asked: files whose content was sent. parts: the parts of them that were
+    asked for. sent: how many bytes of them.
     """
 
     files: dict[str, dict[str, bytes]]
@@ -32,7 +34,9 @@ class Hub:
     gated: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     ranges: bool = True
+    cut: int | None = None
     asked: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
     sent: int = 0
     endpoint: str = ""
 
@@ -55,6 +59,9 @@ def serving(hub: Hub) -> Iterator[Hub]:
 
         def _answer(self, with_body: bool) -> None:
             path = unquote(self.path).split("?")[0].strip("/")
+            if path.startswith("api/models/"):
+                self._list(path.removeprefix("api/models/").partition("/tree/")[0])
+                return
             name, _, rest = path.partition("/resolve/")
             revision, _, file = rest.partition("/")
             named = next(
@@ -77,23 +84,40 @@ def serving(hub: Hub) -> Iterator[Hub]:
             else:
                 self._content(hub.files[own][file], with_body)
 
+        def _list(self, name: str) -> None:
+            self.commit = COMMIT
+            if name not in hub.files:
+                self._fail(404, "RepoNotFound")
+                return
+            entries = [
+                {"type": "file", "path": path, "size": len(content), "oid": "0" * 40}
+                for path, content in hub.files[name].items()
+            ]
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            body = json.dumps(entries).encode()
+            self._end(body, len(body))
+
         def _content(self, content: bytes, with_body: bool) -> None:
             part = content
             asked = (
-                re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", self.headers.get("range", ""))
+                re.fullmatch(r"bytes=([0-9]+)-([0-9]*)", self.headers.get("range", ""))
                 if with_body and hub.ranges
                 else None
             )
             self.send_response(200 if asked is None else 206)
             self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
             if asked is not None:
-                part = content[int(asked[1]) : int(asked[2]) + 1]
+                hub.parts.append(asked[0])
+                part = content[int(asked[1]) : int(asked[2] or len(content)) + 1]
                 self.send_header(
                     "Content-Range",
                     f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(content)}",
                 )
-            hub.sent += len(part) * with_body
-            self._end(part if with_body else b"", len(part))
+            body = part[: hub.cut] if with_body else b""
+            hub.sent += len(body)
+            self.close_connection = len(body) < len(part) and with_body
+            self._end(body, len(part))
 
         def _fail(self, status: int, code: str) -> None:
             self.send_response(status)

@@ -518,6 +518,12 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def growing_file(path: Path) -> BinaryIO:
+    """A file opened for writing at its end, with what is in it kept: a download that is gone on
+    with. Raises OSError where it cannot be."""
+    return path.open("ab")
+
+
 def sync_folder(folder: Path) -> None:
     """Flush a folder's names to the disk. Raises OSError where there is no such folder."""
     handle = os.open(folder, os.O_RDONLY)

@@ -12,14 +12,15 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from enum import Enum, auto
 from inspect import signature
-from io import BytesIO, StringIO
+from io import SEEK_END, BytesIO, StringIO
 from pathlib import Path
 from shlex import quote
+from shutil import disk_usage
 from typing import Any, Literal, TypeVar, assert_never
 
 from msgspec import Struct
@@ -40,6 +41,7 @@ from attncli.inputs.checkpoint import (
 from attncli.inputs.files import (
     atomic_writer,
     folder_entries,
+    growing_file,
     is_file,
     is_folder,
     is_there,
@@ -384,7 +386,8 @@ def _weight_files(folder: Path) -> list[str]:
 # GGUF files: one of them is a model, in a folder or by itself.
 
 SUFFIX = ".gguf"
-LATER_PART = re.compile(r".+-(\d{5})-of-\d{5}\.gguf", re.DOTALL)
+LATER_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
+"""The name of one of several files of a model: what they share, which it is, and of how many."""
 QUANTIZATION = re.compile(r"([^:]+):([A-Za-z0-9_.-]{1,40})")
 """A hub id and which of its files: `owner/name:Q4_K_M`."""
 MOST_NAMES = 6
@@ -411,31 +414,26 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several
     remain, or none has that in its name.
     """
-    names = sorted(
-        path.name
-        for path in folder.glob(f"*{SUFFIX}")
-        if not path.name.lower().startswith("mmproj")
-    )
-    firsts = [
-        name
-        for name in names
-        if (match := LATER_PART.fullmatch(name)) is None or int(match[1]) == 1
-    ]
-    fitting = [name for name in firsts if quantization.lower() in name.lower()]
-    if len(fitting) != 1 and quantization:  # as a word: "Q4_K_M" but not "Q4_K_M_L"
-        word = re.compile(rf"(?<![A-Z0-9_]){re.escape(quantization)}(?![A-Z0-9_])", re.IGNORECASE)
-        fitting = [name for name in fitting if word.search(name)]
-    if len(fitting) == 1:
-        return folder / fitting[0]
-    if not firsts and not quantization:
+    names = [path.name for path in folder.glob(f"*{SUFFIX}")]
+    if not quantization and not _first_parts(names):
         return None
+    return folder / _chosen_name(names, quantization, str(folder))
+
+
+def _chosen_name(names: Iterable[str], quantization: str, where: str) -> str:
+    """The one of several names that is a GGUF file with this quantization, or the only one. Raises
+    as `chosen_file`."""
+    firsts = _first_parts(names)
+    fitting = _fitting_names(firsts, quantization)
+    if len(fitting) == 1:
+        return fitting[0]
     raise InputError(
         (
             "this folder holds {count} .gguf files whose name has {quantization}"
             if quantization
             else "this folder holds {count} .gguf files"
         ),
-        where=str(folder),
+        where=where,
         expected="one of them: {names}",
         count=len(fitting),
         quantization=repr(quantization),
@@ -443,35 +441,89 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     )
 
 
-def _cached_gguf(name: str, variables: Mapping[str, str]) -> ModelLocation | None:
-    """The GGUF file of a hub id with a quantization, in the hub's local cache; None for a name of
-    another form.
+def _first_parts(names: Iterable[str]) -> list[str]:
+    """The names of GGUF files of models, in order, of those in several parts the first."""
+    models = sorted(
+        name for name in names if name.endswith(SUFFIX) and not name.lower().startswith("mmproj")
+    )
+    return [
+        name
+        for name in models
+        if (match := LATER_PART.fullmatch(name)) is None or int(match[2]) == 1
+    ]
 
-    Raises InputError where the cache has none of that name: such files are not fetched.
-    """
+
+def _fitting_names(names: Sequence[str], quantization: str) -> list[str]:
+    """The names that have a quantization in them: all of them, or where that are not one, those in
+    which it is a word, as "Q4_K_M" is not in "Q4_K_M_L"."""
+    fitting = [name for name in names if quantization.lower() in name.lower()]
+    if len(fitting) == 1 or not quantization:
+        return fitting
+    word = re.compile(rf"(?<![A-Z0-9_]){re.escape(quantization)}(?![A-Z0-9_])", re.IGNORECASE)
+    return [name for name in fitting if word.search(name)]
+
+
+def _parts_of(name: str) -> list[str]:
+    """The names of all parts of a GGUF file, from the name of its first."""
+    match = LATER_PART.fullmatch(name)
+    if match is None:
+        return [name]
+    stem, _, total = match.groups()
+    return [f"{stem}-{part:05}-of-{total}{SUFFIX}" for part in range(1, int(total) + 1)]
+
+
+def _quantized_id(name: str) -> tuple[HubId, str] | None:
+    """A hub id and the quantization of one of its GGUF files; None for a name of another form."""
     match = QUANTIZATION.fullmatch(name)
     if match is None:
-        hub_id = None
-    else:
-        hub_id = HubId.parse(match[1])
-    if match is None or hub_id is None:
         return None
+    hub_id = HubId.parse(match[1])
+    if hub_id is None:
+        return None
+    return hub_id, match[2]
+
+
+def _gguf_location(
+    name: str, hub_id: HubId, quantization: str, variables: Mapping[str, str], fetch: Fetch
+) -> ModelLocation:
+    """The GGUF file of a hub id with a quantization: in the hub's local cache, else fetched. Raises
+    InputError where it cannot be, and where only a whole file would do and is not wanted."""
     cache = cache_folder(variables)
     snapshot = find_snapshot(cache, hub_id)
-    if snapshot is None:
+    if snapshot is not None:
+        names = [path.name for path in snapshot.folder.glob(f"*{SUFFIX}")]
+        if _fitting_names(_first_parts(names), quantization):
+            first = _chosen_name(names, quantization, str(snapshot.folder))
+            if set(_parts_of(first)) <= set(names):
+                return ModelLocation(snapshot.folder / first, name, snapshot.commit, "cache")
+    if is_offline(variables):
+        raise _forbidden(name, cache)
+    if fetch.parts is not Parts.WHOLE:
         raise InputError(
-            "the local cache does not hold {hub_id}, and .gguf files are not fetched",
+            "the local cache does not hold {name}, and a .gguf file is fetched whole or not at all",
             where=str(cache),
-            expected="files that are there",
-            hint=message(
-                "hf download {name} --include '*{quantization}*.gguf' fetches it",
-                name=hub_id.name,
-                quantization=match[2],
-            ),
-            hub_id=hub_id,
+            expected="a file that is there",
+            hint=f"attn models fetch {quote(name)}",
+            name=name,
         )
-    return ModelLocation(
-        chosen_file(snapshot.folder, match[2]) or snapshot.folder, name, snapshot.commit, "cache"
+    file, commit = download_gguf(hub_id, quantization, cache, variables, fetch)
+    return ModelLocation(file, name, commit, "hub")
+
+
+def _forbidden(name: HubId | str, cache: Path, *, missing: str = "") -> InputError:
+    """The error, returned and not raised, that the environment forbids fetching. missing: the file
+    that the cache lacks of a model; "" for all of them."""
+    return InputError(
+        (
+            "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
+            if missing
+            else "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
+        ),
+        where=str(cache),
+        expected="a model in the cache, or a folder that exists",
+        hint="unset HF_HUB_OFFLINE, or --model FOLDER",
+        file=missing,
+        hub_id=name,
     )
 
 
@@ -535,8 +587,8 @@ def resolve(
     the cache.
 
     name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of
-    a GGUF file in the local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model
-    that is in the local cache is taken from there without asking the hub; else it is downloaded,
+    one of its GGUF files, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is
+    in the local cache is taken from there without asking the hub; else it is downloaded,
     unless HF_HUB_OFFLINE is set. Raises InputError, UnsupportedError as `download`.
     """
     variables = os.environ if variables is None else variables
@@ -544,12 +596,9 @@ def resolve(
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists and (is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder))):
         return ModelLocation(folder, name, None, "folder")
-    if exists:
-        cached_file = None
-    else:
-        cached_file = _cached_gguf(name, variables)
-    if cached_file is not None:
-        return cached_file
+    quantized = None if exists else _quantized_id(name)
+    if quantized is not None:
+        return _gguf_location(name, *quantized, variables, fetch)
     hub_id = HubId.parse(name)
     near = None if exists else _near_place(folder)
     snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
@@ -585,20 +634,7 @@ def resolve(
             return usable
         if near is not None:
             raise _misspelt(name, near)
-        raise InputError(
-            (
-                "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
-                if missing
-                else (
-                    "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
-                )
-            ),
-            where=str(cache),
-            expected="a model in the cache, or a folder that exists",
-            hint="unset HF_HUB_OFFLINE, or --model FOLDER",
-            file=missing[0] if missing else "",
-            hub_id=hub_id,
-        )
+        raise _forbidden(hub_id, cache, missing="".join(missing[:1]))
     try:
         folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
     except AttnError as error:
@@ -628,6 +664,26 @@ NETWORK_LIBRARIES = ("httpx", "httpx2", "httpcore", "requests", "urllib3", "ssl"
 
 T = TypeVar("T")
 
+_TAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+SHA256_DIGITS = 64
+LARGEST_RESUMED = 50_000_000_000
+"""Bytes of a file that the hub sends by HTTP; larger ones its library alone fetches."""
+
+
+class RemoteFile(Struct, frozen=True):
+    """A file on the hub that is not fetched yet. etag: names its content, for large files its
+    sha256. bytes: its size, 0 where the hub does not tell."""
+
+    name: str
+    revision: str
+    etag: str
+    bytes: int
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether enough is known of it to go on with a part of it."""
+        return 0 < self.bytes <= LARGEST_RESUMED and _TAG.fullmatch(self.etag) is not None
+
 
 class Remote:
     """One model on the hub, which files can be fetched from. hub_id: which. endpoint: the hub's
@@ -647,7 +703,7 @@ class Remote:
     ) -> None:
         self.hub_id = hub_id
         self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
-        self._cache = cache
+        self.cache = cache
         self._watch = watch
         self._token = variables.get("HF_TOKEN") or None
 
@@ -674,7 +730,7 @@ class Remote:
         ):
             bars["tqdm_class"] = bar_class(self._watch, name)
 
-        source = {"cache_dir": self._cache, "endpoint": self.endpoint, "token": self._token}
+        source = {"cache_dir": self.cache, "endpoint": self.endpoint, "token": self._token}
         path = self._ask(
             lambda: huggingface_hub.hf_hub_download(
                 self.hub_id.name, name, revision=revision, **source, **bars
@@ -684,6 +740,124 @@ class Remote:
         if path is None:
             return None
         return Path(path)
+
+    def names(self) -> list[str]:
+        """The names of all files of the model at its revision, those of its folders left out."""
+        import huggingface_hub
+
+        hub = huggingface_hub.HfApi(endpoint=self.endpoint, token=self._token)
+        names = self._ask(
+            lambda: hub.list_repo_files(self.hub_id.name, revision=self.hub_id.revision),
+            self._unreachable(),
+        )
+        return [name for name in names or () if "/" not in name]
+
+    def describe(self, name: str, revision: str) -> RemoteFile | None:
+        """What the hub tells of a file before it is fetched; None where the model has none of that
+        name."""
+        import huggingface_hub
+
+        address = self._url(name, revision)
+        metadata = self._ask(
+            lambda: huggingface_hub.get_hf_file_metadata(
+                address, token=self._token, timeout=PATIENCE
+            ),
+            self._unreachable(),
+        )
+        if metadata is None:
+            return None
+        return RemoteFile(name, revision, metadata.etag or "", metadata.size or 0)
+
+    def arrived_bytes(self, file: RemoteFile) -> int:
+        """How many bytes of a file are on this machine, whole or left by a fetch that broke off."""
+        if self._is_whole(file):
+            return file.bytes
+        with suppress(OSError):
+            return min(self._part(file).stat().st_size, file.bytes)
+        return 0
+
+    def large_file(self, file: RemoteFile) -> Path:
+        """A file, fetched into the cache unless it is there. What an interrupted fetch left is gone
+        on with, and nothing has the file's name until its sha256 is right.
+
+        The hub's library keeps no part of a file (2.4) and compares sizes alone, so the content is
+        fetched here, to the place at which the library looks for it.
+        """
+        if file.can_be_resumed and not self._is_whole(file):
+            self._ask(lambda: self._fetch_rest(file), self._broken_off(file.name, kept=True))
+        path = self.file(file.name, file.revision)
+        if path is None:
+            raise self._broken_off(file.name)
+        return path
+
+    def _fetch_rest(self, file: RemoteFile) -> None:
+        """Fetch what is missing of a file, and put it among the contents that the cache holds."""
+        from huggingface_hub.utils import WeakFileLock
+
+        part = self._part(file)
+        lock = self.cache / ".locks" / self._repository / f"{file.etag}.lock"
+        part.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(str(lock)):
+            if self._is_whole(file):  # by another process, which was waited for
+                return
+            self._append_rest(file, part)
+            self._check_digest(file, part)
+            part.replace(self._content(file))
+
+    def _append_rest(self, file: RemoteFile, part: Path) -> None:
+        """Append to a part of a file what the hub has beyond it."""
+        from huggingface_hub.file_download import http_get
+        from huggingface_hub.utils import build_hf_headers
+
+        bars: dict[str, Any] = {}
+        if self._watch is not None and "tqdm_class" in signature(http_get).parameters:
+            bars["tqdm_class"] = bar_class(self._watch, file.name)
+        with growing_file(part) as stream, _small_pieces():
+            if stream.tell() > file.bytes:  # of no use
+                stream.truncate(0)
+            http_get(
+                self._url(file.name, file.revision),
+                stream,
+                resume_size=stream.seek(0, SEEK_END),
+                headers=build_hf_headers(token=self._token),
+                expected_size=file.bytes,
+                displayed_filename=file.name,
+                **bars,
+            )
+
+    def _check_digest(self, file: RemoteFile, part: Path) -> None:
+        """Raise InputError, and remove what was fetched, where it is not what the hub names."""
+        if len(file.etag) != SHA256_DIGITS:
+            return
+        content_digest = digest(part)
+        if content_digest != file.etag:
+            part.unlink()
+            raise InputError(
+                "{name} was fetched with the sha256 {digest}, and is not kept",
+                where=self.endpoint,
+                expected=file.etag,
+                hint="the same command again",
+                name=file.name,
+                digest=content_digest,
+            )
+
+    @property
+    def _repository(self) -> str:
+        """The name of the model's folder in the cache."""
+        return _FOLDER + self.hub_id.name.replace("/", "--")
+
+    def _content(self, file: RemoteFile) -> Path:
+        """Where the cache holds a file's content, by its tag."""
+        return self.cache / self._repository / "blobs" / file.etag
+
+    def _part(self, file: RemoteFile) -> Path:
+        """Where the content of a file stands that is not whole yet."""
+        return self.cache / self._repository / "blobs" / f"{file.etag}.incomplete"
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        """Whether all of a file is in the cache."""
+        return file.can_be_resumed and _is_cached(self._content(file))
 
     def header(self, name: str, revision: str) -> SafetensorsHeader | None:
         """The header of a safetensors file, none of its data; None where the model has none of that
@@ -788,7 +962,7 @@ class Remote:
                 what = message(
                     "fetching {hub_id} failed: {strerror}", hub_id=hub_id, strerror=strerror
                 )
-                return AttnError(what, where=error.filename or str(self._cache))
+                return AttnError(what, where=error.filename or str(self.cache))
             case _:
                 return InputError(
                     "fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error
@@ -804,8 +978,9 @@ class Remote:
             what, where=self.endpoint, expected=expected, hint="attn models list, or --model FOLDER"
         )
 
-    def _broken_off(self, name: str) -> InputError:
-        """The error, returned and not raised, that only part of a file arrived."""
+    def _broken_off(self, name: str, *, kept: bool = False) -> InputError:
+        """The error, returned and not raised, that only part of a file arrived. kept: whether that
+        part is."""
         what = message(
             "the connection broke off while {name} of {hub_id} was fetched",
             name=name,
@@ -814,7 +989,11 @@ class Remote:
         return InputError(
             what,
             where=self.endpoint,
-            hint="the same command again; files that are complete are kept",
+            hint=(
+                "the same command again; what has arrived is kept"
+                if kept
+                else "the same command again; files that are complete are kept"
+            ),
         )
 
 
@@ -831,9 +1010,7 @@ def download(
     safetensors nor, with torch to read them, pickled weights; what `fetch.accept` raises.
     """
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
-    with _silent_library(
-        bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()
-    ):
+    with _silent_library(bars=_shows_bars(fetch)):
         if fetch.note is not None:
             fetch.note(
                 message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint)
@@ -861,7 +1038,7 @@ def download(
         match fetch.parts:
             case Parts.WHOLE:
                 hub.file(GENERATION, commit)
-                _fetch_weights(hub, commit)
+                _fetch_weights(hub, commit, fetch.note)
             case Parts.HEADERS:
                 return folder, _tensors_of_headers(hub, folder, commit)
             case Parts.TOKENIZER:
@@ -871,22 +1048,37 @@ def download(
         return folder, None
 
 
-def _fetch_weights(hub: Remote, commit: str) -> None:
+def download_gguf(
+    hub_id: HubId, quantization: str, cache: Path, variables: Mapping[str, str], fetch: Fetch
+) -> tuple[Path, str]:
+    """Fetch a GGUF file, all parts of a split one, and return its place in the cache and the commit.
+    quantization: part of its name. Raises as `download`, and InputError where not one file has that
+    in its name."""
+    hub = Remote(hub_id, cache, variables, watch=fetch.watch)
+    with _silent_library(bars=_shows_bars(fetch)):
+        if fetch.note is not None:
+            fetch.note(
+                message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint)
+            )
+        hub.probe("config.json")
+        first = _chosen_name(hub.names(), quantization, f"{hub.endpoint}/{hub_id}")
+        files = _described(hub, _parts_of(first), hub_id.revision)
+        _fetch_files(hub, files, fetch.note)
+        file = hub.large_file(files[0])
+        return file, file.parent.name
+
+
+def _fetch_weights(hub: Remote, commit: str, note: Callable[[str], None] | None) -> None:
     """Fetch the weights: safetensors, or else what torch pickled, where torch is there to read it."""
     for single, index_name, ending in WEIGHT_FILES if torch_is_installed() else WEIGHT_FILES[:1]:
-        if hub.file(single, commit) is not None:
+        file = hub.describe(single, commit)
+        if file is not None:
+            _fetch_files(hub, [file], note)
             return
         index = hub.file(index_name, commit)
         if index is None:
             continue
-        for shard in shard_names(index, ending):
-            if hub.file(shard, commit) is None:
-                what = message(
-                    "the shard {shard} of {hub_id} is missing", shard=repr(shard), hub_id=hub.hub_id
-                )
-                raise InputError(
-                    what, where=hub.endpoint, expected="every file that its index names"
-                )
+        _fetch_files(hub, _described(hub, shard_names(index, ending), commit), note)
         return
     pickled = PICKLED_SINGLE
     expected = message(
@@ -894,6 +1086,69 @@ def _fetch_weights(hub: Remote, commit: str) -> None:
         pickled_single=pickled,
     )
     raise _no_safetensors(hub, expected, CONVERT)
+
+
+def _described(hub: Remote, names: Sequence[str], revision: str) -> list[RemoteFile]:
+    """What the hub tells of files that all belong to a model. Raises InputError for a missing one."""
+    files = []
+    for name in names:
+        file = hub.describe(name, revision)
+        if file is None:
+            what = message(
+                "the shard {shard} of {hub_id} is missing", shard=repr(name), hub_id=hub.hub_id
+            )
+            raise InputError(what, where=hub.endpoint, expected="every file that its index names")
+        files.append(file)
+    return files
+
+
+def _fetch_files(
+    hub: Remote, files: Sequence[RemoteFile], note: Callable[[str], None] | None
+) -> None:
+    """Fetch large files one after the other. note: told before how large they are, and how much of
+    that is here. Raises AttnError where the disk has no room for them."""
+    size = sum(file.bytes for file in files)
+    arrived = sum(hub.arrived_bytes(file) for file in files)
+    place = hub.cache
+    if note is not None and arrived < size:
+        sizes = {"hub_id": hub.hub_id, "size": _size_words(size), "folder": place}
+        if arrived:
+            left = _size_words(size - arrived)
+            note(
+                message(
+                    "the weights of {hub_id} are {size}, {left} of it still to fetch; they come to"
+                    " {folder}",
+                    left=left,
+                    **sizes,
+                )
+            )
+        else:
+            note(message("the weights of {hub_id} are {size}; they come to {folder}", **sizes))
+    free = _free_bytes(place)
+    if free is not None and free < size - arrived:
+        raise AttnError(
+            "the weights of {hub_id} need {size} more, and {free} are free",
+            where=str(place),
+            hint="HF_HOME=FOLDER before the command",
+            hub_id=hub.hub_id,
+            size=_size_words(size - arrived),
+            free=_size_words(free),
+        )
+    for file in files:
+        hub.large_file(file)
+
+
+def _size_words(size: int) -> str:
+    """Bytes in words, in megabytes as downloads are counted."""
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _free_bytes(folder: Path) -> int | None:
+    """The bytes that are free where a folder is, or would be; None where nobody can tell."""
+    for place in (folder, *folder.parents):
+        with suppress(OSError):
+            return disk_usage(place).free
+    return None
 
 
 def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
@@ -929,6 +1184,29 @@ def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
         hub_id=hub.hub_id,
         single=SINGLE,
     )
+
+
+PIECE = 2**18
+"""Bytes of a download that may be lost where it breaks off: the library's own are 10 MB."""
+
+
+@contextmanager
+def _small_pieces() -> Iterator[None]:
+    """A context manager in which the hub's library writes and tells of what it fetches in small
+    pieces."""
+    from huggingface_hub import constants
+
+    before = constants.DOWNLOAD_CHUNK_SIZE
+    constants.DOWNLOAD_CHUNK_SIZE = PIECE
+    try:
+        yield
+    finally:
+        constants.DOWNLOAD_CHUNK_SIZE = before
+
+
+def _shows_bars(fetch: Fetch) -> bool:
+    """Whether the hub's library may show its own progress bars."""
+    return fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ reference.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from attncli.cli.option import argument, text_option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from attncli.inputs.hub import ModelLocation
     from attncli.models.description import ModelDescription
     from attncli.models.estimate import CostEstimate
@@ -91,6 +94,41 @@ def show(
     write_documents([document], output, environment, view)
 
 
+def fetch(
+    ctx: typer.Context,
+    output: TableOutput,
+    model: Name,
+    ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
+) -> None:
+    """Fetch a model, so that it runs without a network, and say what it is. The size is told first;
+    an interrupted fetch goes on where it stopped.
+
+    attn models fetch minilm
+
+    attn models fetch Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_K_M
+    """
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment)
+    from attncli.cli.model_option import describe_model
+    from attncli.features.models.compute import model_document
+    from attncli.models.load import refuse_unknown
+
+    ignored_keys = tuple(ignore_config or ())
+    location = _locate(environment, model, lambda folder: refuse_unknown(folder, ignored_keys))
+    if environment.notes is not None:
+        environment.notes(_place_note(location))
+    described = describe_model(environment, model, ignored_keys)
+    with described.checkpoint as checkpoint:
+        document = model_document(
+            location,
+            checkpoint,
+            described.spec,
+            parameters=described.parameters,
+            warnings=described.notes,
+        )
+    write_documents([document], output, environment, view)
+
+
 def verify(
     ctx: typer.Context,
     output: TableOutput,
@@ -140,7 +178,9 @@ def verify(
     else:
         target_text = _text_of(environment, target)
     ignored_keys = tuple(ignore_config or ())
-    resolved = _locate(environment, model, ignored_keys)
+    resolved = _locate(
+        environment, model, lambda folder: read_spec(describe_checkpoint(folder), ignored_keys)
+    )
     read_spec(describe_checkpoint(resolved.folder), ignored_keys)
     text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
     result = verify_model(
@@ -166,20 +206,43 @@ def _text_of(environment: Environment, text: str) -> str:
     return request.one_text(environment, TextOptions(text=text)).text
 
 
-def _locate(environment: Environment, name: str, ignore: tuple[str, ...]) -> ModelLocation:
-    """Where a model is; one on the hub is fetched whole."""
+def _place_note(location: ModelLocation) -> str:
+    """The sentence that says where a model is that was asked for, and whether it was fetched."""
+    from attncli.language import message
+
+    match location.source:
+        case "hub":
+            note = message(
+                "{name} is fetched; it is in {folder}", name=location.name, folder=location.folder
+            )
+        case "cache":
+            note = message(
+                "nothing to fetch: {name} is in the hub's cache, {folder}",
+                name=location.name,
+                folder=location.folder,
+            )
+        case "package":
+            note = message(
+                "nothing to fetch: {name} is installed, {folder}",
+                name=location.name,
+                folder=location.folder,
+            )
+        case "folder":
+            note = message("nothing to fetch: {name} is on this machine", name=location.name)
+        case _:
+            assert_never(location.source)
+    return note
+
+
+def _locate(environment: Environment, name: str, accept: Callable[[Path], object]) -> ModelLocation:
+    """Where a model is; one on the hub is fetched whole. accept: raises for one that is of no use,
+    from its config.json."""
     from attncli.cli.progress import downloads
     from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
-    from attncli.models.load import describe_checkpoint, read_spec
 
     with downloads(environment) as on_progress:
-        fetch = Fetch(
-            environment.notes,
-            lambda folder: read_spec(describe_checkpoint(folder), ignore),
-            Parts.WHOLE,
-            on_progress,
-        )
+        fetch = Fetch(environment.notes, accept, Parts.WHOLE, on_progress)
         return locate(name, variables=environment.variables, fetch=fetch)
 
 
@@ -224,6 +287,7 @@ list_.__name__ = "list"
 models_app = command_app(
     list_,
     show,
+    fetch,
     verify,
     help="""Known families, aliases and cached models; what one does; parity with transformers.
 
