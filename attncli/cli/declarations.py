@@ -8,10 +8,11 @@ them out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from attncli.cli import completion
 from attncli.cli.option import (
@@ -366,8 +367,7 @@ DEBUG = delivery_option(help="Show a traceback when something fails. [env: ATTN_
 # The groups of options that commands share.
 
 
-@dataclass(frozen=True)
-class TextOptions:
+class TextOptions(Struct, frozen=True):
     """Where a text comes from, and how it is cut into tokens."""
 
     text: Annotated[str | None, TEXT_ARGUMENT] = None
@@ -382,8 +382,7 @@ class TextOptions:
     tokenizer: Annotated[str | None, TOKENIZER] = None
 
 
-@dataclass(frozen=True)
-class ChatOptions:
+class ChatOptions(Struct, frozen=True):
     """Chats in place of texts, for a command that takes two."""
 
     chat: Annotated[list[Path] | None, CHATS] = None
@@ -392,24 +391,21 @@ class ChatOptions:
     generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
 
 
-@dataclass(frozen=True)
-class PairOptions:
+class PairOptions(Struct, frozen=True):
     """Pairs of texts in place of one text."""
 
     pairs: Annotated[str | None, PAIRS] = None
     count: Annotated[int | None, PAIR_COUNT] = None
 
 
-@dataclass(frozen=True)
-class RegionOptions:
+class RegionOptions(Struct, frozen=True):
     """Named sets of tokens, of which results are summed."""
 
     region: Annotated[list[str] | None, REGION] = None
     regions: Annotated[Path | None, REGIONS] = None
 
 
-@dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Struct, frozen=True):
     """Which weights run, and which of their layers and heads are shown."""
 
     layer: Annotated[list[str] | None, LAYER] = None
@@ -433,8 +429,7 @@ class ModelOptions:
     layer_norm: Annotated[bool, LAYER_NORM] = False
 
 
-@dataclass(frozen=True)
-class AttentionOptions:
+class AttentionOptions(Struct, frozen=True):
     """Options of how queries attend to keys, such as mask, positions and scale."""
 
     mask: Annotated[list[str] | None, MASK] = None
@@ -444,8 +439,7 @@ class AttentionOptions:
     attention: Annotated[str | None, ATTENTION_KIND] = None
 
 
-@dataclass(frozen=True)
-class ComputeOptions:
+class ComputeOptions(Struct, frozen=True):
     """Where and how precisely to compute."""
 
     backend: Annotated[str, BACKEND] = "auto"
@@ -454,8 +448,7 @@ class ComputeOptions:
     max_memory: Annotated[str | None, MAX_MEMORY] = None
 
 
-@dataclass(frozen=True)
-class RunSetup:
+class RunSetup(Struct, frozen=True):
     """What a text runs through: the weights, what happens between queries and keys, and where it is
     computed.
     """
@@ -465,8 +458,7 @@ class RunSetup:
     compute: ComputeOptions = ComputeOptions()
 
 
-@dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(Struct, frozen=True):
     """What is answered, where, and how it looks."""
 
     json: Annotated[bool, JSON] = False
@@ -513,8 +505,7 @@ class OutputOptions:
         return None
 
 
-@dataclass(frozen=True)
-class PagedOutput(OutputOptions):
+class PagedOutput(OutputOptions, frozen=True):
     """The output options, and a page of what the answer holds."""
 
     html: Annotated[Path | None, HTML] = None

@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from errno import EBADF
 from functools import cached_property
 from io import RawIOBase, TextIOBase
@@ -133,10 +133,12 @@ class Environment:
     def options_about(self, group: Any, subject: About) -> list[str]:
         """The options of a group whose values are not the defaults and that concern this subject,
         each as `--name`, in the order of the group."""
+        from attncli.cli.option import option_defaults
+
         names = [
-            item.name
-            for item in fields(group)
-            if getattr(group, item.name) not in (item.default, [])
+            name
+            for name, default in option_defaults(type(group)).items()
+            if getattr(group, name) not in (default, [])
         ]
         return [
             f"--{name.replace('_', '-')}"
@@ -246,6 +248,10 @@ class Environment:
     def notes(self) -> Callable[[str], None] | None:
         """The function to call with a note for standard error; None with `--quiet`."""
         return None if self.quiet else self.note
+
+    def without_notes(self) -> Environment:
+        """A copy that writes no notes to standard error, as with `--quiet`."""
+        return replace(self, quiet=True)
 
     def note(self, message: str) -> None:
         """Write a line for a person to standard error, which is no part of the answer; nothing with

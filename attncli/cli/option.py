@@ -8,7 +8,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import Field, fields, is_dataclass
 from enum import Flag, auto
 from functools import cache, partial
 from types import NoneType
@@ -435,7 +434,7 @@ def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Seq
     if get_origin(hint) is not Repeated:
         return build_group(group, values)
     repeated_values = {
-        name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names
+        name: list(values[name] or ()) for name in option_defaults(group) if name in names
     }
     return Repeated(
         group, {name: value for name, value in values.items() if name not in names}, repeated_values
@@ -514,7 +513,7 @@ def _with_flag(hint: Any, name: str) -> Any:
 
 
 def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a command by name, its option groups (parameters that are dataclasses, with
+    """The parameters of a command by name, its option groups (parameters that are Structs, with
     an `Offer` or not) spread into single options."""
     hints = get_type_hints(function, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
@@ -525,20 +524,20 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
                 kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name)
             )
             continue
-        details = {item.name: hint for item, hint in _all_fields(group)}
+        details = {name: hint for name, _, hint in _all_fields(group)}
         for part in getattr(hints[name], "__metadata__", ()):
             if isinstance(part, Meaning):
                 details |= {
                     option: part.declare(option, details[option]) for option in part.options
                 }
         repeatable_names = repeated_names(hints[name])
-        for item in offered_fields(hints[name], group):
-            is_repeatable = item.name in repeatable_names
-            hint = _with_flag(details[item.name], item.name)
-            parameters[item.name] = inspect.Parameter(
-                item.name,
+        for option_name, default in offered_defaults(hints[name], group).items():
+            is_repeatable = option_name in repeatable_names
+            hint = _with_flag(details[option_name], option_name)
+            parameters[option_name] = inspect.Parameter(
+                option_name,
                 parameter.KEYWORD_ONLY,
-                default=None if is_repeatable else item.default,
+                default=None if is_repeatable else default,
                 annotation=repeatable(hint) if is_repeatable else hint,
             )
     return parameters
@@ -547,11 +546,10 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def subjects_of(*groups: Any) -> dict[str, About]:
     """What each option of these groups has an effect on (see `About`), by its name."""
     return {
-        item.name: hint.__metadata__[0].about
+        name: hint.__metadata__[0].about
         for group in groups
-        for item, hint in _all_fields(_without_annotations(group))
-        if _offers(group, item.name)
-        and hasattr(hint.__metadata__[0], "about")  # an argument has none
+        for name, _, hint in _all_fields(_without_annotations(group))
+        if _offers(group, name) and hasattr(hint.__metadata__[0], "about")  # an argument has none
     }
 
 
@@ -576,8 +574,17 @@ def _without_annotations(hint: Any) -> Any:
 
 
 def _is_group(hint: Any) -> bool:
-    """Whether a type is an option group, which is a dataclass."""
-    return isinstance(hint, type) and is_dataclass(hint)
+    """Whether a type is an option group, which is a Struct with fields."""
+    return isinstance(hint, type) and issubclass(hint, Struct) and hint is not Repeated
+
+
+def option_defaults(group: type[Struct]) -> dict[str, Any]:
+    """The default of each field of an option group, by name, in the order of the group."""
+    defaults = group.__struct_defaults__
+    names = group.__struct_fields__
+    required = len(names) - len(defaults)
+    given = [inspect.Parameter.empty] * required
+    return dict(zip(names, (*given, *defaults), strict=True))
 
 
 @cache
@@ -586,25 +593,25 @@ def _annotations(group: type) -> dict[str, Any]:
     return get_type_hints(group, include_extras=True)
 
 
-def _all_fields(group: Any) -> Iterator[tuple[Field[Any], Any]]:
-    """The fields of a group that are options, each with its annotation; those of the groups in it
-    among them.
+def _all_fields(group: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The name, default and annotation of each field of a group that is an option; those of the
+    groups in it among them.
     """
-    for item in fields(group):
-        hint = _annotations(group)[item.name]
-        yield from _all_fields(hint) if _is_group(hint) else [(item, hint)]
+    for name, default in option_defaults(group).items():
+        hint = _annotations(group)[name]
+        yield from _all_fields(hint) if _is_group(hint) else [(name, default, hint)]
 
 
-def offered_fields(hint: Any, group: Any) -> list[Field[Any]]:
-    """The fields of a group that a command has as options."""
-    return [item for item, _ in _all_fields(group) if _offers(hint, item.name)]
+def offered_defaults(hint: Any, group: Any) -> dict[str, Any]:
+    """The defaults of those fields of a group that a command has as options, by name."""
+    return {name: default for name, default, _ in _all_fields(group) if _offers(hint, name)}
 
 
 def build_group(group: Any, values: Mapping[str, Any]) -> Any:
     """A group, and the groups in it, from the values of options by name; options without one keep
     their defaults.
     """
-    hints = {item.name: _annotations(group)[item.name] for item in fields(group)}
+    hints = {name: _annotations(group)[name] for name in option_defaults(group)}
     # a group may be called as an option is: the options of a model, and --model
     inner_groups = {
         name: build_group(hint, values) for name, hint in hints.items() if _is_group(hint)
@@ -628,7 +635,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
         groups_built = {}
         for name, group in groups.items():
             group_values = {
-                item.name: values.pop(item.name) for item in offered_fields(hints[name], group)
+                option: values.pop(option) for option in offered_defaults(hints[name], group)
             }
             groups_built[name] = build_parameter(
                 plain[name], group, group_values, repeated_names(hints[name])

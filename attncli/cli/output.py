@@ -7,10 +7,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
@@ -465,8 +467,10 @@ PAGE_BUDGET = "--html-budget"
 """The option that lets a page hold more, as the page names it."""
 
 
-@dataclass(frozen=True)
-class PageOptions:
+HTML_BUDGET = "16MB"
+
+
+class PageOptions(Struct, frozen=True):
     """Whether a page is written, and how large it may be."""
 
     html: Annotated[Path | None, declarations.HTML] = None
@@ -475,7 +479,7 @@ class PageOptions:
         declarations.delivery_option(
             "--html-budget", help="Data in the page; heads beyond it come small.", metavar="SIZE"
         ),
-    ] = "16MB"
+    ] = HTML_BUDGET
 
     @property
     def budget(self) -> int:
@@ -501,7 +505,7 @@ def validate_page(
             expected="one of them",
         )
     if page.html is None:
-        if page.html_budget != PageOptions.html_budget:
+        if page.html_budget != HTML_BUDGET:
             raise UsageError(
                 "--html-budget is about a page, and none is asked for",
                 expected="--html FILE as well",

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.documents import Numbers
 from attncli.draw.lines import (
@@ -95,8 +96,7 @@ def heatmap(
     return fit_to_view(stack(Lines(tuple(rows_of_cells)), note), view)
 
 
-@dataclass(frozen=True)
-class Grain:
+class Grain(Struct, frozen=True):
     """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows
     and columns pooled into one."""
 
@@ -196,8 +196,7 @@ LABEL_WIDTH = 9
 """Cells of a token's name beside maps."""
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(Struct, frozen=True):
     """One of several maps. caption, remarks: the program's own texts, above and below. values:
     [row, column], NaN or null where masked."""
 

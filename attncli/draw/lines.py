@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from io import StringIO
 from itertools import chain, zip_longest
 from typing import IO, TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, cut, safe, spell, wrap
 from attncli.draw.styled_lines import Line as Line

@@ -7,11 +7,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.documents import Numbers
 from attncli.draw.lines import FAINT, Line, Lines, Piece, flow, stack, strip_styles
@@ -241,8 +241,7 @@ AXIS = 8
 """Cells of the numbers at the left."""
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """A named curve: points (x, y), both above 0; others are left out."""
 
     name: str

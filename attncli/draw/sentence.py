@@ -7,11 +7,11 @@ Each sentence has its rule; none says more than the numbers of the document hold
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from attncli.documents.parts import RunHead
 from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, stack
@@ -45,8 +45,7 @@ AROUND = 6
 """Words kept on either side of one that matters."""
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a
     blank precedes it.
 
@@ -329,8 +328,7 @@ EVEN = 1.5
 """A row whose largest weight is below this many even shares (1 / visible keys) is called even."""
 
 
-@dataclass(frozen=True)
-class HeadLink:
+class HeadLink(Struct, frozen=True):
     """One head's link from a query to a key: positions, weight, and which head."""
 
     query: int

@@ -5,12 +5,11 @@ grids of heads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from attncli.draw.lines import (
     FAINT,
@@ -47,8 +46,7 @@ NEAR = 1 / 8
 """Share of the largest magnitude up to which a value is about 0."""
 
 
-@dataclass(frozen=True)
-class Palette:
+class Palette(Struct, frozen=True):
     """Colours along [0, 1], interpolated between `anchors` (RRGGBB) in sRGB, or the anchors alone
     if `is_stepped`.
     """
@@ -476,8 +474,7 @@ def _peak(row: NDArray, *, by_size: bool) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Struct, frozen=True, dict=True):
     """A matrix with its names, format of numbers and shades, from which `draw` chooses the rows and
     columns that fit. by_size: whether the largest numbers are those farthest from 0."""
 

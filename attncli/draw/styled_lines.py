@@ -7,8 +7,9 @@ nothing here imports Rich until something is printed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from attncli.draw.safe import cells
 
@@ -23,8 +24,7 @@ Piece = tuple[str, str]
 Line = tuple[Piece, ...]
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """A block of styled lines; a value that can be stacked, set beside others, compared and
     printed.
     """

@@ -7,11 +7,10 @@ No cell's markup is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from numpy.typing import ArrayLike
 
 from attncli.documents import Numbers
@@ -444,8 +443,7 @@ def vector_sum(
     return stack(ledger(names, rows, last, view, title=title, note=note), remark(more, view))
 
 
-@dataclass(frozen=True)
-class StageTable:
+class StageTable(Struct, frozen=True):
     """How the table of a stage (an array on the way to the output, such as the scores) is shown.
     stage: its name in the document. title, note: its heading in English.
 

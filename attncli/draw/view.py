@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from attncli.draw.safe import spell
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from attncli.draw.styled_lines import Lines
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """How to show a document: language, width, colours, digits, and which parts.
 
     width: terminal cells, at least 20. height: terminal lines, None if unknown or endless.
@@ -108,8 +108,7 @@ def never(document: Any, view: View) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class ScreenPart(Generic[Shown]):
+class ScreenPart(Struct, Generic[Shown], frozen=True):
     """A part of a screen, by name, and the function that draws it, which may draw nothing. shown:
     whether it is there when `--show` names no parts."""
 

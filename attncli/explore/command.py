@@ -50,11 +50,10 @@ def explore(
     if not take_keyboard():
         what = message("attn explore hears keys, and there is no terminal to hear them from")
         raise UsageError(what, expected="a terminal as standard input")
-    from dataclasses import replace
 
     from attncli.explore.explorer import Explorer, release_terminal
 
-    quiet = replace(environment, quiet=True)  # notes and bars would be written across the screen
+    quiet = environment.without_notes()  # notes and bars would be written across the screen
     environment.layers = silent
 
     def load(name: str) -> Model:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TextIO, assert_never
 
+from msgspec import structs
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -83,7 +84,7 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
         return blank(width, height)
     if walk.work is not None:
         notice = replace(notice, working=walk.work.name, share=walk.work.share)
-    view = replace(walk.view, width=width, height=height)
+    view = structs.replace(walk.view, width=width, height=height)
     scene = Scene(state, walk.loaded_run, view, width, height)
     title, draw_right = _right_pane(walk, scene)
     if state.sight == "effects":
@@ -217,7 +218,7 @@ def help_page(scene: Scene) -> Pane:
     `state.top`.
     """
     state = scene.state
-    view = replace(scene.view, width=min(scene.width, 100))
+    view = structs.replace(scene.view, width=min(scene.width, 100))
     height = scene.height
     title, words = HELP[state.sight]
     grid_words = message(

@@ -5,10 +5,11 @@ links, the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
 from attncli.draw.numbers import bar, bar_pieces, percent
@@ -641,7 +642,7 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
     and footer.
     """
     width = frame.scene.width - 2
-    view = replace(frame.scene.view, width=frame.scene.width - 2)
+    view = structs.replace(frame.scene.view, width=frame.scene.width - 2)
     most, rows = (2, 2) if room < 24 else (3, 3) if room < 30 else (5, 4)
     if frame.tour_text:
         text_rows = remark(frame.tour_text, view, style=accent(view)).rows[:4]

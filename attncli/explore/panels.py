@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from attncli.draw.lines import (
     FAINT,
@@ -255,7 +256,9 @@ class Scene:
 
     def sized(self, width: int, height: int) -> Scene:
         """The scene with another width and height, in cells."""
-        return replace(self, view=replace(self.view, width=width), width=width, height=height)
+        return replace(
+            self, view=structs.replace(self.view, width=width), width=width, height=height
+        )
 
     def fit(self, pane: Pane) -> Pane:
         """A pane cut to this room, or filled with blanks."""
@@ -559,7 +562,7 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     does.
     """
     state = scene.state
-    view = replace(scene.view, top=min(10, max(scene.height - 8, 3)))
+    view = structs.replace(scene.view, top=min(10, max(scene.height - 8, 3)))
     if derivation is None:
         return scene.fit(Pane(remark("deriving …", view).rows))
     step = STEPS[min(state.step, len(STEPS) - 1)]
@@ -592,7 +595,7 @@ def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) 
     block: Lines = getattr(Derivation(derivation, view, keys), step)()
     while step != "matrices" and len(block.rows) > room and keys > 1:
         keys = max(min(keys - 1, keys - (len(block.rows) - room)), 1)
-        block = getattr(Derivation(derivation, replace(view, top=keys), 0), step)()
+        block = getattr(Derivation(derivation, structs.replace(view, top=keys), 0), step)()
     return block
 
 
@@ -621,7 +624,9 @@ def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
 def parts(scene: Scene, document: WhyDocument | None) -> Pane:
     """What the score of the chosen link is the sum of: the answer in words, then the parts of both
     sides by size. None: it is not known yet."""
-    view = replace(scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False)
+    view = structs.replace(
+        scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False
+    )
     height = scene.height
     if document is None:
         return scene.fit(Pane(remark("taking the score apart …", view).rows))

@@ -5,12 +5,12 @@ scanned.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from attncli.cli import completion, declarations
 from attncli.cli.declarations import ComputeOptions, OutputOptions
@@ -66,8 +66,7 @@ running_option, running_number = (
 )
 
 
-@dataclass(frozen=True)
-class CorpusOptions:
+class CorpusOptions(Struct, frozen=True):
     """Which texts are scanned."""
 
     format: Annotated[
@@ -98,8 +97,7 @@ class CorpusOptions:
     ] = False
 
 
-@dataclass(frozen=True)
-class StatisticsOptions:
+class StatisticsOptions(Struct, frozen=True):
     """What is measured of the heads."""
 
     metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
@@ -162,8 +160,7 @@ class StatisticsOptions:
     ] = 20
 
 
-@dataclass(frozen=True)
-class RunningOptions:
+class RunningOptions(Struct, frozen=True):
     """How shards are computed."""
 
     workers: Annotated[

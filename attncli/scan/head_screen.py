@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
+
+from msgspec import structs
 
 from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
@@ -210,7 +212,7 @@ def number_text(value: float | None, view: View) -> str:
 def effect_text(value: float | None, view: View) -> str:
     """An effect as written, with three decimals more than the view's precision: most are
     thousandths; a dash for None."""
-    return number_text(value, replace(view, precision=view.precision + 2))
+    return number_text(value, structs.replace(view, precision=view.precision + 2))
 
 
 def interval_text(

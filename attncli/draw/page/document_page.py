@@ -3,7 +3,6 @@ table, in every language; closed like the page of a run."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from base64 import b64encode
 from collections.abc import Sequence
@@ -124,9 +123,7 @@ def screen_part(document: Document, view: View) -> str:
     that.
     """
     screen = screen_of(document.schema).screen
-    rows = _without_answer(
-        screen(document, view), screen(document, dataclasses.replace(view, brief=True))
-    )
+    rows = _without_answer(screen(document, view), screen(document, replace(view, brief=True)))
     return SCREEN.format(
         label=safe_html(say(view, "what the terminal shows")),
         text=_preformatted_text(even_bars(rows)),
@@ -182,7 +179,7 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
 def _language_section(document: Document, view: View, *, hidden: bool) -> str:
     """What the page says in the view's language: the answer, the figure and the screen."""
     screen = screen_of(document.schema).screen
-    answer = screen(document, dataclasses.replace(view, width=WIDTH * 40, brief=True, color=True))
+    answer = screen(document, replace(view, width=WIDTH * 40, brief=True, color=True))
     sentences = [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
     return SECTION.format(
         lang=view.lang,

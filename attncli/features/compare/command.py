@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.cli import declarations, request
@@ -35,6 +34,7 @@ from attncli.cli.option import (
     meaning,
     model_option,
     only,
+    option_defaults,
     repeat,
     subjects_of,
 )
@@ -95,8 +95,7 @@ SideCompute = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """One side: its text, its name, and the options as every other command has them."""
 
     text: Text | Chat
@@ -176,7 +175,7 @@ def sides(
                 expected="one text, one --model, and nothing given twice",
             )
         plain_setup = RunSetup(model.side(0), _intersect_masks(attention.side(0)), compute.side(0))
-        both = with_fields(
+        both = replace(
             plain_setup.model, adapter=[*(plain_setup.model.adapter or []), with_adapter]
         )
         return [
@@ -184,7 +183,7 @@ def sides(
             Side(
                 texts[0],
                 message("with {adapter}", adapter=Path(with_adapter).name),
-                with_fields(plain_setup, model=both),
+                replace(plain_setup, model=both),
             ),
         ]
     if not counts:
@@ -227,7 +226,7 @@ def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
     """The options with a mask `A&B` split into A and B, which both hold: a repeated `--mask` is
     another side here, not one mask more."""
     if options.mask:
-        return with_fields(options, mask=[part.strip() for part in options.mask[0].split("&")])
+        return replace(options, mask=[part.strip() for part in options.mask[0].split("&")])
     return options
 
 
@@ -434,7 +433,7 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     ran. page: refused too if it has a file, for documents that no page shows; None where it is
     allowed."""
     groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
-    about = {item.name for group in groups for item in fields(group)} | {"tokenizer"}
+    about = {name for group in groups for name in option_defaults(group)} | {"tokenizer"}
     if ignored_options := sorted(environment.explicit_options & about):
         raise UsageError(
             "--{ignored_option} is about what runs, and saved documents hold what ran",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
+from msgspec import Struct
 
 from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import (
@@ -69,8 +69,7 @@ QUERY = redeclare(
 )
 
 
-@dataclass(frozen=True)
-class MeasureOptions:
+class MeasureOptions(Struct, frozen=True):
     """The options of `attn ablate` that say what is measured (`--measure`) and at which token or
     for which next token."""
 
@@ -141,8 +140,7 @@ BASELINES = ("top", "all", "none")
 WAYS = ("zero", "mean", "resample")
 
 
-@dataclass(frozen=True)
-class RemovalOptions:
+class RemovalOptions(Struct, frozen=True):
     """The options of `attn ablate` that say what is taken away: heads, or a link, and what replaces
     them.
     """
@@ -282,7 +280,7 @@ def ablate(
                         ),
                         top=output.top,
                         regions=request.regions_of(
-                            replace(environment, quiet=True), regions, source_text, tokens
+                            environment.without_notes(), regions, source_text, tokens
                         ),
                         memory=request.memory_limit(setup.compute).bytes,
                         tokens=tokens,

@@ -6,10 +6,10 @@ Each sentence has its rule; none says more than the numbers of the document hold
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, times_words, writer

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 from typer.core import TyperGroup
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
@@ -52,8 +53,7 @@ DIGITS = 4
 """Digits after the point: with two, no step could be followed."""
 
 
-@dataclass(frozen=True)
-class ExplainOutput(PagedOutput):
+class ExplainOutput(PagedOutput, frozen=True):
     """The output options of `attn explain`: the common ones with more digits, `--step` (wait for a
     key after each step) and `--code`."""
 
@@ -200,8 +200,7 @@ HEADS = 4
 SEVERAL = redeclare(declarations.NUM_HEADS, help=f"Number of heads. [default: {HEADS}]")
 
 
-@dataclass(frozen=True)
-class TopicPlace:
+class TopicPlace(Struct, frozen=True):
     """What an explanation is about: a model, a text with its tokens, a layer, a head and the
     query's position.
     """
@@ -426,7 +425,7 @@ def models_under(
         setup = replace(setup, model=replace(setup.model, seed=str(first.identity.seed)))
     for attention in variants:
         yield request.model(
-            replace(environment, quiet=True),
+            environment.without_notes(),
             replace(setup, attention=attention),
             tokenizer=tokenizer,
         )

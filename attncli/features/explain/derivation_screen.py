@@ -5,12 +5,12 @@ adds up to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from attncli.documents import Numbers
 from attncli.draw.command_lines import command_about, command_lines
@@ -453,7 +453,7 @@ class Derivation:
             digits = view.precision
         else:
             digits = max(min(view.precision, slot - 5), min(view.precision, 2))
-        close = replace(view, precision=digits)
+        close = structs.replace(view, precision=digits)
         blocks = [
             heading(
                 "the same for all queries",

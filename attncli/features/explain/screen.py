@@ -5,10 +5,10 @@ another topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, remark, stack, stack_spaced
 from attncli.draw.numbers import brief, root_of

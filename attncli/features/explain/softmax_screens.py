@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import adding_column, bar, brief, format_fixed, percent, times_words

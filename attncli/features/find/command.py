@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,7 +113,7 @@ def find(
     from attncli.features.find.compute import find as compute_find
 
     # that regions overlap is of no account where one is named
-    quiet_overlaps = replace(environment, quiet=True)
+    quiet_overlaps = environment.without_notes()
 
     def documents() -> Iterator[FindDocument]:
         """One document per text: the heads in which the link is strong."""
@@ -237,7 +236,7 @@ def _search_start(
     "from" and "to", such as "#3"."""
     from attncli.inputs.regions import region_span
 
-    quiet = replace(environment, quiet=True)
+    quiet = environment.without_notes()
     start, end = (
         (
             region_span(regions, reference)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Struct
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, request
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 MOST = 100_000
 
 
-@dataclass(frozen=True)
-class GenerateOptions:
+class GenerateOptions(Struct, frozen=True):
     """How a decoder continues a text."""
 
     generate: Annotated[
@@ -65,8 +65,7 @@ class GenerateOptions:
     ] = None
 
 
-@dataclass(frozen=True)
-class WeighOptions:
+class WeighOptions(Struct, frozen=True):
     """Attention on a region weighed up or down while a text runs or is continued."""
 
     weigh: Annotated[str | None, declarations.WEIGH] = None

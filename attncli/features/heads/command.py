@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import (
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
 
 
-@dataclass(frozen=True)
-class HeadsOptions:
+class HeadsOptions(Struct, frozen=True):
     """What is measured of the heads, and in which order they come."""
 
     metric: Annotated[list[str] | None, declarations.METRIC] = None
@@ -112,8 +111,7 @@ class HeadsOptions:
     all_links: Annotated[bool, declarations.ALL_LINKS] = False
 
 
-@dataclass(frozen=True)
-class RetrievalOptions:
+class RetrievalOptions(Struct, frozen=True):
     """Which heads fetch a fact from the text."""
 
     retrieval: Annotated[

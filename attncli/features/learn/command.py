@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import ComputeOptions, OutputOptions, PagedOutput, TextOptions
@@ -205,7 +205,7 @@ def _refuse_options_of_training(environment: Environment) -> None:
     the tasks.
     """
     for name in environment.spellings:
-        if name in environment.explicit_options and name not in OutputOptions.__dataclass_fields__:
+        if name in environment.explicit_options and name not in OutputOptions.__struct_fields__:
             raise UsageError(
                 message(
                     "{option} is about a training, and no task is named",

@@ -5,11 +5,11 @@ before and after.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.documents.parts import MaskPart
 from attncli.draw.heatmap import Map, heatmap, side_by_side

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from attncli.cli import declarations, request
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
@@ -235,7 +235,7 @@ def run(
                         loaded_model, source_text, *which, words=words, recording_of_run=recording
                     )
                     queries = record.sides.queries
-                    quiet = replace(environment, quiet=True)
+                    quiet = environment.without_notes()
                     if query is None:
                         start = {}
                     else:

@@ -5,12 +5,12 @@ several heads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from attncli.documents import ShapeRow, TopLink
 from attncli.documents.parts import PooledMap, RunHead, RunLayer

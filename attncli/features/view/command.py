@@ -5,11 +5,11 @@ anything.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from attncli.cli import declarations
 from attncli.cli.declarations import OutputOptions

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from attncli.cli import declarations, request
 from attncli.cli.declarations import EIGHT, OutputOptions, PairOptions, RunSetup, TextOptions
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 SPLITS: tuple[Split, ...] = ("part", "token", "frequency", "dimension")
 
 
-@dataclass(frozen=True)
-class LinkOptions:
+class LinkOptions(Struct, frozen=True):
     """The options of `attn why` that name the link (the attention of one token to another) and say
     what its score is split into."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import resting_model
+from msgspec.structs import replace
 
 from attncli.draw.figures.charts import FigureHead, draw_metrics
 from attncli.draw.figures.drawing import Drawing
