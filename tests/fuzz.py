@@ -69,6 +69,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "scan compare": ("scan", "compare", "scanned", "scanned"),
     "scan verify": ("scan", "verify", "scanned"),
     "models show": ("models", "show", "gpt2"),
+    "models fetch": ("models", "fetch", "gpt2"),
     "models verify": ("models", "show", "gpt2"),  # the real one loads transformers for seconds
     "view": ("view", "run.json"),
     "weights convert": ("weights", "convert", "mha.safetensors", "out.npz", "--num-heads", "4"),

@@ -582,9 +582,8 @@ def option_defaults(group: type[Struct]) -> dict[str, Any]:
     """The default of each field of an option group, by name, in the order of the group."""
     defaults = group.__struct_defaults__
     names = group.__struct_fields__
-    required = len(names) - len(defaults)
-    given = [inspect.Parameter.empty] * required
-    return dict(zip(names, (*given, *defaults), strict=True))
+    required = [inspect.Parameter.empty] * (len(names) - len(defaults))
+    return dict(zip(names, (*required, *defaults), strict=True))
 
 
 @cache

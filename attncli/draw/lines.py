@@ -357,16 +357,17 @@ def markdown(text: str, view: View) -> Lines:
     return stack(*blocks)
 
 
-SOFT_BREAK = re.compile(
+SOFT_BREAK = (
     r"(?:(?<=[，。；：？！、）”》])|(?<=[\u3400-\u9fff])(?=\n {0,3}[\u3400-\u9fff“（《]))"
     r"\n {0,3}(?!\s|[-*+>#|]|\d+\. |$)"
 )
-"""A line end in a paragraph where the language writes no space: Markdown makes one of it."""
+"""A line end in a paragraph where the language writes no space: Markdown makes one of it. Compiled
+when it is first used: ideographs take 3 ms."""
 
 
 def _joined_lines(text: str) -> str:
     """A page's text with the lines of a paragraph joined where no space belongs between them."""
-    return SOFT_BREAK.sub("", text)
+    return re.sub(SOFT_BREAK, "", text)
 
 
 def _code_block(text: str, view: View) -> Lines:

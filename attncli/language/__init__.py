@@ -57,8 +57,9 @@ class Speech(Protocol):
         ...
 
 
-BLANK_BESIDE_QUOTES = re.compile("(?<=[\u3400-\u9fff]) (?=“)|(?<=[”）]) (?=[\u3400-\u9fff])")
-"""A blank between an ideograph and quotes or a bracket, where none is written."""
+BLANK_BESIDE_QUOTES = "(?<=[\u3400-\u9fff]) (?=“)|(?<=[”）]) (?=[\u3400-\u9fff])"
+"""A blank between an ideograph and quotes or a bracket, where none is written. Compiled when it is
+first used: ideographs take 2 ms."""
 
 
 class Message(str):
@@ -108,7 +109,9 @@ class Message(str):
         values = {name: _translate_value(value, lang) for name, value in self.values.items()}
         if sentence != self.template and "attn " not in sentence:  # a command stays as it is
             values = {name: _in_quotes_of(value, catalogue) for name, value in values.items()}
-        return BLANK_BESIDE_QUOTES.sub("", sentence.format(**values))
+        if sentence == self.template:
+            return sentence.format(**values)
+        return re.sub(BLANK_BESIDE_QUOTES, "", sentence.format(**values))
 
 
 class MessageList(Message):

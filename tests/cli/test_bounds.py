@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "view": ("{t}/run.json",),
     "models list": (),
     "models show": ("minilm",),
+    "models fetch": ("minilm",),
     "schema": (),
 }
 """What each command is asked with, unless it is a text."""

@@ -142,6 +142,7 @@ READS = {
     "weights convert file": ("weights", "convert", "FILE", "{t}/new.npz"),
     "view file": ("view", "FILE"),
     "models show model": ("models", "show", "FILE"),
+    "models fetch model": ("models", "fetch", "FILE"),
     "models verify model": ("models", "verify", "FILE"),
     "scan start model": ("scan", "FILE", "{t}/text", "--out", "{t}/out"),
     "scan start texts": ("scan", "{t}/gpt2", "FILE", "--out", "{t}/out"),

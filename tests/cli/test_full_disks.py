@@ -45,6 +45,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "weights init": ("weights", "init", "out.npz"),
     "weights show": ("weights", "show", str(SAMPLES / "mha.safetensors")),
     "models show": ("models", "show", "{t}/gpt2"),
+    "models fetch": ("models", "fetch", "{t}/gpt2"),
     "models verify": ("models", "verify", "{t}/gpt2"),
     "learn": ("learn", "order", "--steps", "2"),
     "series": ("series", "{t}/gpt2", "{t}/again", "--text", "a b c"),

@@ -57,6 +57,7 @@ ARGUMENTS = {
     "weights show": ("weights", "show", "{path}"),
     "weights convert": ("weights", "convert", "{path}", "{folder}/o.npz"),
     "models show": ("models", "show", "{path}"),
+    "models fetch": ("models", "fetch", "{path}"),
     "models verify": ("models", "verify", "{path}"),
     "scan": ("scan", "{folder}/gpt2", "{path}", "-o", "{folder}/scan"),
     "scan model": ("scan", "{path}", "{folder}/chat.json", "-o", "{folder}/scan"),

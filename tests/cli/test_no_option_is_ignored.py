@@ -81,6 +81,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "cost": [("cost",), ("cost", "--json")],
     "models list": [("models", "list"), ("models", "list", "--json")],
     "models show": [("models", "show", "minilm"), ("models", "show", "minilm", "--json")],
+    "models fetch": [("models", "fetch", "minilm"), ("models", "fetch", "minilm", "--json")],
     "weights show": [("weights", "show", WEIGHTS), ("weights", "show", WEIGHTS, "--json")],
     "weights init": [
         ("weights", "init", "{tmp}/new.npz"),

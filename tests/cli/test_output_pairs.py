@@ -32,6 +32,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "explain metric": ("explain", "metric", "entropy"),
     "mask": ("mask", "causal"),
     "models show": ("models", "show", "{t}/gpt2"),
+    "models fetch": ("models", "fetch", "{t}/gpt2"),
     "weights show": ("weights", "show", WEIGHTS),
     "weights init": ("weights", "init", "{t}/out/new.npz"),
     "weights convert": ("weights", "convert", WEIGHTS, "{t}/out/new.npz", "--num-heads", "4"),

@@ -37,6 +37,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "weights show": ("{t}/other.safetensors",),
     "weights init": ("{t}/new.npz",),
     "models show": ("{t}/other",),
+    "models fetch": ("{t}/other",),
     "models verify": ("{t}/other",),
     "scan start": ("{t}/other", "{t}/other.txt", "--out", "{t}/new"),
     "scan compare": ("{t}/other", "{t}/other"),

@@ -52,7 +52,7 @@ OTHERS = {
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
          "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
-         "models verify", "guide", "schema", "pairs check", "circuit"),
+         "models fetch", "models verify", "guide", "schema", "pairs check", "circuit"),
         "it is about no text",
     ),
 }  # fmt: skip
