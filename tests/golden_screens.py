@@ -54,6 +54,7 @@ ELSEWHERE = {
     "scan verify": "needs a scan",
     "models list": "lists what is installed",
     "models show": "needs a model that was trained",
+    "models fetch": "needs a model that was trained",
     "models verify": "needs a model that was trained",
     "weights convert": "needs a file of torch's",
 }
