@@ -492,7 +492,8 @@ def _gguf_location(
     snapshot = find_snapshot(cache, hub_id)
     if snapshot is not None:
         names = [path.name for path in snapshot.folder.glob(f"*{SUFFIX}")]
-        if _fitting_names(_first_parts(names), quantization):
+        # without a network one of these must do; else the hub may have the one that is asked for
+        if (is_offline(variables) and names) or _fitting_names(_first_parts(names), quantization):
             first = _chosen_name(names, quantization, str(snapshot.folder))
             if set(_parts_of(first)) <= set(names):
                 return ModelLocation(snapshot.folder / first, name, snapshot.commit, "cache")
