@@ -534,3 +534,5 @@ TableOutput = Annotated[OutputOptions, only(*_TABLE)]
 """The output options of a command whose screen is one table, shown whole, or its answer alone."""
 LongTableOutput = Annotated[OutputOptions, only(*_TABLE, "full")]
 """The same where the table may be long, and is shown whole with --full."""
+DrawnTableOutput = Annotated[PagedOutput, only(*_TABLE, "full", "svg", "figure_style", "html")]
+"""The same with a figure, and a page of what the answer holds."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import LongTableOutput, RunSetup
+from attncli.cli.declarations import DrawnTableOutput, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import only, subject_number, subject_option
-from attncli.cli.output import keeping_runs, validate_options, write_documents
+from attncli.cli.output import keeping_runs, validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -25,7 +25,7 @@ MOST_STEPS = 100
 
 def circuit(
     ctx: typer.Context,
-    output: LongTableOutput,
+    output: DrawnTableOutput,
     setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
     pairs: Annotated[str | None, declarations.PAIRS] = None,
     count: Annotated[int | None, declarations.PAIR_COUNT] = None,
@@ -52,10 +52,12 @@ def circuit(
 
     attn circuit --model smollm2 --pairs indirect-object
 
-    attn circuit --model smollm2 --pairs pairs.jsonl --size 2% --json
+    attn circuit --model smollm2 --pairs pairs.jsonl --size 2% --json -o circuit.json
+
+    attn circuit --model smollm2 --pairs indirect-object --figure circuit.svg --html circuit.html
     """
     environment: Environment = ctx.obj
-    view = validate_options(output, environment)
+    view = validate_options(output, environment, "circuit")
     if pairs is None:
         raise UsageError(
             "attn circuit needs pairs of texts",
@@ -92,9 +94,9 @@ def circuit(
             on_result=kept_runs.count,
             progress=on_progress,
         )
-    write_documents([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
 
 
 circuit_app = command_app(
-    circuit, essentials="--model --pairs --count --size --holdout --full --json --plain --brief"
+    circuit, essentials="--model --pairs --count --size --holdout --full --json --figure --html"
 )

@@ -14,10 +14,14 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.draw.figures import figure
+from attncli.errors import InputError
 from attncli.features.circuit.compute import edge_count, split_pairs
+from attncli.features.circuit.document import CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
 from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
+from attncli.features.circuit.figure import shared_name
 from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.sweep import resample_from
 from attncli.inputs.pairs import Pair, read_pairs
@@ -120,6 +124,35 @@ def test_a_damaged_kept_array_is_computed_again(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"x")
     assert KeptArrays(tmp_path).known("a", lambda: -values).tolist() == (-values).tolist()
     assert KeptArray("float64", (2, 2), b"1234").array() is None
+
+
+def test_the_figure_joins_the_parts_that_the_strongest_edges_do(folder: Path) -> None:
+    document = attncli.circuit(attncli.load(folder, dtype="float64"), SAMPLES, size="20")
+    drawing = figure(document)
+    heights = {
+        box.text: box.top
+        for box in drawing.boxes
+        if box.text in {node.id for node in document.nodes}
+    }
+    strongest = document.edges[:40]
+    assert {edge.writer for edge in strongest} <= set(heights)
+    assert heights["logits"] == min(heights.values())
+    assert heights["embed"] == max(heights.values())
+    for edge in strongest:  # no key-value head is shared here: an edge is a line
+        assert heights[edge.to] < heights[edge.writer]
+    assert sum(piece.startswith("<path") for piece in drawing.pieces) == len(strongest)
+    with pytest.raises(InputError):
+        figure(replace(document, edges=[]))
+
+
+def test_an_edge_to_shared_keys_is_drawn_to_each_head() -> None:
+    nodes = [
+        CircuitNode(
+            id=f"L1H{head}", kind="head", layer=1, head=head, strength=1, reads=None, writes=None
+        )
+        for head in (0, 1, 3)
+    ]
+    assert [shared_name(node, 2) for node in nodes] == ["L1KV0", "L1KV0", "L1KV1"]
 
 
 def test_heads_have_the_roles_that_ablation_gives_them(folder: Path) -> None:

@@ -1,0 +1,153 @@
+"""The figure of `attn circuit`: the parts that the strongest edges join, layers upward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from attncli.draw.figures.charts import draw_title
+from attncli.draw.figures.drawing import Drawing, broken_to_fit, width
+from attncli.draw.safe import label
+from attncli.draw.view import View
+from attncli.errors import InputError
+from attncli.features.circuit.document import CircuitDocument, CircuitEdge, CircuitNode
+from attncli.language import message, say
+
+DRAWN = 40
+"""Edges of a figure, the strongest: more are a tangle."""
+WIDE, ROW, TALL, SIZE = 460.0, 30.0, 12.0, 7.0
+"""Points: of the whole, from row to row, of a part, and of its type."""
+THICKEST, THINNEST = 4.0, 0.4
+GAP, BEND = 38.0, 22.0
+"""Points: between parts of a row, at least, and from a part to a line that passes it."""
+
+
+class GraphLine(Struct, frozen=True):
+    """An edge as it is drawn, from a part to a part, with its score."""
+
+    start: str
+    end: str
+    score: float
+
+
+def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scale: str) -> None:
+    """Draw the strongest edges of the circuit, as thick as their scores, from the embedding below to
+    the logits above.
+
+    An edge to keys or values that several heads share is drawn to each of these heads that is in the
+    circuit. Raises InputError for a circuit without edges.
+    """
+    edges = document.edges[:DRAWN]
+    if not edges:
+        raise InputError(
+            "this circuit has no edges to draw", expected="a larger one, such as --size 2%"
+        )
+    name = label(document.model.name or document.model.source)
+    top = draw_title(drawing, f"{label(document.pairs.name)} · {name}", _subtitle(document, view))
+    lines = list(_lines(document, edges))
+    places = _places(document, lines, top, min(WIDE, drawing.room))
+    largest = max(abs(line.score) for line in lines) or 1.0
+    for line in sorted(lines, key=lambda line: abs(line.score)):
+        share = abs(line.score) / largest
+        drawing.path(
+            _way(places[line.start], places[line.end]),
+            drawing.theme.series[0 if line.score < 0 else 1],
+            thick=THINNEST + (THICKEST - THINNEST) * share,
+            faint=0.35 + 0.6 * share,
+        )
+    for part, (x, y) in places.items():
+        wide = width(part, SIZE) + 6
+        paper, ink = drawing.theme.paper, drawing.theme.quiet
+        drawing.rectangle(x - wide / 2, y, wide, TALL, paper, stroke=ink)
+        drawing.text(x, y + 8.5, part, size=SIZE, anchor="middle")
+    bottom = max(y for _, y in places.values()) + TALL + 14
+    _draw_legend(drawing, bottom, view)
+
+
+def _draw_legend(drawing: Drawing, bottom: float, view: View) -> None:
+    """Say below the graph what lines and colours mean, the latter in these colours."""
+    note = message("line: as thick as its estimated effect; H is a head, MLP a feed-forward part")
+    rows = broken_to_fit(say(view, note), 8, min(WIDE, drawing.room))
+    for row, text in enumerate(rows):
+        drawing.text(0, bottom + row * 11, text, size=8, quiet=True)
+    signs = (message("speaks for the answer"), message("speaks against the answer"))
+    for row, (sign, ink) in enumerate(zip(signs, drawing.theme.series, strict=False), len(rows)):
+        drawing.text(0, bottom + row * 11, say(view, sign), size=8, ink=ink)
+
+
+def _subtitle(document: CircuitDocument, view: View) -> str:
+    """How many edges are drawn, and of how many."""
+    return say(
+        view,
+        "the {drawn} strongest of the {edges} edges of the circuit",
+        drawn=min(DRAWN, len(document.edges)),
+        edges=f"{len(document.edges):,}",
+    )
+
+
+def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[GraphLine]:
+    """Yield the lines of these edges: to shared keys or values one for each head that has them."""
+    nodes = {node.id: node for node in document.nodes}
+    group = max(document.model.heads // max(document.model.kv_heads or 1, 1), 1)
+    for edge in edges:
+        if edge.to in nodes:
+            yield GraphLine(edge.writer, edge.to, edge.score)
+            continue
+        for node in document.nodes:
+            if node.kind == "head" and edge.to == shared_name(node, group):
+                yield GraphLine(edge.writer, node.id, edge.score)
+
+
+def shared_name(node: CircuitNode, group: int) -> str:
+    """What the keys and values of a head are called that it shares. group: heads of each."""
+    assert node.head is not None
+    return f"L{node.layer}KV{node.head // group}"
+
+
+def _places(
+    document: CircuitDocument, lines: Sequence[GraphLine], top: float, wide: float
+) -> dict[str, tuple[float, float]]:
+    """Where each part's upper edge has its middle: in rows of layers, the last above, a feed-forward
+    part above the heads of its layer."""
+    drawn = {part for line in lines for part in (line.start, line.end)}
+    rows: dict[tuple[int, bool], list[str]] = {}
+    for node in document.nodes:
+        if node.id not in drawn:
+            continue
+        if node.layer is None:
+            row = (-1 if node.kind == "embedding" else 1_000_000, False)
+        else:
+            row = (node.layer, node.kind == "mlp")
+        rows.setdefault(row, []).append(node.id)
+    columns = document.model.heads + 1
+    heads = {node.id: node.head for node in document.nodes}
+    places = {}
+    for level, row in enumerate(sorted(rows, reverse=True)):
+        parts = rows[row]
+        middles = [_column(heads[part], row, columns) * wide for part in parts]
+        gaps = [right - left for left, right in pairwise(middles)]
+        if min(gaps, default=GAP) < GAP:  # too many heads for columns of their own
+            middles = [wide * (number + 0.5) / len(parts) for number in range(len(parts))]
+        for part, x in zip(parts, middles, strict=True):
+            places[part] = (x, top + 6 + level * ROW)
+    return places
+
+
+def _column(head: int | None, row: tuple[int, bool], columns: int) -> float:
+    """Where in its row a part stands, from 0 to 1: heads by their number, the feed-forward part at
+    the right, embedding and logits in the middle."""
+    if head is not None:
+        return (head + 0.5) / columns
+    return 1 - 0.5 / columns if row[1] else 0.5
+
+
+def _way(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+    """The points of a line, from the upper edge of a part to the lower edge of another: beside the
+    parts that stand between both."""
+    (x0, y0), (x1, y1) = start, (end[0], end[1] + TALL)
+    if abs(x0 - x1) > 1 or y0 - y1 < ROW:
+        return [(x0, y0), (x1, y1)]
+    aside = x0 + BEND + 0.03 * (y0 - y1)
+    return [(x0, y0), (aside, y0 - ROW / 2), (aside, y1 + ROW / 2), (x1, y1)]
