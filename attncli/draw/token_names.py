@@ -548,6 +548,14 @@ def short(text: str, room: int, view: View) -> str:
     return cut(label(text, ascii=view.ascii), room, ascii=view.ascii)
 
 
+def short_token(token: TokenRow, room: int, view: View) -> str:
+    """A token for a table, cut to at most `room` cells: a piece with the word that it is a piece
+    of."""
+    if isinstance(token, PieceRow) and not token.is_bytes:
+        return short(say(view, "{piece} ({word})", piece=token.text, word=token.word), room, view)
+    return short(token.text, room, view)
+
+
 def position_and_text(position: int, text: str, room: int, view: View) -> str:
     """A token by its position and its text, that in at most `room` cells: `7 it`."""
     return f"{position} {short(text, room, view)}"

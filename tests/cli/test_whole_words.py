@@ -58,6 +58,8 @@ def test_the_first_piece_of_a_target_is_called_that(folder: str, command: str) -
 def test_what_a_head_looks_at_is_named_with_its_word(folder: str) -> None:
     screen = _asked(folder, "ablate", TEXT, "--query", "sat", "--show", "heads", "--full").out
     assert "d (dumpty)" in screen
+    line = ("find", "An unbelievable dumpty sat on the wall", "--from", "sat", "--to", "wall")
+    assert "dump (dumpty)" in ask(*line, "--model", "minilm", "--show", "heads").out
 
 
 def test_a_cut_link_between_words_names_them_whole(folder: str) -> None:

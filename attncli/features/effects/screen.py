@@ -17,12 +17,11 @@ from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import (
-    PieceRow,
     capitalize_sentences,
     quote_text,
     quoted_row,
     quoted_token,
-    short,
+    short_token,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import (
@@ -557,11 +556,7 @@ def _key_name(keys: Sequence[TokenRow], key: int, view: View) -> str:
     """A key in a cell of a table: its token's text, or its number where no token is known."""
     if key >= len(keys):
         return f"{spell('#', ascii=view.ascii)}{key}"
-    token = keys[key]
-    if isinstance(token, PieceRow) and not token.is_bytes:
-        name = say(view, "{piece} ({word})", piece=token.text, word=token.word)
-        return short(name, NAME_ABLATE, view)
-    return short(token.text, NAME_ABLATE, view)
+    return short_token(keys[key], NAME_ABLATE, view)
 
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from attncli.draw.lines import Lines, draw_parts, localize, remark, sentences, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.rest_names import rest_names
-from attncli.draw.safe import cells, cut, label, spell
+from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import region_name
+from attncli.draw.token_names import region_name, short_token
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
@@ -154,7 +154,7 @@ def _columns(
     write = writer(
         [weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision
     )
-    texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
+    texts = [short_token(token, NAME, view) for token in document.tokens]
     shown: list[FoundHead | Reverse] = list(heads)
     if is_hidden and not is_one_way:
         shown = [head.reverse for head in heads]
@@ -189,7 +189,7 @@ def _key_columns(
     looks = []
     for rank, visible, top in ranked:
         ranks.append(_rank_text(rank, visible, view))
-        looks.append("-" if top is None else cut(texts[top], NAME, ascii=view.ascii))
+        looks.append("-" if top is None else texts[top])
     return {message("rank of key"): ranks, LOOKS: looks}
 
 
