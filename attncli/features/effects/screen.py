@@ -967,11 +967,12 @@ def _share_interval(row: PatchRow, view: View) -> str:
 
 @capitalize_sentences
 def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
-    """Yield the answer in sentences: at which tokens clean values were put in, what was measured,
-    and which head brings back most."""
+    """Yield the answer in sentences: how likely the target is, at which tokens clean values were put
+    in, what was measured, and which head brings back most."""
     if document.pairs is not UNSET:
         yield from _patch_pair_sentences(document, view)
         return
+    yield from patch_probability_sentences(document, view)
     ends = {"target": document.target, "versus": document.versus}
     names = {name: quote_text(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))
@@ -998,7 +999,6 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         yield say(
             view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers
         )
-    yield from patch_probability_sentences(document, view)
     if document.effects:
         first = document.effects[0]
         if first.recovered > LITTLE:
