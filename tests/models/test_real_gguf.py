@@ -4,6 +4,7 @@ transformers has them from the same file, dequantised by the `gguf` package."""
 from __future__ import annotations
 
 import gc
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,13 @@ import pytest
 
 import attncli
 from attncli.errors import AttnError
+from attncli.inputs.chat import (
+    control_tokens,
+    encode_chat,
+    parse_chat,
+    read_template,
+    render,
+)
 from attncli.inputs.vocabulary_tokenizer import PartTokenizer, from_tokenizers
 from attncli.models.aliases import ALIASES, locate
 from attncli.models.gguf import open_gguf
@@ -105,6 +113,27 @@ HARD = (
         "https://a.b/c?d=e&f#g",
     ),
 )
+
+UNLIKE = {
+    ("smollm2", "ﬁ ﬂ ½ ² ™"): (
+        "the file names the rule smollm, which sets every number apart; transformers reads GPT-2's"
+        " rule in its place, which takes a blank and a number together"
+    ),
+    ("gemma3", "e\u0301 cafe\u0301 ▁▁ \u2581"): (
+        "the file stores the pieces for runs of blanks as blanks, so that ▁▁ itself is no piece;"
+        " transformers takes it for one"
+    ),
+}
+"""Texts that transformers cuts otherwise than the file says, by model, and why."""
+TALKS = {
+    "a question": [{"role": "user", "content": "What is an animal?"}],
+    "several turns": [
+        {"role": "system", "content": "You are brief."},
+        {"role": "user", "content": "Hi, you there\n"},
+        {"role": "assistant", "content": "  Hello."},
+        {"role": "user", "content": "你好"},
+    ],
+}
 
 
 @pytest.fixture(scope="module", params=sorted(SENTENCES))
@@ -242,3 +271,42 @@ def test_parts_of_a_vocabulary_cut_every_text_as_the_whole(name: str) -> None:
             assert written == whole.encode_written(text, after=after, as_text=as_text), text
         ids = [token.id for token in whole.encode(text)]
         assert parts.text_of(ids) == whole.text_of(ids), text
+
+
+@pytest.fixture(scope="module")
+def theirs(file: Path) -> Any:
+    """The tokenizer that transformers makes of the file."""
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+
+
+def test_hard_texts_are_cut_as_transformers_cuts_them(name: str, theirs: Any) -> None:
+    ours = attncli.load(name).tokenizer
+    unlike = [
+        text for text in HARD if [t.id for t in ours.encode(text)] != theirs(text)["input_ids"]
+    ]
+    assert len(HARD) >= 60
+    assert unlike == [text for model, text in UNLIKE if model == name]
+
+
+@pytest.mark.parametrize("talk", TALKS)
+@pytest.mark.parametrize("prompt", [True, False], ids=["prompt", "none"])
+def test_a_chat_is_written_and_cut_as_transformers_does(
+    name: str, theirs: Any, talk: str, prompt: bool
+) -> None:
+    ours = attncli.load(name).tokenizer
+    if theirs.chat_template is None:
+        with pytest.raises(AttnError, match="template"):
+            read_template(ours, tools=False)
+        return
+    written = render(
+        read_template(ours, tools=False),
+        parse_chat(json.dumps(TALKS[talk]).encode(), ""),
+        control_tokens(ours),
+        generation_prompt=prompt,
+    )
+    options = {"add_generation_prompt": prompt}
+    assert written.text == theirs.apply_chat_template(TALKS[talk], tokenize=False, **options)
+    expected = theirs.apply_chat_template(TALKS[talk], return_dict=False, **options)
+    assert [token.id for token in encode_chat(ours, written)] == expected
