@@ -117,3 +117,13 @@ def test_a_special_token_that_is_asked_for_by_name_has_its_row(lang: str, said: 
     assert {link["query"] for link in document["links"]} == {0}
     named = document["tokens"][document["links"][0]["key"]]["text"]
     assert named in answer.out
+
+
+@pytest.mark.parametrize(
+    ("lang", "name"), [("en", "(a piece of 'dumpty')"), ("zh", "“dumpty”的一部分")]
+)
+def test_the_head_that_explain_takes_is_told_with_the_word(lang: str, name: str) -> None:
+    line = ("explain", "An unbelievable dumpty sat", "--model", "minilm", "--query", "dumpty")
+    answer = ask(*line, "--lang", lang, "--show", "answer")
+    assert answer.code == 0, answer.err
+    assert name in answer.err

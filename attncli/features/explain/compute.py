@@ -56,7 +56,7 @@ from attncli.features.run.compute import (
     run_document,
 )
 from attncli.inputs.token import Token, choose_last_token, ignore
-from attncli.inputs.word_groups import token_notes
+from attncli.inputs.word_groups import token_notes, word_starts
 from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
 from attncli.measure.row_facts import Floats
@@ -220,8 +220,8 @@ def strongest_head(
         if document.links:
             link = document.links[0]
             words = (
-                _word_of(tokens[query]),
-                _word_of(tokens[link.key]) if link.key < len(tokens) else "bias_k",
+                _word_of(tokens, query, text),
+                _word_of(tokens, link.key, text) if link.key < len(tokens) else repr("bias_k"),
             )
             note(
                 message(
@@ -236,8 +236,8 @@ def strongest_head(
                     ),
                     layer=link.layer,
                     head=link.head,
-                    word=repr(words[0]),
-                    word_2=repr(words[1]),
+                    word=words[0],
+                    word_2=words[1],
                     weight=link.weight,
                 )
             )
@@ -245,11 +245,22 @@ def strongest_head(
     return layers[0], head or 0
 
 
-def _word_of(token: Token) -> str:
-    """A token's text, with ? behind it where the model does not know it."""
+def _word_of(tokens: Sequence[Token], place: int, text: str) -> str:
+    """A token's text in quotes, with ? in them where the model does not know it; a piece with the
+    word that it is a piece of."""
+    token = tokens[place]
     if token.unknown:
-        return f"{token.text.strip() or token.text}?"
-    return token.text
+        return repr(f"{token.text.strip() or token.text}?")
+    starts = [*word_starts(tokens, text), len(tokens)]
+    after = next(number for number, start in enumerate(starts) if start > place)
+    pieces = tokens[starts[after - 1] : starts[after]]
+    start, end = pieces[0].start, pieces[-1].end
+    if len(pieces) == 1 or token.special or start is None or end is None:
+        return repr(token.text)
+    word = repr(text[start:end].strip())
+    if token.text.startswith("<0x"):
+        return message("a piece of {word}", word=word)
+    return message("{name} (a piece of {word})", name=repr(token.text), word=word)
 
 
 def derivation_document(
