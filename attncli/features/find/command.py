@@ -108,6 +108,7 @@ def find(
         setup,
         tokenizer=text.tokenizer,
         heads=declarations.EIGHT,
+        many_runs=effect,
     )
 
     from attncli.features.find.compute import find as compute_find
