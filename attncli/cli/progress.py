@@ -187,9 +187,7 @@ def foretell_text(environment: Environment, characters: int) -> None:
 
 
 def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
-    """Say what long work will cost before it starts. seconds: estimated. hint: what would take
-    less.
-    """
+    """Say what long work will cost before it starts. seconds: estimated. hint: what takes less."""
     if seconds >= LONG_WORK:
         from attncli.models.estimate import duration_words
 
@@ -202,7 +200,9 @@ def foretell_work(environment: Environment, tokens: int, seconds: float, hint: s
         )
         cost = {"pairs": pairs, "seconds": duration, "suggestion": hint}
         environment.note(
-            message("{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it", **cost)
+            message(
+                "{pairs}: about {seconds}; what takes less: {suggestion}; Ctrl-C ends it", **cost
+            )
         )
 
 

@@ -28,7 +28,7 @@ from attncli.cli.model_values import whole_numbers as whole_numbers
 from attncli.cli.option import About
 from attncli.cli.whole_number import parse_whole_number
 from attncli.errors import AttnError, InputError, LimitError, UsageError
-from attncli.language import listing, message, plural
+from attncli.language import Message, choice, listing, message, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -475,6 +475,27 @@ def refuse_cost(
 
     refuse_memory(expected.peak, compute, hint, resident=expected.resident)
     foretell_work(environment, count, expected.seconds, hint)
+
+
+def smaller_run(spec: Spec, *more: str) -> Message:
+    """What makes a run take less memory: a shorter text, some layers or heads where the model has
+    several, or `more`."""
+    from attncli.features.effects.places import most_heads
+
+    ways: list[str] = [message("a shorter text")]
+    if len(spec.blocks) > 1:
+        ways.append("--layer L")
+    if most_heads(spec) > 1:
+        ways.append("--head H")
+    return choice([*ways, *more])
+
+
+def faster_run(spec: Spec, layers: Sequence[str] | None) -> Message:
+    """What makes a run take less time: a shorter text, or to end at an early layer, where there are
+    several and none is named. layers: as `--layer` has them."""
+    if len(spec.blocks) > 1 and not layers:
+        return message("a shorter text, or --layer with an early one")
+    return message("a shorter text")
 
 
 # The layers and heads that `--layer` and `--head` name.

@@ -169,6 +169,21 @@ class RegionPart(Part, frozen=True, kw_only=True):
     even_beyond_rest: Annotated[
         Numbers | UnsetType, axes("region", meaning="even attention's part of the same keys.")
     ] = UNSET
+    by_layer_beyond_rest: Annotated[
+        Numbers | UnsetType,
+        axes("", "region", meaning="`by_layer` on each region's keys where heads do not rest."),
+    ] = UNSET
+    rest_by_layer: Annotated[
+        Numbers | UnsetType, axes("", meaning="the part of each layer on keys where heads rest.")
+    ] = UNSET
+    between_beyond_rest: Annotated[
+        Numbers | UnsetType,
+        axes("region", "region", meaning="`between` on the keys where heads do not rest."),
+    ] = UNSET
+    rest_between: Annotated[
+        Numbers | UnsetType,
+        axes("region", meaning="of the tokens of a region, the part on keys where heads rest."),
+    ] = UNSET
     links: Annotated[
         list[RegionLink] | UnsetType,
         describe(

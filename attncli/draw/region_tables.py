@@ -8,12 +8,12 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from attncli.documents import ModelPart, RegionRow, TokenRow
+from attncli.documents import ModelPart, Numbers, RegionRow, TokenRow
 from attncli.documents.parts import HeadRegions, RegionPart
 from attncli.draw.lines import Lines
 from attncli.draw.numbers import percent
 from attncli.draw.rest_names import rest_names
-from attncli.draw.safe import cells, label, spell
+from attncli.draw.safe import cells, spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import GAP, table
@@ -83,18 +83,18 @@ def regions_part(document: WithRegions, view: View) -> Lines:
     }
     token = document.tokens[part.query]
     note = message(
-        "of what token {index} {token} looks at, means over layers and heads; even: its share of"
-        " what it sees",
+        "of what {token} ({index}) looks at, means over layers and heads; even: its share of what"
+        " it sees",
         index=token.index,
-        token=label(token.text, ascii=view.ascii),
+        token=quote_text(token.text, view),
     )
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     if part.rest:
         note = message(
-            "of what token {index} {token} looks at, means over layers and heads; of regions the"
-            " part of what does not rest, even: its share of what it sees; rest: of all, on {rest}",
+            "of what {token} ({index}) looks at, means over layers and heads; of regions the part"
+            " of what does not rest, even: its share of what it sees; rest: of all, on {rest}",
             index=token.index,
-            token=label(token.text, ascii=view.ascii),
+            token=quote_text(token.text, view),
             rest=rest_names(document.tokens),
         )
         count = int(resting_keys(document.tokens, document.model.source).sum())
@@ -110,7 +110,7 @@ def regions_part(document: WithRegions, view: View) -> Lines:
 
 
 def part_beyond_rest(part: RegionPart) -> RegionPart:
-    """The shares of the regions without the keys where heads rest: of all regions as parts of the
+    """The shares of the regions without the keys where heads rest: means over heads as parts of the
     weight that does not rest, of single heads of all their weight. The part as it is where nothing
     rests, and of a document that does not tell it."""
     share = part.share_beyond_rest
@@ -123,12 +123,25 @@ def part_beyond_rest(part: RegionPart) -> RegionPart:
         part,
         share=share / left if left > 0 else share * np.nan,
         even=even / even_left if even_left > 0 else even * np.nan,
+        by_layer=_of_other_weight(part.by_layer, part.by_layer_beyond_rest, part.rest_by_layer),
+        between=_of_other_weight(part.between, part.between_beyond_rest, part.rest_between),
         heads=[
             replace(head, share=head.share_beyond_rest, even=head.even_beyond_rest)
             for head in part.heads
             if head.share_beyond_rest is not UNSET and head.even_beyond_rest is not UNSET
         ],
     )
+
+
+def _of_other_weight(
+    whole: Numbers, beyond: Numbers | UnsetType, rest: Numbers | UnsetType
+) -> Numbers:
+    """Shares as parts of the weight that does not rest, [row, region]; NaN for rows where all of it
+    does. whole: what they are of a document that does not tell it. rest: [row]."""
+    if beyond is UNSET or rest is UNSET:
+        return whole
+    left = (1 - rest)[:, None]
+    return np.divide(beyond, left, out=np.full_like(beyond, np.nan), where=left > 0)
 
 
 def region_order(part: RegionPart) -> list[int]:
@@ -164,11 +177,18 @@ def _times_text(value: float, even: float) -> str:
 
 def region_layers_part(document: WithRegions, view: View) -> Lines:
     """A matrix of layers × regions: the share of the query's attention that each region gets in
-    each layer.
+    each layer, of what does not rest.
     """
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET or len(part.layers) == 1:
+    if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
+    part = part_beyond_rest(document.region_shares)
+    if len(part.layers) == 1:
+        return Lines()
+    note = message("rows: layers, columns: regions; means over the heads of a layer")
+    if part.rest:
+        note = message(
+            "rows: layers, columns: regions; of what does not rest, means over the heads of a layer"
+        )
     return matrix(
         part.by_layer,
         [message("layer {layer}", layer=layer) for layer in part.layers],
@@ -176,16 +196,24 @@ def region_layers_part(document: WithRegions, view: View) -> Lines:
         view,
         limits=(0.0, 1.0),
         title="regions by layer",
-        note="rows: layers, columns: regions; means over the heads of a layer",
+        note=note,
     )
 
 
 def region_pairs_part(document: WithRegions, view: View) -> Lines:
     """A matrix of regions × regions: the mean weight that a token of the one (row) gives to all
-    tokens of the other (column)."""
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET:
+    tokens of the other (column), of what does not rest."""
+    if document.region_shares is UNSET or document.regions is UNSET:
         return Lines()
+    part = part_beyond_rest(document.region_shares)
+    note = message(
+        "rows: regions that look, columns: regions looked at; means over tokens, layers and heads"
+    )
+    if part.rest:
+        note = message(
+            "rows: regions that look, columns: regions looked at; of what does not rest, means over"
+            " tokens, layers and heads"
+        )
     names = [region_name(region.name, view) for region in document.regions]
     return matrix(
         part.between,
@@ -194,10 +222,7 @@ def region_pairs_part(document: WithRegions, view: View) -> Lines:
         view,
         limits=(0.0, 1.0),
         title="region to region",
-        note=(
-            "rows: regions that look, columns: regions looked at; means over tokens, layers and"
-            " heads"
-        ),
+        note=note,
     )
 
 
@@ -257,9 +282,10 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
     ):
         columns.pop()
     note = message(
-        "heads of what token {index} looks at, and how many times even attention that is; the"
-        " largest ratio first",
+        "the heads in which {token} ({index}) looks most at a region beside even attention: its share"
+        " of their weight, and how many times even attention that is",
         index=part.query,
+        token=quote_text(document.tokens[part.query].text, view),
     )
     shown = [row[: len(columns)] for row in rows]
     return table(columns, shown, view, title=message("heads by region"), note=note)
@@ -276,7 +302,9 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
     else:
         links = part.links[: view.top]
     title = message("links between regions")
-    note = message("weight of a region in the rows of another; no rest")
+    note = message(
+        "weight of a region in the rows of another; elsewhere, and where heads rest, left out"
+    )
     if not links:
         return table([], [], view, title=title, note=message("no region looks at another"))
     names = [region_name(region.name, view) for region in document.regions]

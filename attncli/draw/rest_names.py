@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attncli.documents import TokenRow
 from attncli.draw.token_names import quoted_token
 from attncli.draw.view import View
 from attncli.language import Message, listing, message, say
-from attncli.measure.rest import KeyToken, is_separator, rest_kinds
+from attncli.measure.rest import KeyToken, RestKind, is_separator, rest_kinds
 
 REST_NAMES = {
     "first": message("the first token"),
@@ -20,6 +20,20 @@ REST_NAMES = {
 def rest_names(tokens: Sequence[KeyToken]) -> Message:
     """The kinds of keys of a text where heads rest: "the first token, special tokens"."""
     return listing(REST_NAMES[kind] for kind in rest_kinds(tokens))
+
+
+def rest_names_among(tokens: Sequence[KeyToken], places: Iterable[int]) -> Message:
+    """The kinds of those keys among some tokens of a text where heads rest, as `rest_names`; "" for
+    none of them."""
+    chosen = [(place, tokens[place]) for place in places]
+    kinds: list[RestKind] = []
+    if any(place == 0 and not token.special for place, token in chosen):
+        kinds.append("first")
+    if any(token.special for _, token in chosen):
+        kinds.append("special")
+    if any(place and is_separator(token) for place, token in chosen):
+        kinds.append("separators")
+    return listing(REST_NAMES[kind] for kind in kinds)
 
 
 def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:

@@ -199,9 +199,12 @@ def pad(text: str, width: int, align: str = "left") -> str:
 
 
 def label(text: str, *, ascii: bool = False) -> str:
-    """A token's text for a table: `safe`, with blanks at its ends visible; an empty token is `""`."""
+    """A token's text for a table: `safe`, with blanks at its ends visible; an empty token is `""`,
+    and one of nothing but other blanks their code points, such as U+00A0."""
     if not text:
         return '""'
+    if text.strip(" ") and all(unicodedata.category(char) == "Zs" for char in text):
+        return " ".join(f"U+{ord(char):04X}" for char in text)
     blank = "_" if ascii else "␣"
     inner = text.strip(" ")
     if inner:

@@ -307,13 +307,17 @@ def shaded_comparison(
     document: CompareDocument, head: ComparedHead, query: int, view: View
 ) -> Lines:
     """The text of A: the query of the weight that moved most in brackets, each word tinted by how
-    far its own moved."""
+    far its own moved, without those where heads rest."""
     places = [index_a for index_a, _ in document.aligned]
     differences = np.zeros(len(document.a.tokens))
     differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[
         : len(places)
     ]
     tint = message("tint: by how much the word's weight differs")
+    rest = resting_keys(document.a.tokens, document.a.model.source)
+    if document.links_leave_out and rest.any():
+        differences[rest] = 0.0
+        tint = message("tint: by how much the word's weight differs; where heads rest is left out")
     return shaded_sentence(
         document.a.text, document.a.tokens, differences, view, query=query, tint=tint
     )
@@ -322,6 +326,8 @@ def shaded_comparison(
 FEW_KEYS = 4
 """Keys that a sentence names one by one."""
 TINY = 1e-12
+SMALLEST_SHARE = 0.005
+"""A share below this is written as 0%."""
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
 EVEN = 1.5
@@ -653,7 +659,9 @@ def _resting_sentences(
         "weight": format_number(beyond[top], view),
     }
     is_news = (first is None or top != first.key) and not document.tokens[top].unknown
-    if not rest.any():
+    if (
+        average[rest].sum() < SMALLEST_SHARE
+    ):  # nothing rests, or a window ends before the first token
         if is_news:
             template = message(
                 "Over all heads {key} has the largest share of its weight ({weight})."

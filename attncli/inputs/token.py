@@ -301,6 +301,8 @@ def encode_pair(tokenizer: Tokenizer, text: str, second: int) -> list[Token]:
 BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 """The text of a token that is some bytes of a character."""
 MARKS = "Ġ▁ \t\n\r"
+BLANK = "␣"
+"""Stands for a blank that belongs to a token, on screens and in what is typed."""
 SHOWN = 30
 
 
@@ -310,6 +312,14 @@ def bytes_name(text: str) -> str:
     if not BYTES.fullmatch(text):
         return text
     return text.replace("><", " ").strip("<>")
+
+
+def quoted_entry(text: str) -> str:
+    """A vocabulary entry in quotes as errors and notes name it, a blank before it visible."""
+    name = bytes_name(text)
+    if name.startswith(" "):
+        name = f"{BLANK}{name[1:]}"
+    return repr(name)
 
 
 class TokenMatch(Struct, frozen=True):

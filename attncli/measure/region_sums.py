@@ -32,6 +32,7 @@ class RegionShares(Struct, frozen=True, eq=False):
     query_even: Floats
     between_beyond: Floats
     between_even_beyond: Floats
+    between_rest: Floats
     query_beyond: Floats
     query_even_beyond: Floats
     query_rest: Floats
@@ -95,6 +96,7 @@ class RegionSums:
             self._single_even[:, whole],
             between[..., beyond],
             even[..., beyond],
+            between[..., rest],
             self._single[:, beyond],
             self._single_even[:, beyond],
             self._single[:, rest],

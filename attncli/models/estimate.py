@@ -18,7 +18,7 @@ from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_o
 from attncli.inputs.files import is_folder, system_text
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.language import Message, message
-from attncli.mechanism.spec import Block, Experts, Mlp, SelectiveScan, Spec, state_size
+from attncli.mechanism.spec import Block, Experts, Head, Mlp, SelectiveScan, Spec, state_size
 from attncli.models.family import Binding, TensorBinding, layer_roles
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ STARTS = 0.3
 WORKING = 8
 """Arrays of the size of a block of scores that are alive at once when attention runs by blocks of
 query rows, of which two threads have two or three."""
+TILED_FROM = 64 << 20
+"""Bytes of a table, in the type that is computed in, from which on it is read some rows at a time
+where it is needed once. Gemma's, 262,144 × 640, takes 1.34 GB in float64."""
+TILE = 16 << 20
+"""Bytes of the rows that are read at a time."""
+LOGIT_BYTES = 4 + 8 + 8
+"""Bytes of a logit: itself, in float64, and as a probability."""
 MATRICES = frozenset(
     (
         *(
@@ -114,16 +121,20 @@ def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
 
 class StoredSizes(Struct, frozen=True):
     """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of each layer's
-    feed-forward part; row: of one token's embedding."""
+    feed-forward part; row: of one token's embedding; head: of the matrix that predicts, 0 where
+    the file has none."""
 
     layers: Sequence[int]
     feed_forward: Sequence[int]
     row: int
+    head: int = 0
 
 
-def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
-    """The bytes of one side's tensors (by layer, feed-forward part, and token), from the headers of
-    the checkpoint alone."""
+def stored_sizes(
+    tensors: Mapping[str, TensorInfo], binding: Binding, head: Head | None = None
+) -> StoredSizes:
+    """The bytes of one side's tensors (by layer, feed-forward part, token, and what predicts), from
+    the headers of the checkpoint alone. head: the model's output head, None for none."""
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
         """How many bytes of the file these bindings' tensors take."""
@@ -133,8 +144,12 @@ def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredS
     feed_forward = [bytes_of(bound for bound in layer if bound.feeds) for layer in binding.layers]
     roles = ("tokens.weight", "positions.weight", "types.weight")
     tables = [tensors[binding.outer[role].tensors[0]] for role in roles if role in binding.outer]
+    row = sum(table.bytes // max(table.shape[0], 1) for table in tables)
+    predicting = binding.outer.get("head.weight")
+    if predicting is None and head is not None and head.tied:
+        predicting = binding.outer.get("tokens.weight")
     return StoredSizes(
-        layers, feed_forward, sum(table.bytes // max(table.shape[0], 1) for table in tables)
+        layers, feed_forward, row, 0 if predicting is None else bytes_of([predicting])
     )
 
 
@@ -210,6 +225,39 @@ def estimate(
     }
     seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
     return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
+
+
+def with_predictions(
+    cost: CostEstimate, spec: Spec, rows: int, dtype: str, sizes: StoredSizes | None = None
+) -> CostEstimate:
+    """The estimate of a run that also tells what comes after `rows` of its tokens: what follows the
+    last layer's attention, then vectors times the output head's matrix, of which a large one is
+    never in memory as a whole.
+
+    sizes: the checkpoint's sizes, None for weights already in memory. dtype: of the logits.
+    """
+    last = spec.blocks[-1]
+    before = work_of(spec, [replace(last, mlp=None)], cost.tokens)
+    after = work_of(spec, [last], cost.tokens)
+    table = spec.vocabulary * spec.d_model
+    work = ComputeWork(
+        after.weights - before.weights + table,
+        after.products - before.products + rows * table,
+        0,
+    )
+    stored = 0
+    if sizes is not None:
+        stored = sizes.head + sizes.feed_forward[-1]
+    table_bytes = table * ITEM[dtype]
+    at_once = table_bytes if table_bytes < TILED_FROM else TILE
+    head_bytes = at_once + LOGIT_BYTES * rows * spec.vocabulary
+    return replace(
+        cost,
+        bytes_read=cost.bytes_read + stored,
+        multiply_adds=cost.multiply_adds + work.products,
+        memory={**cost.memory, message("output head"): head_bytes},
+        seconds=cost.seconds + max(stored / READS, seconds_of(work, dtype)),
+    )
 
 
 class ComputeWork(Struct, frozen=True):

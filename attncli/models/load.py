@@ -33,7 +33,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
 from attncli.models.config import config_without, seen_both_ways, settle, with_stated_positions
-from attncli.models.estimate import MemoryBudget, free_memory
+from attncli.models.estimate import TILE, TILED_FROM, MemoryBudget, free_memory
 from attncli.models.families import ALSO_CALLED, MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
@@ -230,13 +230,6 @@ class CheckpointStore:
                 partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count
             )
         return backend.array(self._tables[key].rows(rows))
-
-
-TILED_FROM = 64 << 20
-"""Bytes of a table, in the type that is computed in, from which on it is read some rows at a time
-where it is needed once. Gemma's, 262,144 × 640, takes 1.34 GB in float64."""
-TILE = 16 << 20
-"""Bytes of the rows that are read at a time."""
 
 
 class _OuterWeights(TableWeights):

@@ -10,6 +10,7 @@ import safetensors.numpy
 from asking import ask
 
 from attncli.arrays.backend import EVERY, Array, Selection
+from attncli.features.run.compute import with_next_token
 from attncli.inputs import checkpoint as checkpoint_module
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.aliases import ALIASES
@@ -154,6 +155,30 @@ def test_the_estimate_is_what_is_read(llama: Path) -> None:
             estimate(model.spec, len(different), sizes=stored, layers=layers).bytes_read
             == model.store.bytes_read() - before
         )
+
+
+def test_the_estimate_of_a_run_counts_the_table_that_predicts(llama: Path) -> None:
+    """A run of the last layer reads the vocabulary's table and multiplies with it, others do not."""
+    model = load(llama)
+    with Checkpoint.open(llama) as checkpoint:
+        stored = stored_sizes(checkpoint.names(), model.store.binding, model.spec.head)  # type: ignore[attr-defined]
+    different = list(dict.fromkeys(IDS))
+    table = VOCABULARY * WIDTH
+    fed = 3 * INNER * WIDTH * len(different)
+    for layers in (EVERY, [LAYERS - 1], [1]):
+        alone = estimate(model.spec, len(different), sizes=stored, layers=layers)
+        expected = with_next_token(alone, model.spec, layers, "float32", stored)
+        if layers == [1]:
+            assert expected == alone
+            continue
+        assert expected.multiply_adds - alone.multiply_adds == table + fed
+        assert expected.peak - alone.peak == table * 4 + VOCABULARY * (4 + 8 + 8)
+    ids = " ".join(map(str, different))
+    taken = ask("run", "--model", str(llama), "--ids", ids, "--json").json["resources"]
+    expected = estimate(model.spec, len(different), sizes=stored)
+    expected = with_next_token(expected, model.spec, EVERY, "float32", stored)
+    last_norm = WIDTH * 2
+    assert taken["bytes_read"] == expected.bytes_read + last_norm
 
 
 def test_every_alias_is_of_a_family_that_runs() -> None:

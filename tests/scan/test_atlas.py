@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from scanning import Inside, loaded, planned
 import attncli
 from attncli.draw.safe import cells
 from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.measure.labels import LABELS
 from attncli.measure.rest import rest_keys
 from attncli.scan import frequent_links, report
 from attncli.scan.document import ScanDocument, ScanLabel
@@ -316,6 +318,33 @@ def test_what_is_borderline_is_true_or_false_and_no_text(
     labels = [label for head in report.scan_document(totals).heads for label in head.labels]
     assert any(label.borderline for label in labels)
     assert all(type(label.borderline) is bool for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("score", "earned_in", "is_undecided"),
+    [(1.0, 3, False), (0.6, 3, False), (0.6, 2, True), (0.1, 1, True), (0.1, 0, None)],
+)
+def test_a_label_that_every_text_earns_is_settled(
+    score: float, earned_in: int, is_undecided: bool | None
+) -> None:
+    """Three texts of three are too few for an interval above a half, and nothing speaks against
+    them; two of three are undecided, none of three earns no label."""
+    label = LABELS["self"]
+    column = report.column_of_label(label)
+    counts = np.zeros((len(report.METRIC_LABELS), 1), int)
+    counts[report.METRIC_LABELS.index(label)] = earned_in
+    totals = SimpleNamespace(
+        columns=[column],
+        counts={"label_texts": counts},
+        texts=np.array([[3]]),
+        units=np.array([[3.0]]),
+        mean=np.array([[score]]),
+        baseline=np.array([[0.05]]),
+        interval=np.full((2, 1, 1), np.nan),
+        _share_beyond=lambda place: 0.9,
+    )
+    row = report._Heads._metric_label(totals, label, 0)
+    assert (None if row is None else row.borderline) == is_undecided
 
 
 def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(

@@ -11,10 +11,11 @@ from attncli.documents.parts import RegionPart
 from attncli.draw.figures.charts import Bar, FigureMap, draw_bars, draw_maps
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.numbers import percent
-from attncli.draw.region_tables import region_order
+from attncli.draw.region_tables import part_beyond_rest, region_order
+from attncli.draw.rest_names import rest_names
 from attncli.draw.token_names import quoted_token, region_name
 from attncli.draw.view import View
-from attncli.language import say
+from attncli.language import message, say
 
 
 def draw_regions(
@@ -30,14 +31,16 @@ def draw_regions(
 
     top: where the drawing begins, in points. Returns where it ends.
     """
+    part = part_beyond_rest(part)
     names = [region_name(region.name, view) for region in regions]
     token = quoted_token(tokens, part.query, view)
-    drawing.text(
-        0,
-        top + 10,
-        say(view, "of what {token} looks at; line: even attention", token=token),
-        quiet=True,
-    )
+    what = message("of what {token} looks at; line: even attention")
+    if part.rest:
+        what = message(
+            "of what {token} looks at beside {rest}, where {share} rests; line: even attention"
+        )
+    places = {"rest": rest_names(tokens), "share": percent(part.rest or 0.0, 1)}
+    drawing.text(0, top + 10, say(view, what, token=token, **places), quiet=True)
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     bars = [
         Bar(

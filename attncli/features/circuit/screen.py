@@ -17,7 +17,7 @@ from attncli.draw.view import View
 from attncli.features.circuit.document import CircuitDocument, CircuitNode, CircuitSize
 from attncli.features.effects.difference_answer import MOVES, WRITES, loss_text
 from attncli.features.effects.document import Difference
-from attncli.language import Message, contextual, message, say
+from attncli.language import Message, contextual, message, plural, say
 
 SHOWN = 10
 """Parts and edges that are listed, unless the view is full."""
@@ -248,27 +248,31 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
     """The answer in words: what the circuit keeps on held-out pairs, how its size came about, and how
     stable it is."""
     chosen = document.chosen
-    yield say(
-        view,
+    kept = plural(
         "{edges} of {all} edges ({share}) keep {kept} of the difference between clean and corrupt"
-        " texts on {pairs} held-out pairs; as many random edges keep {random}.",
+        " texts on {count} held-out pair; as many random edges keep {random}.",
+        "{edges} of {all} edges ({share}) keep {kept} of the difference between clean and corrupt"
+        " texts on {count} held-out pairs; as many random edges keep {random}.",
+        count=document.pairs.held_out,
         edges=f"{chosen.edges:,}",
         all=f"{document.graph_edges:,}",
         share=percent(chosen.share),
         kept=kept_text(chosen),
-        pairs=document.pairs.held_out,
         random=share_text(chosen.random),
     )
+    yield say(view, kept)
     if chosen.low is None:
         yield say(view, "Below 20 held-out pairs there is no interval.")
     if document.chosen_by == "keeps":
-        yield say(
-            view,
-            "It is the smallest of {sizes} sizes that keeps 80% on the {pairs} pairs that edges"
+        size = plural(
+            "It is the smallest of {sizes} sizes that keeps 80% on the {count} pair that edges were"
+            " chosen on.",
+            "It is the smallest of {sizes} sizes that keeps 80% on the {count} pairs that edges"
             " were chosen on.",
+            count=document.pairs.choice,
             sizes=len(document.curve),
-            pairs=document.pairs.choice,
         )
+        yield say(view, size)
     if document.stability is not None:
         yield say(
             view,

@@ -577,14 +577,15 @@ def _run_side(
 
     def refuse(expected: CostEstimate, count: int) -> None:
         """Refuse a run that needs too much memory, or whose JSON is too long. Raises LimitError."""
+        hint = request.smaller_run(loaded_model.spec)
         request.refuse_memory(
             expected.peak,
             side.setup.compute,
-            "a shorter text, --layer or --head",
+            hint,
             resident=expected.resident,
         )
         if output.json or output.ndjson:
-            refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+            refuse_over(expected.numbers * 21, output, hint)
 
     document = compute_run(
         loaded_model,

@@ -107,7 +107,7 @@ def cross(
     document_bytes = estimate_bytes(
         cross_numbers(loaded_model, texts, layers, heads), setup.compute.dtype
     )
-    refuse_over(document_bytes, output, "shorter texts, --layer or --head")
+    refuse_over(document_bytes, output, request.smaller_run(decoder))
     request.refuse_memory(
         cross_memory(loaded_model, texts, layers, heads), setup.compute, "shorter texts"
     )

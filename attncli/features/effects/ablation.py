@@ -73,7 +73,8 @@ from attncli.features.effects.targets import (
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import token_notes
 from attncli.language import message
-from attncli.measure.row_facts import Floats
+from attncli.measure.rest import resting_keys
+from attncli.measure.row_facts import Bools, Floats
 from attncli.measure.student import student
 from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
@@ -109,7 +110,8 @@ class Effect(Struct, frozen=True):
     """How the measures change when one head is taken away or its link cut. readings: the change by
     measure, NaN where undefined. weight: the link's in the unchanged run, summed over its keys and
     averaged over its queries, None without a link; looks: (key position, weight) that the measured
-    token attends to most. random: the same changes for random directions of the same size,
+    token attends to most; looks_beyond_rest: the same without keys where heads rest, UNSET where
+    nothing rests. random: the same changes for random directions of the same size,
     averaged; None where none were drawn. holding: the same changes while every head attends as in the
     unchanged run; None where that was not measured."""
 
@@ -117,6 +119,7 @@ class Effect(Struct, frozen=True):
     readings: dict[str, float]
     weight: float | None
     looks: tuple[int, float] | None
+    looks_beyond_rest: tuple[int, float] | UnsetType | None = UNSET
     random: dict[str, float] | None = None
     holding: dict[str, float] | None = None
 
@@ -317,6 +320,12 @@ def refuse_hashed(model: Model) -> None:
             raise UnsupportedError(what, expected="a mask by position, such as causal or window:W")
 
 
+HeadLook = tuple[float | None, tuple[int, float] | None, tuple[int, float] | UnsetType | None]
+"""Of a head: the weight of the link that is cut, None without one there; (key, weight) of the key
+that the measured tokens attend to most, None for a learned key; the same without keys where heads
+rest, None where all weight is there, UNSET where nothing rests."""
+
+
 class _LookReader:
     """Records from the unchanged run, per head, the weight of the link and the key that the
     measured tokens attend to most."""
@@ -325,7 +334,8 @@ class _LookReader:
         self._text = text
         self._link = link
         self._positions = request.positions
-        self._by_place: dict[HeadAddress, tuple[float | None, tuple[int, float] | None]] = {}
+        self._rest = resting_keys(text.tokens, text.model.identity.source)
+        self._by_place: dict[HeadAddress, HeadLook] = {}
 
     def on_trace(self, trace: LayerTrace) -> None:
         """Record link weight and strongest key of each head of a layer from the layer's trace;
@@ -341,13 +351,8 @@ class _LookReader:
                     weights[head], kind
                 )
 
-    def _link_and_look(
-        self, weights: Floats, kind: str
-    ) -> tuple[float | None, tuple[int, float] | None]:
-        """From one head's weights, [query, key]: the weight of the link that is cut, None without
-        one here; and (key, weight) of the key that the measured tokens attend to most, None for a
-        learned key.
-        """
+    def _link_and_look(self, weights: Floats, kind: str) -> HeadLook:
+        """What is recorded of one head, from its weights, [query, key]."""
         link = self._link
         weight = None
         if link is not None and link.kind == kind:
@@ -359,12 +364,25 @@ class _LookReader:
         is_learned_key = (
             kind == "self" and key >= self._text.count
         )  # a key that no token stands for
-        return weight, None if is_learned_key else (key, float(row[key]))
+        looks = None if is_learned_key else (key, float(row[key]))
+        if kind != "self" or not self._rest.any():
+            return weight, looks, UNSET
+        return weight, looks, look_beyond_rest(row, self._rest)
 
-    def of_head(self, place: HeadAddress) -> tuple[float | None, tuple[int, float] | None]:
-        """(link weight, (key, weight)) of a head: the first None without a link there, the second
-        the key that the measured tokens attend to most, None where that is a learned key."""
-        return self._by_place.get(place, (None, None))
+    def of_head(self, place: HeadAddress) -> HeadLook:
+        """What is recorded of a head; nothing for one that no layer has."""
+        return self._by_place.get(place, (None, None, UNSET))
+
+
+def look_beyond_rest(row: Floats, rest: Bools) -> tuple[int, float] | None:
+    """The key with most of a row's weight where heads do not rest, and that weight; None where all
+    of it rests.
+
+    row: weights [key], perhaps of learned keys behind the tokens. rest: booleans [token].
+    """
+    beyond = np.where(rest, 0.0, row[: len(rest)])
+    key = int(beyond.argmax())
+    return (key, float(beyond[key])) if beyond[key] > 0 else None
 
 
 # The document of `attn ablate`: what taking away each head, or a link, changes.
@@ -492,8 +510,16 @@ def _effect_row(effect: Effect) -> EffectRow:
         **reading_fields(effect.readings, effect.holding),
         weight=effect.weight,
         looks=None if effect.looks is None else Looks(key=effect.looks[0], weight=effect.looks[1]),
+        looks_beyond_rest=look_part(effect.looks_beyond_rest),
         random=None if effect.random is None else Measures(**reading_fields(effect.random)),
     )
+
+
+def look_part(key_weight: tuple[int, float] | UnsetType | None) -> Looks | UnsetType | None:
+    """A key and its weight as documents hold them."""
+    if key_weight is UNSET or key_weight is None:
+        return key_weight
+    return Looks(key=key_weight[0], weight=key_weight[1])
 
 
 def reading_fields(

@@ -5,7 +5,7 @@ these names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -18,6 +18,8 @@ from attncli.features.effects.ablation import (
     Removal,
     ablate_document,
     choose_backend,
+    look_beyond_rest,
+    look_part,
     refuse_foreign,
     source_token_rows,
     source_tokens,
@@ -34,7 +36,13 @@ from attncli.features.effects.document import (
     ToldHead,
     WordsPart,
 )
-from attncli.features.effects.logit_parts import lens_rows, logit_sources, part_row, run_attributor
+from attncli.features.effects.logit_parts import (
+    LogitTerm,
+    lens_rows,
+    logit_sources,
+    part_row,
+    run_attributor,
+)
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
@@ -60,10 +68,11 @@ from attncli.features.effects.targets import (
 )
 from attncli.features.effects.word_parts import deletion_curve, word_cost, word_sum
 from attncli.inputs.regions import Region, region_tokens
-from attncli.inputs.token import Token, bytes_name, choose_last_token, choose_span, ignore
+from attncli.inputs.token import Token, choose_last_token, choose_span, ignore, quoted_entry
 from attncli.inputs.word_groups import token_notes_of_two
 from attncli.language import listing, message
-from attncli.measure.row_facts import Floats
+from attncli.measure.rest import resting_keys
+from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
@@ -183,7 +192,7 @@ def ablate(
                 target=repr(target),
                 count=len(request.answer),
                 pieces=listing(
-                    repr(bytes_name(entry.text)) for entry in target_tokens(model, request.answer)
+                    quoted_entry(entry.text) for entry in target_tokens(model, request.answer)
                 ),
             )
         )
@@ -321,6 +330,7 @@ def logits(
     of_words: WordsPart | UnsetType = UNSET
     if by == "word":
         of_words = _words_part(running, text, position, attribution.target, versus_entry, progress)
+    rest = resting_keys(tokens, model.identity.source)
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
         position=position,
@@ -339,11 +349,7 @@ def logits(
         parts=[
             replace(
                 part_row(part, value),
-                looks=(
-                    Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
-                    if part in attribution.looks
-                    else UNSET
-                ),
+                **_look_members(part, attribution.looks.get(part), rest),
                 sources=_source_rows(sources[part]) if part in sources else UNSET,
             )
             for part, value in attribution.parts
@@ -375,6 +381,17 @@ def _words_part(
         logit=result.logit,
         deletion=deletion,
     )
+
+
+def _look_members(term: LogitTerm, row: Floats | None, rest: Bools) -> dict[str, Any]:
+    """The members of a part that tell where its head looks: none without a row of weights, [key]."""
+    if row is None:
+        return {}
+    key = int(row.argmax())
+    members: dict[str, Any] = {"looks": Looks(key=key, weight=float(row[key]))}
+    if term.attention == "self" and rest.any():
+        members["looks_beyond_rest"] = look_part(look_beyond_rest(row, rest[: len(row)]))
+    return members
 
 
 def _source_rows(values: Floats) -> list[LogitSource]:

@@ -74,10 +74,14 @@ def together_sentence(document: AblateDocument, view: View) -> Iterator[str]:
     predictions = document.predictions
     if predictions is UNSET:
         return
+    after = percent(predictions.together.probability)
+    template = message("With all of these changes at once it goes to {after} (now: {now}).")
+    if after == percent(predictions.own.probability):
+        template = message("With all of these changes at once it stays at {after} (now: {now}).")
     yield say(
         view,
-        "With all of these changes at once it goes to {after} (now: {now}).",
-        after=percent(predictions.together.probability),
+        template,
+        after=after,
         now=likeliest(predictions.together, view),
     )
 
@@ -99,13 +103,22 @@ def patch_probability_sentences(document: PatchDocument, view: View) -> Iterator
         )
         yield say(view, template, **places)
         return
+    patched = percent(predictions.patched.probability)
+    template = message(
+        "The probability of {target} is {clean} after the clean text and {corrupt} after the"
+        " corrupt one; with {head} put in there it goes to {patched} (now: {now})."
+    )
+    if patched == places["corrupt"]:
+        template = message(
+            "The probability of {target} is {clean} after the clean text and {corrupt} after the"
+            " corrupt one; with {head} put in there it stays at {patched} (now: {now})."
+        )
     yield say(
         view,
-        "The probability of {target} is {clean} after the clean text and {corrupt} after the"
-        " corrupt one; with {head} put in there it goes to {patched} (now: {now}).",
+        template,
         **places,
         head=head_phrase(document.effects[0], view),
-        patched=percent(predictions.patched.probability),
+        patched=patched,
         now=likeliest(predictions.patched, view),
     )
 

@@ -185,9 +185,22 @@ class Looks(Part, frozen=True, kw_only=True):
     weight: Weight
 
 
+LooksBeyondRest = Annotated[
+    Looks | UnsetType | None,
+    describe(
+        "The same without keys where heads rest: the first token, special tokens, line breaks and"
+        " separators; null where all weight is there, absent where nothing rests."
+    ),
+]
 SourceTokens = Annotated[
     list[TokenRow], describe("Of the text that cross-attention looks at, where it is read.")
 ]
+
+
+def telling_look(row: EffectRow | LogitPart) -> Looks | None:
+    """What a head looks at most, without keys where heads rest where that is told; None for none."""
+    looks = row.looks if row.looks_beyond_rest is UNSET else row.looks_beyond_rest
+    return None if looks is UNSET else looks
 
 
 def key_tokens(
@@ -368,6 +381,7 @@ class EffectRow(AttentionHead, frozen=True, kw_only=True):
         Looks | None,
         describe("Of several tokens: what their mean row looks at; null for a learned key."),
     ]
+    looks_beyond_rest: LooksBeyondRest = UNSET
     random: Annotated[
         Measures | None,
         describe(
@@ -509,6 +523,7 @@ class LogitPart(Part, frozen=True, kw_only=True):
     looks: Annotated[
         Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")
     ] = UNSET
+    looks_beyond_rest: LooksBeyondRest = UNSET
     sources: Annotated[
         list[LogitSource] | UnsetType,
         describe("With --by token, of a head: what it adds from each token."),

@@ -36,12 +36,14 @@ from attncli.features.effects.document import (
     AblateDocument,
     AttentionKind,
     EffectRow,
+    LogitPart,
     LogitsDocument,
     Measure,
     Measures,
     TokenPlace,
     reading_of,
     readings_of,
+    telling_look,
 )
 from attncli.features.effects.head_phrase import AnyHead, head_phrase
 from attncli.features.find.document import FindDocument
@@ -54,8 +56,13 @@ TIMES = 2.0
 ALIKE = 0.8
 """A head looks at a key about as much as another one where the smaller weight is at least this
 share of the larger."""
-HARDLY = 0.25
-"""An effect of at most this share of the largest hardly matters beside it."""
+FAR_LESS = 0.25
+"""An effect of at most this share of the largest is far less."""
+HARDLY = 0.1
+"""An effect of at most this share of the largest hardly matters, unless it is of probabilities and
+above `NOTICEABLE`."""
+NOTICEABLE = 0.1
+"""Nats from which a change of a log-probability, or of a difference of logits, matters."""
 NEGLIGIBLE = 1e-12
 """Effects below this are none."""
 ABOVE = 2.0
@@ -287,15 +294,23 @@ def _alike_sentences(
         and effect.looks.key == first.looks.key
         and ALIKE <= effect.looks.weight / first.looks.weight <= 1 / ALIKE
         and abs(effect_size(effect, document) or 0.0)
-        <= HARDLY * abs(effect_size(first, document) or 0.0)
+        <= FAR_LESS * abs(effect_size(first, document) or 0.0)
     ]
     if not alike_heads:
         return []
     effect, weight = max(alike_heads, key=lambda pair: pair[1])
+    size = abs(effect_size(effect, document) or 0.0)
+    is_small = size <= HARDLY * abs(effect_size(first, document) or 0.0)
+    is_of_nats = document.measures[0] in ("logprob", "difference")
     template = message(
-        "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
-        " matters here ({effect})."
+        "{head} looks at {key} about as much ({weight}; there {strongest}) and changes it far less"
+        " ({effect})."
     )
+    if is_small and not (is_of_nats and size > NOTICEABLE):
+        template = message(
+            "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
+            " matters here ({effect})."
+        )
     return [
         say(
             view,
@@ -364,10 +379,20 @@ def _tinted_keys(
         kind: AttentionKind = "self" if document.link.attention is UNSET else "cross"
         return tint, kind, dict.fromkeys(places, first.weight or 0.0)
     first = document.effects[0]
-    tint = message("tint: the word looked at most in {head}", head=head_phrase(first, view))
-    if first.looks is None:
-        return tint, "self", {}
-    return tint, first.attention, {first.looks.key: first.looks.weight}
+    looks = telling_look(first)
+    if looks is None:
+        return look_tint(first, view), "self", {}
+    return look_tint(first, view), first.attention, {looks.key: looks.weight}
+
+
+def look_tint(row: EffectRow | LogitPart, view: View) -> Message:
+    """What a tint of the word that a head looks at most says."""
+    name = head_phrase(row, view)
+    if row.looks_beyond_rest is UNSET:
+        return message("tint: the word looked at most in {head}", head=name)
+    return message(
+        "tint: the word looked at most in {head}; where heads rest is left out", head=name
+    )
 
 
 def ablate_sentences(document: AblateDocument, view: View) -> list[str]:

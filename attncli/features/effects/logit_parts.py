@@ -54,7 +54,7 @@ def part_row(term: LogitTerm, value: float) -> LogitPart:
 class Attribution(Struct, frozen=True, eq=False):
     """What each part adds to the logit of `target`, or to its difference from another's. logit:
     that logit or difference in the run before a soft cap, which the parts sum to. softcap: the
-    cap's bound, None for none. looks: per head, (key, weight) that the token attends to most.
+    cap's bound, None for none. looks: per head, the token's weights of the tokens, [key].
     by_entry: what each entry of a chosen head's output before W_O adds, [v_dim]; empty without a
         chosen head."""
 
@@ -62,7 +62,7 @@ class Attribution(Struct, frozen=True, eq=False):
     logit: float
     target: int
     softcap: float | None
-    looks: Mapping[LogitTerm, tuple[int, float]]
+    looks: Mapping[LogitTerm, Floats]
     by_entry: Floats
 
 
@@ -172,7 +172,7 @@ class Attributor:
         self._text = text
         self._position = position
         self._chosen = chosen
-        self._stream, self._looks = _StreamTerms(), dict[LogitTerm, tuple[int, float]]()
+        self._stream, self._looks = _StreamTerms(), dict[LogitTerm, Floats]()
         self._activations: dict[str, Floats] = {}
         self._hidden: Array | None = None
         embeddings = text.model.store.embed(text.backend, text.tokens[: position + 1])
@@ -228,7 +228,7 @@ class Attributor:
 
     def _head_terms(self, weights: Weights, trace: LayerTrace, kind: Kind) -> _StreamTerms:
         """The vectors that each head of an attention writes, z·W_O, and the bias of W_O, as parts;
-        also records the key that each attends to most."""
+        also records where each looks."""
         backend = self._text.backend
         position = self._position
         terms = _StreamTerms()
@@ -245,7 +245,7 @@ class Attributor:
                 terms.by_entry.append(own.T)
             if "weights" in trace.stages:
                 row = float64(backend, trace.stages["weights"][head, position])
-                self._looks[term] = int(row.argmax()), float(row.max())
+                self._looks[term] = row
         bias = role_numbers(backend, weights, f"{prefix}.o.bias")
         if bias is not None:
             terms.add(LogitTerm("bias", trace.layer), bias)

@@ -18,6 +18,7 @@ from attncli.features.effects.document import (
     Reading,
     reading_of,
     readings_of,
+    telling_look,
 )
 from attncli.measure.document_heads import DocumentHeads, HeadFacts, no_facts, text_sides
 
@@ -146,9 +147,10 @@ def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int,
         ):
             return [(cut_link.query, cut_link.key, row.weight)]
         return []
-    if row.looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
+    looks = telling_look(row)
+    if looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
         return []
-    return [(place.token, row.looks.key, row.looks.weight)]
+    return [(place.token, looks.key, looks.weight)]
 
 
 def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple[int, int]:
@@ -180,7 +182,8 @@ def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple
                 for part in document.parts
                 if part.attention == "self" and (part.layer, part.head) == head
             ]
-            links = [(word, part.looks.key) for part in parts if part.looks is not UNSET]
+            looks = [telling_look(part) for part in parts]
+            links = [(word, place.key) for place in looks if place is not None]
         case _:
             assert_never(document)
     if links:

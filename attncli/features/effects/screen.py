@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from attncli.documents import TokenRow
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_signed, percent, writer
+from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
@@ -48,6 +49,7 @@ from attncli.features.effects.document import (
     logit_part_name,
     reading_of,
     readings_of,
+    telling_look,
 )
 from attncli.features.effects.effect_answer import (
     GRID_TITLES,
@@ -65,6 +67,7 @@ from attncli.features.effects.effect_answer import (
     heads_table,
     lens_sentences,
     lens_table,
+    look_tint,
     range_text,
     size_text,
     subject,
@@ -73,7 +76,7 @@ from attncli.features.effects.effect_answer import (
     ablate_sentences as ablate_sentences,
 )  # `attn.ablate/1` answers so
 from attncli.features.effects.head_phrase import head_phrase
-from attncli.language import contextual, message, say
+from attncli.language import Message, contextual, message, say
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
@@ -464,14 +467,27 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         columns[MEASURE_COLUMNS[name]] = effect_columns(readings)[0]
     if document.link is not None:
         columns[message("weight")] = [f"{effect.weight:.2f}" for effect in shown]
-    elif any(effect.looks is not None for effect in shown):
+    elif any(telling_look(effect) is not None for effect in shown):
         columns[message("looks most at")] = [
             _key_and_weight(document, effect, view) for effect in shown
         ]
     sizes = [abs(effect_size(effect, document) or 0.0) for effect in shown]
     title = _ablate_title(document, view)
-    return heads_table(
+    body = heads_table(
         shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE
+    )
+    if message("looks most at") not in columns:
+        return body
+    return stack(body, remark(_looks_note(document, shown), view))
+
+
+def _looks_note(document: AblateDocument, effects: Sequence[EffectRow]) -> Message | str:
+    """What the column of what heads look at leaves out; "" where nothing rests."""
+    if all(effect.looks_beyond_rest is UNSET for effect in effects):
+        return ""
+    return message(
+        "what a head looks at most leaves out where heads rest: {rest}",
+        rest=rest_names(document.tokens),
     )
 
 
@@ -546,10 +562,11 @@ def _token_texts(document: AblateDocument, places: int | list[int], view: View) 
 
 def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> str:
     """The key that the measured token looks at most in a head, and its weight there."""
-    if effect.looks is None:
+    looks = telling_look(effect)
+    if looks is None:
         return "-"
-    name = _key_name(document.keys(effect.attention), effect.looks.key, view)
-    return f"{name} {effect.looks.weight:.2f}"
+    name = _key_name(document.keys(effect.attention), looks.key, view)
+    return f"{name} {looks.weight:.2f}"
 
 
 def _key_name(keys: Sequence[TokenRow], key: int, view: View) -> str:
@@ -761,6 +778,8 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     if document.versus is not None:
         versus = quote_text(document.versus_name() or "", view)
         target = say(view, "the logit of {target} less {versus}", target=target, versus=versus)
+    if document.pairs is not UNSET:  # each pair has an answer and a versus of its own
+        target = say(view, "the logit of the answer less that of versus")
     logit = f"{document.logit:.2f}"
     has_gain = bool(heads) and heads[0].value > 0
     if has_gain:
@@ -832,11 +851,11 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
                 shares[place] = max(word.value, 0.0) / most if most > 0 else 0.0
     elif heads:
         first = max(heads, key=lambda part: part.value)
-        tint = message("tint: the word looked at most in {head}", head=head_phrase(first, view))
-        looks = first.looks
+        tint = look_tint(first, view)
+        looks = telling_look(first)
         is_own = first.attention == "self" and first.value > 0
         # a learned key stands for no token
-        if is_own and looks is not UNSET and looks.key < len(shares):
+        if is_own and looks is not None and looks.key < len(shares):
             shares[looks.key] = looks.weight
     tinted_sentence = shaded_sentence(
         document.text, document.tokens, shares, view, query=document.position, tint=tint

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.effects.document import NextToken, TargetToken
 from attncli.features.effects.places import reads_on
-from attncli.inputs.token import Token, Tokenizer, bytes_name, ignore
+from attncli.inputs.token import BLANK, Token, Tokenizer, ignore, quoted_entry
 from attncli.language import Message, listing, message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
@@ -25,8 +25,6 @@ from attncli.models.run import has_unembedding, no_output_head, rows_for
 BY_ID = "id:"
 LONGEST_ID = 12
 """Digits of an id; no vocabulary needs more."""
-BLANK = "␣"
-"""Stands for a blank that belongs to a token, on screens and in what is typed."""
 SMALL = 0.01
 """A target with a smaller probability is warned of: what is said of it is said of what the model
 hardly expects."""
@@ -107,7 +105,7 @@ def choose_target(
                 name=repr(name),
                 count=len(target.ids),
                 pieces=listing(
-                    repr(bytes_name(entry.text)) for entry in target_tokens(model, target.ids)
+                    quoted_entry(entry.text) for entry in target_tokens(model, target.ids)
                 ),
             )
         )
@@ -180,7 +178,7 @@ def small_note(model: Model, target: Target | None) -> list[str]:
         message(
             "{target} has a probability of {probability} here; the model's own choice is {choice}"
             " ({most})",
-            target=repr(bytes_name(answer_text(model, target.ids))),
+            target=quoted_entry(answer_text(model, target.ids)),
             probability=probability_text(probability),
             choice=_own_name(model, target.own),
             most=probability_text(float(np.exp(target.own_logprob or 0.0))),
@@ -192,7 +190,7 @@ def _own_name(model: Model, number: int) -> str:
     """The model's own choice by its text; by its id where the tokenizer does not have it, since a
     vocabulary may be padded."""
     try:
-        return repr(bytes_name(target_token(model, number).text))
+        return quoted_entry(target_token(model, number).text)
     except InputError:
         return f"{BY_ID}{number}"
 
@@ -338,7 +336,7 @@ def _choice_note(model: Model, choice: Ids, logprobs: Mapping[Ids, float], *, wh
 
 def _spelling_phrase(model: Model, ids: Ids, logprob: float, *, whole: bool) -> Message:
     """A spelling with its probability, or with that of its first entry."""
-    name = repr(answer_text(model, ids))
+    name = quoted_entry(answer_text(model, ids))
     probability = probability_text(float(np.exp(logprob)))
     if whole or len(ids) == 1:
         return message("{name} ({probability})", name=name, probability=probability)

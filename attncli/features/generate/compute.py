@@ -31,7 +31,7 @@ from attncli.errors import LimitError, UnsupportedError
 from attncli.features.effects.document import NextToken, Weighed
 from attncli.features.effects.targets import likeliest_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
-from attncli.inputs.regions import Region
+from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.rest import Bools, resting_keys
@@ -117,6 +117,10 @@ class GenerateStep(Part, frozen=True, kw_only=True):
     ] = UNSET
     even_beyond_rest: Annotated[
         Numbers | UnsetType, axes("region", meaning="even attention's share of the same keys.")
+    ] = UNSET
+    even_rest: Annotated[
+        Weight | UnsetType,
+        describe("With regions: even attention's share of the keys where heads rest."),
     ] = UNSET
 
 
@@ -266,10 +270,7 @@ def generated_document(
     past: Past = {}
     logits = _run_tokens(model, tokens, past, None, request)
     rest = resting_keys(tokens, model.identity.source)
-    bare_regions = [
-        Region(region.name, tuple(key for key in region.tokens if not rest[key]))
-        for region in request.regions
-    ]
+    asked_regions = _with_rest(request.regions, rest)
     steps: list[GenerateStep] = []
     new: list[Token] = []
     has_ended = False
@@ -283,7 +284,7 @@ def generated_document(
         if not run.keeps_past(model.spec, token.index, token.index + 1):
             past = {}
             running = [*tokens, *new]
-        looking = _Looking(len(tokens), rest, (*request.regions, *bare_regions), [], evens)
+        looking = _Looking(len(tokens), rest, asked_regions, [], evens)
         logits = _run_tokens(model, running, past, heads, request, looking)
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
@@ -299,8 +300,8 @@ def generated_document(
                 lookback=_context_share(context, generated_share),
                 lookback_per_key=per_key,
                 regions=np.mean(region_shares, 0) if region_shares else UNSET,
-                even=np.mean(evens, 0)[: len(bare_regions)] if evens else UNSET,
-                **looking.beyond_rest(heads, len(bare_regions)),
+                even=np.mean(evens, 0)[: len(request.regions)] if evens else UNSET,
+                **looking.beyond_rest(heads, len(request.regions)),
             )
         )
         progress((number + 1) / request.count)
@@ -376,11 +377,24 @@ def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
         )
 
 
+def _with_rest(regions: Sequence[Region], rest: Bools) -> list[Region]:
+    """The regions, then the same without the keys where heads rest, then these keys; none of none.
+    rest: booleans [key]."""
+    if not regions:
+        return []
+    bare_regions = [
+        Region(region.name, tuple(key for key in region.tokens if not rest[key]))
+        for region in regions
+    ]
+    return [*regions, *bare_regions, Region(REST, tuple(np.flatnonzero(rest).tolist()))]
+
+
 class _Looking(NamedTuple):
     """What is asked of a new token's rows. prompt: how many keys are the prompt's, which come
     first. rest: on which of these heads rest, booleans [key]. regions: those of the request, then
-    the same without these keys. shares, evens: of each head what it, and what even attention, gives
-    each of these, [region]; added to as heads are run."""
+    the same without these keys, then these keys; none where the request has none. shares, evens:
+    of each head what it, and what even attention, gives each of these, [region]; added to as heads
+    are run."""
 
     prompt: int
     rest: Bools
@@ -425,8 +439,10 @@ class _Looking(NamedTuple):
             return {}
         members: dict[str, Any] = {"rest": float(np.mean(rested))}
         if count:
-            members["regions_beyond_rest"] = np.mean(self.shares, 0)[count:]
-            members["even_beyond_rest"] = np.mean(self.evens, 0)[count:]
+            evens = np.mean(self.evens, 0)
+            members["regions_beyond_rest"] = np.mean(self.shares, 0)[count : 2 * count]
+            members["even_beyond_rest"] = evens[count : 2 * count]
+            members["even_rest"] = float(evens[2 * count])
         return members
 
 

@@ -19,10 +19,12 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, parts_shown
 from attncli.features.generate.compute import GenerateDocument, StepHead, TopKey
-from attncli.language import Message, listing, message, plural, say
+from attncli.language import listing, message, plural, say
 from attncli.mechanism.spec import head_label
 
 BAR = 12
+TINY = 1e-9
+"""What is left at least where nearly all weight rests."""
 
 
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
@@ -143,13 +145,26 @@ def _top_key(head: StepHead) -> TopKey | None:
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
     """A map of the heads by their lookback, the prompt's share of their attention, mean over the
-    new tokens.
+    new tokens; of what does not rest, where that is told apart.
     """
-    lookbacks: dict[tuple[int, int], list[float]] = {}
-    for part in (head for step in document.steps for head in step.heads):
-        lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)
-    grid = head_grid((*place, sum(values) / len(values)) for place, values in lookbacks.items())
-    note = message("lookback of each head, mean over the new tokens; rows: layers, columns: heads")
+    prompt: dict[tuple[int, int], float] = {}
+    generated: dict[tuple[int, int], float] = {}
+    for head in (head for step in document.steps for head in step.heads):
+        place = (head.layer, head.head)
+        rest = 0.0 if head.rest is UNSET else head.rest
+        prompt[place] = prompt.get(place, 0.0) + head.context - rest
+        generated[place] = generated.get(place, 0.0) + head.generated
+    shares = {
+        place: part / (part + generated[place]) if part + generated[place] > 0 else float("nan")
+        for place, part in prompt.items()
+    }
+    grid = head_grid((*place, share) for place, share in shares.items())
+    note = message("lookback of each head over all new tokens; rows: layers, columns: heads")
+    if _has_rest(document):
+        note = message(
+            "lookback of each head over all new tokens, of what does not rest; rows: layers,"
+            " columns: heads"
+        )
     return draw_grid(grid, view, title="heads", note=note)
 
 
@@ -162,7 +177,7 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
         [token.text for token in document.generated],
         [
             *(region_name(region.name, view) for region in document.regions),
-            *([_rest_name(document)] if _has_rest(document) else []),
+            *([say(view, "rest")] if _has_rest(document) else []),
             say(view, "new tokens"),
         ],
         view,
@@ -192,11 +207,6 @@ def _has_rest(document: GenerateDocument) -> bool:
     return any(step.rest is not UNSET for step in document.steps)
 
 
-def _rest_name(document: GenerateDocument) -> Message:
-    """What a column of the weight that rests is called."""
-    return message("rest: {rest}", rest=rest_names(document.tokens))
-
-
 def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     """How likely the new words were, how much of their weight they have on the prompt, and on its
     regions: means over words and heads.
@@ -213,8 +223,9 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         count=len(document.steps),
         share=percent(mean),
     )
+    rest = 0.0
     if _has_rest(document):
-        rest = np.mean([step.rest for step in document.steps if step.rest is not UNSET])
+        rest = float(np.mean([step.rest for step in document.steps if step.rest is not UNSET]))
         context = np.mean([step.context for step in document.steps])
         on_prompt = plural(
             "On average over the heads the {count} new token has {rest_share} of its weight on"
@@ -224,7 +235,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
             " {rest}, where heads rest, {share} on the other tokens of the prompt and {own} on what"
             " is new.",
             count=len(document.steps),
-            rest_share=percent(float(rest)),
+            rest_share=percent(rest),
             rest=rest_names(document.tokens),
             share=percent(float(context - rest)),
             own=percent(float(np.mean([step.generated for step in document.steps]))),
@@ -233,7 +244,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     if document.regions is UNSET:
         return
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
-    means = _region_shares(document).mean(0)
+    means = _region_shares(document).mean(0) / max(1 - rest, TINY)
     order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
     shares = [
         message("{share} is in {region}", share=percent(means[place], 1), region=names[place])
@@ -241,8 +252,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     ]
     template = message("Of what they look at, {shares}.")
     if _has_rest(document):
-        # parts of all weight, as those of the sentence before: what rests is told there
-        template = message("Of all their weight {shares}, without what rests.")
+        template = message("Of the weight that does not rest {shares}.")
     yield say(view, template, shares=listing(shares))
     even = [
         step.even if step.even_beyond_rest is UNSET else step.even_beyond_rest
@@ -250,7 +260,8 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         if step.even is not UNSET
     ]
     if even:
-        of_keys = [percent(share, 1) for share in np.mean(even, 0)]
+        rests = [0.0 if step.even_rest is UNSET else step.even_rest for step in document.steps]
+        of_keys = [percent(share, 1) for share in np.mean(even, 0) / (1 - np.mean(rests))]
         shares = [
             message("{share} in {region}", share=of_keys[place], region=names[place])
             for place in order

@@ -218,16 +218,15 @@ def heads(
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
-        hint = message("a shorter text, --layer L, --head H or --show metrics")
+        hint = request.smaller_run(loaded_model.spec, "--show metrics")
         request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
         if output.json or output.ndjson:
             from attncli.draw.encoding import NUMBER_BYTES
 
             size = expected.numbers // 2 * NUMBER_BYTES[loaded_model.backend.dtype]
-            refuse_over(size, output, "--layer L, --head H or --show metrics")
-        foretell_work(
-            environment, count, expected.seconds, message("a shorter text, --layer or --head")
-        )
+            refuse_over(size, output, hint)
+        faster = request.faster_run(loaded_model.spec, setup.model.layer)
+        foretell_work(environment, count, expected.seconds, faster)
 
     def documents() -> Iterator[HeadsDocument]:
         """One document per text: the metrics, links and labels of its heads."""

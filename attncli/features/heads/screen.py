@@ -335,12 +335,13 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     ]
     first_word = len(names) + 2  # the columns before it hold numbers
     name_columns = [0, 1] if several else [1]
-    words = [first_word, *([first_word + 1] if has_labels else [])]
+    has_links = any(head.top_link for head in heads)
+    words = [*([first_word] if has_links else []), *([first_word + 1] if has_labels else [])]
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
     beside = len(groups) == 1 and view.width >= NARROW + LABELS * has_labels
     if beside:
         groups = [[*groups[0], *words]]
-    else:
+    elif words:
         groups = [*groups, [*name_columns, *words]]
     bodies = []
     for number, group in enumerate(groups):
@@ -404,10 +405,16 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
         or (document.heads_in_all or 0) > len(heads)
     ):
         return heads, message("means over the rows")
+    count = min(view.top, len(heads))
+    if not any(head.top_link for head in heads):
+        return heads[:count], message(
+            "means over the rows · the first {count} of {heads} heads; --full shows all",
+            count=count,
+            heads=len(heads),
+        )
     heads_by_link = sorted(
         heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
     )
-    count = min(view.top, len(heads))
     return heads_by_link[:count], message(
         "means over the rows · {count} of {heads} heads, by their strongest link; --full shows all",
         count=count,
@@ -707,7 +714,7 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     tint = message("tint: words that get more than an even share of all weights")
     if _rest(document).any():
         tint = message(
-            "tint: words that get more weight than the average word, where heads rest left out"
+            "tint: words that get more weight than the average word; where heads rest is left out"
         )
     return stack(
         tinted_sentence,

@@ -251,7 +251,7 @@ def _estimate(
 ) -> CostEstimate:
     """What running a text would take. layer: as `--layer` has it."""
     from attncli.errors import InputError
-    from attncli.features.run.compute import RunRequest, cost_of
+    from attncli.features.run.compute import RunRequest, cost_of, with_next_token
     from attncli.models.estimate import compute_dtype, stored_sizes, with_held_weights
     from attncli.models.load import tokenizer_of
     from attncli.models.run import LONG, check_length, rows_for
@@ -273,14 +273,22 @@ def _estimate(
     )
     if described.foreign:
         resident = held_bytes(checkpoint, dtype) or described.parameters * ITEM[dtype]
-        cost = cost_of(spec, count, run, dtype=dtype, compute_dtype=dtype, rows=rows)
+        cost = with_next_token(
+            cost_of(spec, count, run, dtype=dtype, compute_dtype=dtype, rows=rows),
+            spec,
+            layers,
+            dtype,
+        )
         stored = sum(info.bytes for info in checkpoint.names().values())
         return with_held_weights(replace(cost, bytes_read=stored), resident)
     wide = compute_dtype(spec, count, dtype)
     sizes = None
     if described.binding is not None:
-        sizes = stored_sizes(checkpoint.names(), described.binding)
-    return cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
+        sizes = stored_sizes(checkpoint.names(), described.binding, spec.head)
+        if not sizes.head:  # checkpoints are saved without what predicts, too
+            spec = replace(spec, head=None)
+    cost = cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
+    return with_next_token(cost, spec, layers, dtype, sizes)
 
 
 list_.__name__ = "list"

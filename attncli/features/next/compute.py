@@ -43,7 +43,7 @@ from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.language import message
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import Interventions, Zero
-from attncli.models.estimate import CostEstimate, seconds_of, work_of
+from attncli.models.estimate import CostEstimate, seconds_of, with_predictions, work_of
 from attncli.models.model import Model
 from attncli.models.run import LONG, rows_for
 
@@ -128,6 +128,8 @@ def next_word(
         weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
         runs += dose_runs(weighing)
     expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
+    predicted_rows = len(model.spec.blocks) + (len(tokens) if each_token else 1)
+    expected = with_predictions(expected, model.spec, predicted_rows, model.backend.dtype)
     work = work_of(model.spec, model.spec.blocks, len(tokens))
     more = (runs - 1) * seconds_of(work, model.backend.dtype)
     on_cost(replace(expected, seconds=expected.seconds + more), len(tokens))

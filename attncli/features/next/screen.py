@@ -186,13 +186,13 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
     }
     if weighed.heads is None:
         template = message(
-            "With attention on {name} weighed ×{factor} in all heads, {target} goes from {own} to"
-            " {share}; with none of it (×0) to {none}."
+            "With attention on {name} weighed ×{factor} in all heads, {target} has {share}, as it is"
+            " (×1) {own}, with none of it (×0) {none}."
         )
     else:
         template = message(
-            "With attention on {name} weighed ×{factor} in the chosen heads, {target} goes from"
-            " {own} to {share}; with none of it (×0) to {none}."
+            "With attention on {name} weighed ×{factor} in the chosen heads, {target} has {share}, as"
+            " it is (×1) {own}, with none of it (×0) {none}."
         )
     yield say(view, template, **places)
     if not document.draws:

@@ -109,8 +109,8 @@ def pairs_sentences(document: PairsDocument, view: View) -> Iterator[str]:
     )
     yield say(
         view,
-        "The logit of the answer is above that of versus by {clean} after the clean texts and by"
-        " {corrupt} after the corrupt ones.",
+        "The logit of the answer less that of versus is {clean} after the clean texts and {corrupt}"
+        " after the corrupt ones.",
         clean=interval_text(document.clean),
         corrupt=interval_text(document.corrupt),
     )

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.numbers import bar, format_fixed, format_signed, percent
+from attncli.draw.rest_names import rest_names_among
 from attncli.draw.safe import cells
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
@@ -17,6 +18,7 @@ from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.language import message, plural, say
+from attncli.measure.rest import is_learned
 
 BAR = ""
 SHORTEST, LONGEST = 4, 24
@@ -116,6 +118,14 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             before=percent(exp(document.logprob or 0.0), 1),
             after=percent(exp(first.logprob or 0.0), 1),
         )
+        places = document.regions[first.region].tokens
+        rest = rest_names_among(document.tokens, places)
+        if rest and is_learned(document.model.source):
+            yield say(
+                view,
+                "Heads rest on some of its tokens ({rest}): part of that may come of cutting these off.",
+                rest=rest,
+            )
         yield from _held_sentences(first, document, view)
     elif measured:
         yield say(

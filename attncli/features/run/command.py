@@ -127,7 +127,7 @@ def run(
         )
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
     is_data = output.json or output.ndjson or output.plain
-    hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
+    hint = request.smaller_run(loaded_model.spec, "--query TOK", "--show links")
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
@@ -136,9 +136,8 @@ def run(
             from attncli.draw.encoding import NUMBER_BYTES
 
             refuse_over(expected.numbers * NUMBER_BYTES[loaded_model.backend.dtype], output, hint)
-        foretell_work(
-            environment, count, expected.seconds, message("a shorter text, --layer or --head")
-        )
+        faster = request.faster_run(loaded_model.spec, setup.model.layer)
+        foretell_work(environment, count, expected.seconds, faster)
 
     def document_of(
         text: Text, padded: BatchTraces | None, recording: Recording | None

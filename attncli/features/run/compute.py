@@ -56,7 +56,13 @@ from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
-from attncli.models.estimate import CostEstimate, StoredSizes, estimate, with_held_weights
+from attncli.models.estimate import (
+    CostEstimate,
+    StoredSizes,
+    estimate,
+    with_held_weights,
+    with_predictions,
+)
 from attncli.models.model import Model, take_text
 from attncli.models.run import LONG, check_indices, rows_for
 
@@ -187,6 +193,21 @@ def cost_of(
         "answer": answer_numbers * item,
     }
     return replace(running, memory={**running.memory, **parts}, numbers=numbers)
+
+
+def with_next_token(
+    expected: CostEstimate,
+    spec: Spec,
+    layers: Selection,
+    dtype: str,
+    sizes: StoredSizes | None = None,
+) -> CostEstimate:
+    """The cost of a run of these layers with what comes next, which a decoder's run tells where it
+    comes to its last layer. dtype: of the answer. sizes: of the weights in files."""
+    ends = len(spec.blocks) - 1 in spec.attending(layers)
+    if spec.head is None or not ends or not reads_on(spec):
+        return expected
+    return with_predictions(expected, spec, 1, dtype, sizes)
 
 
 def _square_count(attention: Attention) -> int:
@@ -332,6 +353,8 @@ def run(
     if not whole and not (matrices and query is None):
         rows = rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
+    if batch is None:
+        expected = with_next_token(expected, model.spec, layers, model.backend.dtype)
     if recurrences:
         expected = _with_implicit_weights(expected, model, recurrences, heads, len(tokens))
     on_cost(expected, len(tokens))
@@ -730,6 +753,10 @@ def region_part(
         even_rest=_finite_or_none(mean("query_rest_even")),
         share_beyond_rest=mean("query_beyond"),
         even_beyond_rest=mean("query_even_beyond"),
+        by_layer_beyond_rest=np.stack([finite_mean(shares.query_beyond) for *_, shares in layers]),
+        rest_by_layer=np.stack([finite_mean(shares.query_rest)[0] for *_, shares in layers]),
+        between_beyond_rest=mean("between_beyond"),
+        rest_between=mean("between_rest")[:, 0],
         links=region_links(layers, regions, top),
     )
 

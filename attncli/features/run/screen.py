@@ -135,11 +135,13 @@ def row_texts(document: RunDocument) -> list[str]:
 
 def overview_part(document: RunDocument, view: View) -> Lines:
     """Layers × heads: the weight of each head's strongest link, of one query if the document is
-    about one.
+    about one; nothing where no head has a link that counts.
     """
     entries = document.overview
     if not entries:
         return remark("no overview in this document", view)
+    if all(entry.link is None for entry in entries):
+        return Lines()
     grid = head_grid(
         (entry.layer, entry.head, None if entry.link is None else entry.link.weight)
         for entry in entries
@@ -172,7 +174,10 @@ def average_part(document: RunDocument, view: View) -> Lines:
 
 
 def links_part(document: RunDocument, view: View) -> Lines:
-    """The strongest links, a few of them below a grid of all layers and heads."""
+    """The strongest links, a few of them below a grid of all layers and heads; nothing where there
+    are none, unless they were asked for."""
+    if not document.links and view.show is None:
+        return Lines()
     texts = [token.text for token in document.tokens]
     place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
     row_count = FEW if view.few and view.show is None and several_layers(document) else view.top

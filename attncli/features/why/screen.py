@@ -221,7 +221,7 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
     ]
     names = [_part_text(part, document, view) for part, _ in shown]
     if rest:
-        names.append(say(view, plural("{count} other", "{count} others", count=len(rest))))
+        names.append(say(view, plural("{count:,} other", "{count:,} others", count=len(rest))))
     names.append(say(view, contextual("column", "total")))
     write = writer(numbers, _digits(document, view))
     total = sum(value for _, value in ranked)
@@ -308,7 +308,9 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
     rest = [rows[index].contribution for index in order[count:]]
     numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
     names = [_dimension_name(row.dimensions, view) for row in shown]
-    names += [say(view, plural("{count} other", "{count} others", count=len(rest)))] if rest else []
+    names += (
+        [say(view, plural("{count:,} other", "{count:,} others", count=len(rest)))] if rest else []
+    )
     if any(part.kind in ("relative", "score_bias") for part in document.parts):
         numbers.append(document.total - sum(row.contribution for row in rows))
         names.append(say(view, "what the position adds"))
@@ -691,10 +693,14 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
     }
     if backing.share < HALF:
         if document.by == "frequency":
-            spread = message("The reason is spread: {count} pairs of entries make half of {total}.")
+            spread = message(
+                "The reason is spread: {count} pairs of entries make half of the {total} that speak for"
+                " the link."
+            )
         else:
             spread = message(
-                "The reason is spread: {count} entries of q and k make half of {total}."
+                "The reason is spread: {count} entries of q and k make half of the {total} that speak"
+                " for the link."
             )
         total = _format_number(backing.total, digits)
         return say(view, spread, count=backing.half, total=total)
@@ -768,8 +774,8 @@ def _exactness_sentence(document: WhyDocument, view: View) -> str:
     return say(
         view,
         plural(
-            "{count} part adds up to the score {score} (difference {difference}).",
-            "{count} parts add up to the score {score} (difference {difference}).",
+            "{count:,} part adds up to the score {score} (difference {difference}).",
+            "{count:,} parts add up to the score {score} (difference {difference}).",
             count=len(document.parts),
             **places,
         ),

@@ -174,9 +174,10 @@ def test_logits_add_up(decoder: str) -> None:
             "weight": pytest.approx(max(row), abs=1e-9),
         }
     most = max(heads, key=lambda part: part["value"])
-    assert f"tint: the word looked at most in layer {most['layer']} head {most['head']}\n" in shown
+    place = f"layer {most['layer']} head {most['head']}"
+    assert f"tint: the word looked at most in {place}; where heads rest is left out\n" in shown
     said = shown.split("\n\n")[-1].splitlines()[0]
-    seen = document["tokens"][most["looks"]["key"]]["text"]
+    seen = document["tokens"][most["looks_beyond_rest"]["key"]]["text"]
     assert re.findall("[░▒▓█](.+?)[░▒▓█]", said) == [seen]
     between = ask(
         "logits", "a b c", "--model", decoder, "--target", "id:5", "--versus", "id:7", "--json"

@@ -7,9 +7,10 @@ import pytest
 import resting_model
 from resting_model import PREVIOUS, RESTS
 
+from attncli.draw.lines import draw_parts
 from attncli.draw.view import View
 from attncli.features.generate.compute import generate
-from attncli.features.generate.screen import generate_sentences
+from attncli.features.generate.screen import GENERATE_PARTS, generate_sentences
 from attncli.inputs.regions import Region
 
 WIDE = View(width=300)
@@ -45,6 +46,25 @@ def test_regions_are_told_without_the_keys_where_heads_rest() -> None:
         )
         count = rows.shape[1]
         assert step.even_beyond_rest == pytest.approx([1 / count, 3 / count])
+        assert step.even_rest == pytest.approx(1 / count)
+
+
+def test_lookback_and_even_attention_are_of_the_weight_that_does_not_rest() -> None:
+    """The sentences on regions and the map of heads leave the first token out on both sides."""
+    regions = [Region("start", (0, 1)), Region("end", (2, 3, 4))]
+    document = generate(resting_model.model(), TEXT, 2, regions=regions)
+    rows = [np.array([head.weights for head in step.heads]) for step in document.steps]
+    left = 1 - np.mean([row[:, 0].mean() for row in rows])
+    start = np.mean([row[:, 1].mean() for row in rows]) / left
+    said = " ".join(generate_sentences(document, WIDE))
+    assert f'{100 * start:.1f}% is in "start"' in said
+    # six, then seven keys, without the first
+    even = np.mean([1 / row.shape[1] for row in rows])
+    assert f'{100 * even / (1 - even):.1f}% in "start"' in said
+    screen = draw_parts(GENERATE_PARTS, document, View(width=300, show=("heads",))).plain
+    seeks = [row[RESTS] for row in rows]
+    share = sum(row[1:5].sum() for row in seeks) / sum(row[1:].sum() for row in seeks)
+    assert f"{share:.2f}" in screen.splitlines()[-1].split()[1:][RESTS]
 
 
 def test_weights_that_are_not_learned_are_told_as_before() -> None:

@@ -131,6 +131,12 @@ def test_regions_are_told_without_the_keys_where_heads_rest() -> None:
     shown = part_beyond_rest(part)
     assert shown.share.sum() == pytest.approx(1)
     assert shown.even == pytest.approx([1 / 5, 4 / 5])
+    assert shown.by_layer == pytest.approx(shown.share[None], abs=1e-6)
+    assert shown.between.sum(1) == pytest.approx([1, 1])
+    starting = _weights(model, text)[:, :2]
+    assert shown.between[0, 0] == pytest.approx(
+        starting[..., 1].mean() / (1 - starting[..., 0].mean()), abs=1e-6
+    )
     document = run(model, text, regions=regions)
     said = _said(document)
     assert f'Of the weight of "c" {100 * part.rest:.1f}% rests on the first token' in said
