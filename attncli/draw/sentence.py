@@ -6,30 +6,24 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.documents.parts import RunHead
-from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, stack
+from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, stack
 from attncli.draw.numbers import percent
-from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cells, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
-from attncli.draw.token_names import MARK, claim_link, quoted_ends, quoted_token
+from attncli.draw.token_names import MARK, claim_link
 from attncli.draw.view import View
-from attncli.features.run.document import RunDocument
 from attncli.language import Message, listing, message, say
-from attncli.measure.rest import rest_kinds, resting_keys
 
 if TYPE_CHECKING:
     from attncli.documents import ModelPart, Numbers, TokenRow
-    from attncli.features.compare.document import ComparedHead, CompareDocument
-    from attncli.features.cross.document import CrossDocument
     from attncli.inputs.token import Token
     from attncli.measure.row_facts import Bools
 
@@ -286,46 +280,6 @@ def shaded_sentence(
     )
 
 
-def shaded_cross_texts(document: CrossDocument, view: View) -> Lines:
-    """Both texts: the query of the strongest link in brackets, the keys tinted by that head's
-    weights.
-    """
-    link = document.links[0]
-    layer = next(entry for entry in document.layers if entry.layer == link.layer)
-    head = next(entry for entry in layer.heads if entry.head == link.head)
-    no_shares: list[float | None] = [None] * len(document.queries)
-    query_sentence = sentence(
-        words(document.query_text, document.queries, no_shares, frozenset({link.query})), view
-    )
-    row = as_matrix(head.weights)[link.query]
-    tint = message("tint: the weight that the word gets")
-    keys = shaded_sentence(document.key_text, document.keys, row, view, query=None, tint=tint)
-    return stack(query_sentence, keys)
-
-
-def shaded_comparison(
-    document: CompareDocument, head: ComparedHead, query: int, view: View
-) -> Lines:
-    """The text of A: the query of the weight that moved most in brackets, each word tinted by how
-    far its own moved, without those where heads rest."""
-    places = [index_a for index_a, _ in document.aligned]
-    differences = np.zeros(len(document.a.tokens))
-    differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[
-        : len(places)
-    ]
-    tint = message("tint: by how much the word's weight differs")
-    rest = resting_keys(document.a.tokens, document.a.model.source)
-    if document.links_leave_out and rest.any():
-        differences[rest] = 0.0
-        tint = message("tint: by how much the word's weight differs; where heads rest is left out")
-    return shaded_sentence(
-        document.a.text, document.a.tokens, differences, view, query=query, tint=tint
-    )
-
-
-FEW_KEYS = 4
-"""Keys that a sentence names one by one."""
-TINY = 1e-12
 SMALLEST_SHARE = 0.005
 """A share below this is written as 0%."""
 SECOND = 0.5
@@ -334,405 +288,12 @@ EVEN = 1.5
 """A row whose largest weight is below this many even shares (1 / visible keys) is called even."""
 
 
-class HeadLink(Struct, frozen=True):
-    """One head's link from a query to a key: positions, weight, and which head."""
-
-    query: int
-    key: int
-    weight: float
-    layer: int
-    head: int
-
-
-def run_answer(document: RunDocument, view: View) -> Lines:
-    """The answer of an `attn.run/1` document: the sentence, tinted by what its query looks at, or
-    by what all look at, and the answer in words."""
-    queries = document.queries
-    head_links = strongest(document)
-    if queries:
-        shares = _shares_from_query(document, queries[0], head_links)
-        chosen_indices = frozenset(queries)
-    else:
-        link = _link_of_choice(document, head_links)
-        shares = _received_shares(document, head_links)
-        chosen_indices = frozenset(() if link is None else (link.query,))
-    tinted_sentence = sentence(words(document.text, document.tokens, shares, chosen_indices), view)
-    if any(shares):
-        tint = remark(say(view, _tint_sentence(document)), view)
-    else:
-        tint = Lines()
-    return stack(tinted_sentence, tint, sentences(run_sentences(document, view), view))
-
-
-def run_sentences(document: RunDocument, view: View) -> list[str]:
-    """The answer in words: about its query, or the strongest link of all, and what that leaves out;
-    then whether the weights are learned.
-    """
-    tokens = document.tokens
-    head_links = strongest(document)
-    answer_sentences: list[str] = []
-    if document.queries:
-        answer_sentences += _query_sentences(document, document.queries[0], head_links, view)
-    elif (link := _link_of_choice(document, head_links)) is not None:
-        several = len(document.overview or _heads(document)) > 1
-        ends = quoted_ends(tokens, tokens, link, view)
-        answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
-        answer_sentences.append(not_counted(document.links_leave_out or (), tokens, view))
-        if link.weight < head_links[0].weight:
-            note = message(
-                "Queries that see a single key are not counted: all of their weight is there."
-            )
-            answer_sentences.append(say(view, note))
-    if tokens and not answer_sentences and (kinds := document.links_leave_out):
-        answer_sentences.append(say(view, "No link is left to name."))
-        answer_sentences.append(not_counted(kinds, tokens, view))
-    return [*answer_sentences, not_learned_note(document.model, view)]
-
-
-def _tint_sentence(document: RunDocument) -> Message:
-    """What the tint of the words shows, in a sentence."""
-    heads = _heads(document)
-    rests = bool(_rest(document).any())
-    if document.queries and len(heads) == 1:
-        if rests:
-            return message("tint: the weight that the word gets, left out where heads rest")
-        return message("tint: the weight that the word gets")
-    if heads and not document.queries:
-        if rests:
-            return message(
-                "tint: words that get more than an even share of the weight that does not rest"
-            )
-        return message("tint: words that get more than an even share of all weights")
-    if document.links_leave_out:
-        return message(
-            "tint: the strongest weight that a word gets in any head, without what is not counted"
-        )
-    return message("tint: the strongest weight that a word gets in any head")
-
-
-def _rest(document: RunDocument) -> Bools:
-    """Which tokens of a document heads rest on, booleans [key]."""
-    return resting_keys(document.tokens, document.model.source)
-
-
-def strongest(document: RunDocument) -> list[HeadLink]:
-    """The strongest link of every head, strongest first: from the overview, or from the links."""
-    entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
-    head_links = [
-        HeadLink(link.query, link.key, link.weight, entry.layer, entry.head)
-        for entry, link in entries
-    ]
-    head_links += [
-        HeadLink(link.query, link.key, link.weight, link.layer, link.head)
-        for link in document.links
-    ]
-    return sorted(
-        set(head_links),
-        key=lambda link: (-link.weight, link.layer, link.head, link.query, link.key),
-    )
-
-
-def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
-    """The strongest link of a query that sees several keys (one that sees a single key gives it all
-    its weight); the strongest of all where there is none such; None without links. A link to a key
-    where heads rest is none."""
-    rest = _rest(document)
-    head_links = [link for link in head_links if link.key >= rest.size or not rest[link.key]]
-    scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
-    if scores is None or not head_links:
-        return next(iter(head_links), None)
-    free = np.isfinite(as_matrix(scores)).sum(axis=1) > 1
-    free_links = [link for link in head_links if free[link.query]][:1]
-    for layer in [] if free_links else document.layers:
-        for head in layer.heads:
-            if head.weights is not UNSET and free.any():
-                free_links.append(
-                    HeadLink(*largest_weight(head.weights, free), layer.layer, head.head)
-                )
-    return max(free_links, key=lambda link: link.weight, default=head_links[0])
-
-
 def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
     """Query, key and weight of a head's largest weight; weights: [query, key]; free: booleans
     [query], the only rows that count."""
     free_weights = np.where(free[:, None], np.nan_to_num(as_matrix(weights)), 0.0)
     query, key = np.unravel_index(int(free_weights.argmax()), free_weights.shape)
     return int(query), int(key), float(free_weights.max())
-
-
-def _heads(document: RunDocument) -> list[RunHead]:
-    """The heads whose weights the document holds."""
-    return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
-
-
-def _shares_from_query(
-    document: RunDocument, query: int, head_links: Sequence[HeadLink]
-) -> list[float | None]:
-    """What each key gets from the query: the weights of the only head, or the strongest link to it
-    of any head.
-    """
-    count = len(document.tokens)
-    head_rows = [
-        rows[0, :count]
-        for rows in (as_matrix(head.weights) for head in _heads(document))
-        if len(rows)
-    ]
-    if len(head_rows) == 1:
-        return [
-            float(value) for value in np.where(_rest(document), 0.0, np.nan_to_num(head_rows[0]))
-        ]
-    rest = _rest(document)
-    query_links = [
-        link
-        for link in head_links
-        if link.query == query and (link.key >= count or not rest[link.key])
-    ]
-    return _largest_shares(query_links, count)
-
-
-def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> list[float | None]:
-    """How much attention each key receives: its part of the weight that is not on keys where heads
-    rest, in the head where that is largest, less an even share, and scaled so that the largest is
-    1. Rows that see a single key do not count where there are others."""
-    count = len(document.tokens)
-    heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
-    if not heads:
-        return _largest_shares(head_links, count)
-    rest = _rest(document)
-    mean_weights = []
-    for weights in heads:
-        # a row that sees one key gives it all of its weight, whatever the head does
-        choosing = (weights > 0).sum(axis=1) > 1
-        rows = np.where(rest, 0.0, weights[choosing] if choosing.any() else weights)
-        mean_weights.append(rows.mean(axis=0) / max(rows.sum(axis=1).mean(), TINY))
-    shares = np.where(rest, 0.0, np.max(mean_weights, axis=0) - 1 / max(count - rest.sum(), 1))
-    greatest = float(shares.max(initial=0.0))
-    return [float(value) / greatest if greatest > 0 else 0.0 for value in shares]
-
-
-def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | None]:
-    """The weight of the strongest link to each of `count` keys, 0 without one. head_links:
-    strongest first.
-    """
-    shares: list[float | None] = [0.0] * count
-    for link in reversed(head_links):
-        if link.key < count:
-            shares[link.key] = link.weight
-    return shares
-
-
-def _query_sentences(
-    document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View
-) -> list[str]:
-    """What the query looks at most, what that leaves out, and how much of its weight rests."""
-    several = (
-        len({(link.layer, link.head) for link in head_links}) > 1
-        or len(document.overview or ()) > 1
-    )
-    rest = _rest(document)
-    query_links = [
-        link
-        for link in head_links
-        if link.query == query and (link.key >= rest.size or not rest[link.key])
-    ]
-    query_text = quoted_token(
-        document.tokens, query, view, beside=[link.key for link in query_links[:2]]
-    )
-    if any(row.query == query for row in document.empty_rows) and not query_links:
-        template = message("{query} can see no word: its weights and its output are 0.")
-        return [say(view, template, query=query_text)]
-    kinds = document.links_leave_out or ()
-    answer_sentences: list[str] = []
-    if document.every_link_counts:
-        answer_sentences.append(_narrow_view_sentence(document, query, view))
-        kinds = [*rest_kinds(document.tokens), "self"] if rest.any() else ["self"]
-        query_links = [link for link in query_links if link.key != query]
-    if not query_links:
-        if not _sees_itself_alone(document, query):
-            answer_sentences += _resting_sentences(document, query, None, view)
-        if document.every_link_counts and not rest[query]:
-            answer_sentences += _back_sentences(document, query_text, view)
-        return answer_sentences
-    first = query_links[0]
-    visible_count = _visible_keys(document, query)
-    if first.weight < EVEN / max(visible_count, 1) and not rest.any():
-        weight = format_number(first.weight, view)
-        even = format_number(1 / visible_count, view)
-        template = message(
-            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
-            " share is {even}."
-        )
-        return [say(view, template, query=query_text, weight=weight, even=even)]
-    further = (
-        link
-        for link in query_links
-        if link.key != first.key and link.weight >= SECOND * first.weight
-    )
-    second = next(further, None)
-    answer_sentences.append(_looks_sentence(document, query_text, first, second, several, view))
-    answer_sentences.append(not_counted(kinds, document.tokens, view))
-    if several:
-        answer_sentences += _resting_sentences(document, query, first, view)
-    if document.every_link_counts:
-        answer_sentences += _back_sentences(document, query_text, view)
-    return answer_sentences
-
-
-def _sees_itself_alone(document: RunDocument, query: int) -> bool:
-    """Whether a query has weight on nothing but itself, over all heads."""
-    if document.average is UNSET:
-        return False
-    return np.flatnonzero(np.nan_to_num(np.asarray(document.average)) > 0).tolist() == [query]
-
-
-def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
-    """Why a query has no links but those that are left out otherwise: what it sees."""
-    query_text = quoted_token(document.tokens, query, view)
-    if document.tokens[query].special:
-        return say(
-            view, "{query} is a special token: all of its links count here.", query=query_text
-        )
-    average = np.zeros(0) if document.average is UNSET else np.asarray(document.average)
-    keys = [key for key in np.flatnonzero(average > 0).tolist() if key != query]
-    names = [quoted_token(document.tokens, key, view, beside=(query,)) for key in keys]
-    is_causal = bool(keys) and max(keys) < query
-    if not keys:
-        template = message(
-            "{query} sees nothing but itself: all of its weight is there, whatever a head does."
-        )
-    elif is_causal and len(keys) <= FEW_KEYS:
-        template = message(
-            "{query} is token {place} of {count} and sees only {keys} and itself, as the model reads"
-            " from left to right: all of its links count here."
-        )
-    elif any(document.tokens[key].unknown for key in keys):
-        template = message(
-            "{query} sees nothing but words that the model does not know, special tokens,"
-            " separators, the first token, its neighbours and itself: all of its links count here."
-        )
-    else:
-        template = message(
-            "{query} sees nothing but special tokens, separators, the first token, its neighbours"
-            " and itself: all of its links count here."
-        )
-    return say(
-        view,
-        template,
-        query=query_text,
-        place=query + 1,
-        count=len(document.tokens),
-        keys=listing(names),
-    )
-
-
-def _back_sentences(document: RunDocument, query_text: str, view: View) -> Iterator[str]:
-    """Which token looks back at the query most, if any does."""
-    back = document.strongest_back
-    if not back:
-        return
-    yield say(
-        view,
-        "What looks back at it: {key} with {share} of its weight, in layer {layer} head {head}.",
-        query=query_text,
-        key=claim_link(quoted_token(document.tokens, back.query, view), back, view),
-        share=percent(back.weight),
-        layer=back.layer,
-        head=back.head,
-    )
-
-
-def _resting_sentences(
-    document: RunDocument, query: int, first: HeadLink | None, view: View
-) -> Iterator[str]:
-    """How much of the query's weight is where heads rest, on average over all heads, and which
-    other key has most; without rest, the key with the largest share. first: the link that is named
-    already."""
-    if document.average is UNSET:
-        return
-    count = len(document.tokens)
-    average = np.nan_to_num(np.asarray(document.average))[:count]
-    rest = _rest(document)
-    beyond = np.where(rest | (np.arange(count) == query), 0.0, average)
-    top = int(beyond.argmax())
-    places = {
-        "key": quoted_token(document.tokens, top, view, beside=(query,)),
-        "weight": format_number(beyond[top], view),
-    }
-    is_news = (first is None or top != first.key) and not document.tokens[top].unknown
-    if (
-        average[rest].sum() < SMALLEST_SHARE
-    ):  # nothing rests, or a window ends before the first token
-        if is_news:
-            template = message(
-                "Over all heads {key} has the largest share of its weight ({weight})."
-            )
-            yield say(view, template, **places)
-        return
-    places |= {
-        "share": percent(float(average[rest].sum())),
-        "rest": rest_names(document.tokens),
-    }
-    if is_news and beyond[top] > 0:
-        yield say(
-            view,
-            "Over all heads {share} of its weight rests on {rest}; of the other keys {key} has most"
-            " ({weight}).",
-            **places,
-        )
-    else:
-        yield say(view, "Over all heads {share} of its weight rests on {rest}.", **places)
-
-
-def _looks_sentence(
-    document: RunDocument,
-    query_text: str,
-    first: HeadLink,
-    second: HeadLink | None,
-    several: bool,
-    view: View,
-) -> str:
-    """A sentence that says at which key a query looks most, and at which second. several: whether
-    it names their heads. A neighbour that is left out and gets more is named beside them."""
-    links = [link for link in (first, second) if link is not None]
-    beside = (first.query, *(link.key for link in links))
-    keys = [
-        claim_link(quoted_token(document.tokens, link.key, view, beside=beside), link, view)
-        for link in links
-    ]
-    if not several:
-        shares = [link.weight for link in links]
-        return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
-    names = [
-        message(
-            "{key} ({weight}, layer {layer} head {head})",
-            key=key,
-            weight=format_number(link.weight, view),
-            layer=link.layer,
-            head=link.head,
-        )
-        for key, link in zip(keys, links, strict=True)
-    ]
-    named_keys = names[0]
-    if second is not None:
-        named_keys = message("{first} and at {second}", first=names[0], second=names[1])
-    neighbour = document.strongest_neighbour
-    if neighbour and document.links_leave_out and neighbour.weight > first.weight:
-        name = quoted_token(document.tokens, neighbour.key, view, beside=beside)
-        nearby = message(
-            "{key} ({weight}, layer {layer} head {head})",
-            key=claim_link(name, neighbour, view),
-            weight=format_number(neighbour.weight, view),
-            layer=neighbour.layer,
-            head=neighbour.head,
-        )
-        return say(
-            view,
-            "Besides its neighbour {neighbour}, {query} looks most at {keys}.",
-            neighbour=nearby,
-            query=query_text,
-            keys=named_keys,
-        )
-    return say(view, "{query} looks most at {keys}.", query=query_text, keys=named_keys)
 
 
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
@@ -777,17 +338,6 @@ def strongest_link_sentence(
     )
 
 
-def _visible_keys(document: RunDocument, query: int) -> int:
-    """How many keys the query sees, by the scores of the first head that has some; all keys without
-    scores.
-    """
-    rows = list(document.queries or range(len(document.tokens)))
-    scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
-    if scores is None or query not in rows:
-        return len(document.tokens)
-    return int(np.isfinite(as_matrix(scores)[rows.index(query)]).sum())
-
-
 def not_learned_note(model: ModelPart, view: View) -> str:
     """The sentence that the weights are not learned, for a model whose weights are drawn from a
     seed; else "".
@@ -812,7 +362,15 @@ def format_number(value: float, view: View) -> str:
     return f"{value:.{view.precision}f}"
 
 
-def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
+class LinkList(Protocol):
+    """A document that lists links, without those of some kinds."""
+
+    @property
+    def links_leave_out(self) -> Sequence[str] | UnsetType:
+        """The kinds that are left out."""
+
+
+def left_out_names(document: LinkList) -> Message | None:
     """The kinds of links that a document's lists leave out, such as "special tokens, self", in
     words; None if none are."""
     names: Sequence[str] = document.links_leave_out or ()
@@ -829,7 +387,7 @@ def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
     return None
 
 
-def left_out_note(document: RunDocument | CompareDocument) -> str:
+def left_out_note(document: LinkList) -> str:
     """A note with the kinds of links that a document's lists leave out, and the option that leaves
     none out; "" if none are."""
     names = left_out_names(document)

@@ -6,11 +6,10 @@ No cell's markup is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
-from msgspec import UNSET, Struct
 from numpy.typing import ArrayLike
 
 from attncli.documents import Numbers
@@ -36,21 +35,18 @@ from attncli.draw.shaded_matrix import (
     as_matrix,
     bar_style,
     first_and_last,
-    matrix,
     panels,
     widest_number,
     window_text,
 )
-from attncli.draw.token_names import Ends, HeadEnds, key_names, position_and_text
+from attncli.draw.token_names import Ends, HeadEnds, position_and_text
 from attncli.draw.view import View, arrow
-from attncli.language import listing, message, say, term
-from attncli.mechanism.spec import head_label, spoken_head
+from attncli.language import listing, message, say
+from attncli.mechanism.spec import head_label
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from attncli.documents.parts import RunHead
-    from attncli.features.run.document import RunDocument
 
 GAP = 2
 RULES = "    \n    \n ── \n    \n    \n ── \n    \n    \n"
@@ -441,146 +437,3 @@ def vector_sum(
         more = say(view, "dimensions 0–{last} of {total} shown; --full shows all", **places)
     names = ["", *map(str, range(dims))]
     return stack(ledger(names, rows, last, view, title=title, note=note), remark(more, view))
-
-
-class StageTable(Struct, frozen=True):
-    """How the table of a stage (an array on the way to the output, such as the scores) is shown.
-    stage: its name in the document. title, note: its heading in English.
-
-    square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
-    """
-
-    stage: str
-    title: str
-    note: str
-    square: bool = False
-    head: bool = True
-
-
-SHOWN = {
-    "embedding": StageTable("embedding", "embeddings E", "one vector per token", head=False),
-    "positions": StageTable("position", "positions P", "one vector per position", head=False),
-    "input": StageTable(
-        "hidden", "input X", "X = E + P where positions are added, else X = E", head=False
-    ),
-    "W_Q": StageTable("W_Q", "W_Q", "what a row x is multiplied with to give q"),
-    "W_K": StageTable("W_K", "W_K", "what a row x is multiplied with to give k"),
-    "W_V": StageTable("W_V", "W_V", "what a row x is multiplied with to give v"),
-    "W_O": StageTable(
-        "W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False
-    ),
-    "q": StageTable("q", "queries Q", "Q = X·W_Q"),
-    "k": StageTable("k", "keys K", "K = X·W_K"),
-    "v": StageTable("v", "values V", "V = X·W_V"),
-    "raw": StageTable("raw", "similarity S", "S = Q·Kᵀ, before scaling", square=True),
-    "scaled": StageTable("scaled", "scaled S", "S / √d_k, or as --scale says", square=True),
-    "capped": StageTable("capped", "capped S", "c·tanh(S / c)", square=True),
-    "biased": StageTable("biased", "biased S", "S plus what depends on the distance", square=True),
-    "masked": StageTable(
-        "masked", "masked S", "−∞ where hidden: what enters the softmax", square=True
-    ),
-    "concat": StageTable(
-        "out",
-        "output of all heads",
-        "concat(O₁ … O_h)·W_O, or without W_O as they stand",
-        head=False,
-    ),
-    "sum": StageTable(
-        "sum", "residual X + O", "the input added to what attention gives", head=False
-    ),
-    "norm": StageTable(
-        "norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False
-    ),
-}
-"""The parts that `--show` may name beyond those that are always there, in the order of the
-computation.
-"""
-PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
-"""Those that are weights, not what came of them."""
-
-WHY = {
-    "W_O": message("no W_O here; --num-heads 2 or --output-projection has one"),
-    "embedding": message(
-        "no positions are added here, so E is the input X; --position sinusoidal adds them"
-    ),
-    "positions": message("no positions are added here; --position sinusoidal adds them"),
-    "capped": message("no soft cap here; --softcap 5 adds one"),
-    "biased": message("no bias here; --position alibi adds one"),
-    "masked": message("nothing is masked here; --mask causal masks"),
-    "sum": message("no residual here; --residual adds one"),
-    "norm": message("no layer norm here; --residual --layer-norm adds one"),
-}
-
-
-def stage_part(part: str, document: RunDocument, view: View) -> Lines:
-    """The table of a stage of attention (such as the scores) of a run: of the first head, or of all
-    in a full view; where the run has none, a remark that says why."""
-    stage_table = SHOWN[part]
-    if document.pieces is not UNSET:
-        return remark(message("words have no {part}: only weights are merged", part=part), view)
-    if view.full:
-        layers = document.layers
-    else:
-        layers = document.layers[:1]
-    blocks = []
-    for layer in layers:
-        if stage_table.head:
-            heads: Sequence[RunHead | None] = layer.heads
-        else:
-            heads = [None]
-        for head in heads if view.full else heads[:1]:
-            if head is None:
-                place = message("layer {layer}", layer=layer.layer)
-            else:
-                place = spoken_head(layer.layer, head.head)
-            note = listing((place, term(stage_table.note)), " · ")
-            stage_holder = layer if head is None else head
-            stages = (
-                stage_holder.projections if part in PROJECTIONS else stage_holder.stages
-            ) or {}
-            values = stages.get(stage_table.stage)
-            if values is not None and part in PROJECTIONS:
-                blocks.append(vectors(values, (), view, title=stage_table.title, note=note))
-            elif values is not None and not _did_nothing(part, stages):
-                blocks.append(_stage_values(stage_table, values, note, document, view))
-    if not document.layers:
-        return remark("tables of stages are those of one layer: --layer L --head H", view)
-    if not blocks:
-        return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
-    return stack_spaced(*blocks)
-
-
-def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
-    """Whether a step on scores changed none: they are the same as before it."""
-    before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
-    if part not in before:
-        return False
-    earlier = stages.get(before[part], stages.get("scaled"))
-    return earlier is not None and np.array_equal(
-        as_matrix(stages[part]), as_matrix(earlier), equal_nan=True
-    )
-
-
-def _stage_values(
-    stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View
-) -> Lines:
-    """The numbers of a stage: a matrix of queries and keys, or a vector a row."""
-    texts = [token.text for token in document.tokens]
-    numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
-    if numbers is None:
-        rows = texts
-    else:
-        rows = [texts[index] for index in numbers]
-    if stage_table.square:
-        names = key_names(texts, values)
-        return matrix(
-            values,
-            rows,
-            names,
-            view,
-            signed=True,
-            title=stage_table.title,
-            note=note,
-            row_numbers=numbers,
-        )
-    return vectors(values, rows, view, title=stage_table.title, note=note, row_numbers=numbers)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
 from attncli.draw.screen_header import screen_of
-from attncli.draw.tables import SHOWN
 from attncli.draw.view import View, part_names
+from attncli.features.run.stage_tables import SHOWN
 
 HEADS_PARTS = part_names("heads", "attncli.features.heads")
 RUN_PARTS = part_names("run", "attncli.features.run")

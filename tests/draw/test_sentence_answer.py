@@ -11,11 +11,11 @@ from asking import ask
 from draw import documents
 from draw.shown import loose, shaped
 
-from attncli.draw.sentence import run_answer
 from attncli.draw.view import View
 from attncli.features.effects import screen
 from attncli.features.find.link_screen import link_sentences
 from attncli.features.heads.screen import heads_answer
+from attncli.features.run.run_answer import run_answer
 
 WIDE = View(width=200)
 

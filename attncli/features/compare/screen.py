@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.heatmap import heatmap, legend, row_names
@@ -24,7 +25,7 @@ from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
-from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
+from attncli.draw.sentence import left_out_note, sentence, shaded_sentence, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import (
@@ -48,6 +49,7 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.language import listing, message, plural, say, term
+from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label, head_name
 
 
@@ -492,7 +494,7 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     if link is None:
         return answer_lines
     return stack(
-        shaded_comparison(document, _compared_head(document, link), link.query, view), answer_lines
+        _shaded_text(document, _compared_head(document, link), link.query, view), answer_lines
     )
 
 
@@ -787,3 +789,21 @@ COMPARE_PARTS: Parts[CompareDocument] = (
     ScreenPart("difference", _difference_tables, never),
     ScreenPart("answer", compare_answer),
 )
+
+
+def _shaded_text(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
+    """The text of A: the query of the weight that moved most in brackets, each word tinted by how
+    far its own moved, without those where heads rest."""
+    places = [index_a for index_a, _ in document.aligned]
+    differences = np.zeros(len(document.a.tokens))
+    differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[
+        : len(places)
+    ]
+    tint = message("tint: by how much the word's weight differs")
+    rest = resting_keys(document.a.tokens, document.a.model.source)
+    if document.links_leave_out and rest.any():
+        differences[rest] = 0.0
+        tint = message("tint: by how much the word's weight differs; where heads rest is left out")
+    return shaded_sentence(
+        document.a.text, document.a.tokens, differences, view, query=query, tint=tint
+    )

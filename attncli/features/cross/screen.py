@@ -10,8 +10,14 @@ from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_s
 from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
-from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
-from attncli.draw.shaded_matrix import visible
+from attncli.draw.sentence import (
+    not_learned_note,
+    sentence,
+    shaded_sentence,
+    strongest_link_sentence,
+    words,
+)
+from attncli.draw.shaded_matrix import as_matrix, visible
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import position_and_text, quoted_ends
 from attncli.draw.view import Parts, ScreenPart, View
@@ -177,7 +183,7 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
     """
     text_lines = sentences(cross_sentences(document, view), view)
     if document.links:
-        return stack(shaded_cross_texts(document, view), text_lines)
+        return stack(_shaded_texts(document, view), text_lines)
     return text_lines
 
 
@@ -204,3 +210,20 @@ CROSS_PARTS: Parts[CrossDocument] = (
     ScreenPart("links", _links),
     ScreenPart("answer", cross_answer),
 )
+
+
+def _shaded_texts(document: CrossDocument, view: View) -> Lines:
+    """Both texts: the query of the strongest link in brackets, the keys tinted by that head's
+    weights.
+    """
+    link = document.links[0]
+    layer = next(entry for entry in document.layers if entry.layer == link.layer)
+    head = next(entry for entry in layer.heads if entry.head == link.head)
+    no_shares: list[float | None] = [None] * len(document.queries)
+    query_sentence = sentence(
+        words(document.query_text, document.queries, no_shares, frozenset({link.query})), view
+    )
+    row = as_matrix(head.weights)[link.query]
+    tint = message("tint: the weight that the word gets")
+    keys = shaded_sentence(document.key_text, document.keys, row, view, query=None, tint=tint)
+    return stack(query_sentence, keys)

@@ -648,7 +648,7 @@ def text(
         )
     view = replace(view, code=output.code or "")
     from attncli.draw.encoding import estimate_bytes
-    from attncli.draw.tables import PROJECTIONS
+    from attncli.features.run.stage_tables import PROJECTIONS
 
     shows_projections = view.show is not None and bool(view.show & set(PROJECTIONS))
     if (output.json or output.ndjson) and view.show is not None and not shows_projections:

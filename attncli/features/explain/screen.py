@@ -14,7 +14,7 @@ from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, remark, st
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.tables import SHOWN, WHY, vectors
+from attncli.draw.tables import vectors
 from attncli.draw.view import Parts, ScreenPart, View, arrow, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, SHORT, Derivation, lead_remark
 from attncli.features.explain.document import (
@@ -25,6 +25,7 @@ from attncli.features.explain.document import (
     SoftmaxRow,
 )
 from attncli.features.run.screen import shapes_part
+from attncli.features.run.stage_tables import SHOWN, WHY
 from attncli.language import message, say
 
 # The five steps of attention as a whole: the flow of their shapes as a small diagram, and each

@@ -37,7 +37,6 @@ from attncli.draw.rest_names import not_counted
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import (
-    HeadLink,
     format_number,
     not_learned_note,
     sentence,
@@ -56,6 +55,7 @@ from attncli.features.heads.across_screens import (
     similarity_part,
 )
 from attncli.features.heads.document import ACROSS, DirectionToken, HeadMetrics, HeadsDocument
+from attncli.features.run.run_answer import HeadLink
 from attncli.features.run.screen import head_map, more_maps
 from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
 from attncli.measure.rest import (

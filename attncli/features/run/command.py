@@ -78,7 +78,7 @@ def run(
 
     attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
-    from attncli.draw.tables import PROJECTIONS, SHOWN
+    from attncli.features.run.stage_tables import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
     generate_option.check_continuation(generate, environment)

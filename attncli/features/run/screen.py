@@ -39,8 +39,7 @@ from attncli.draw.region_tables import (
 )
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import left_out_note, run_answer
-from attncli.draw.sentence import run_sentences as word_sentences
+from attncli.draw.sentence import left_out_note
 from attncli.draw.shaded_matrix import (
     ROWS,
     NDArray,
@@ -50,10 +49,13 @@ from attncli.draw.shaded_matrix import (
     matrix,
     visible,
 )
-from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
+from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.token_names import key_names, quote_text
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.run.document import RunDocument
+from attncli.features.run.run_answer import run_answer
+from attncli.features.run.run_answer import run_sentences as word_sentences
+from attncli.features.run.stage_tables import stage_part
 from attncli.language import Message, contextual, listing, message, plural, say, term
 from attncli.mechanism.spec import spoken_head
 
