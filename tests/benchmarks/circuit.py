@@ -11,7 +11,7 @@ The 32 pairs run with two threads: choice, curve, random edges, interval, overla
 what torch's gradients alone take, without the sums over edges.
 
 On a loaded machine of two cores: a pass 0.36 s, a pair's scores 1.90 s (5.3 passes), its test 1.74 s,
-1.11 GB. torch alone 1.02 s, and some 3 s more to import, where `attn` takes gradients over NumPy.
+1.11 GB. torch alone 1.02 s, its import not counted; `attn` takes gradients over NumPy.
 """
 
 from __future__ import annotations

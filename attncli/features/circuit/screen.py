@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
@@ -56,13 +56,21 @@ def circuit_rows(document: CircuitDocument) -> Iterator[Sequence[object]]:
     yield ("chosen", *none, *_size_cells(chosen), None, chosen.edges, *none)
     for node in document.nodes:
         if (change := node.difference) is not UNSET:
-            own = (change.writes or None, change.moved or None, ",".join(node.labels or ()))
+            split = (_known(change.writes), _known(change.moved))
+            own = (*split, ",".join(node.labels or ()))
             yield ("head", node.id, node.writes, None, change.all, *none, None, None, *own)
     for edge in document.edges:
         yield ("edge", edge.writer, edge.to, edge.reads, edge.score, *(None,) * 8)
     for cut in document.cuts.edges:
         exact = (*none, cut.exact, None, *none)
         yield ("cut", cut.writer, cut.to, cut.reads, cut.score, *exact)
+
+
+def _known(value: float | UnsetType | None) -> float | None:
+    """A number that may be absent, as a cell; None for none."""
+    if value is UNSET:
+        return None
+    return value
 
 
 def _size_cells(size: CircuitSize) -> tuple[object, ...]:
