@@ -75,7 +75,9 @@ def refused_value(
         where: As of `AttnError`.
         hint: As of `AttnError`.
     """
-    shown = repr(value) if isinstance(value, str) else value
+    shown = value
+    if isinstance(value, str):
+        shown = repr(value)
     return UsageError(
         "{option} is {value}", expected=expected, where=where, hint=hint, option=option, value=shown
     )

@@ -43,7 +43,9 @@ def install_command(name: str) -> str:
     packages = shlex.join(part for part in requirements if not part.startswith("-"))
     if "pipx" in Path(sys.prefix).parts:
         # an environment of pipx has the name of what is installed in it
-        pip_args = f"--pip-args={shlex.quote(' '.join(flags))} " if flags else ""
+        pip_args = ""
+        if flags:
+            pip_args = f"--pip-args={shlex.quote(' '.join(flags))} "
         return f"pipx inject {Path(sys.prefix).name} {pip_args}{packages}"
     # environments made by uv have no pip of their own
     installer = "pip install" if find_spec("pip") is not None else "uv pip install"

@@ -257,7 +257,9 @@ def numbers_of(selection: Selection, count: int) -> list[int]:
         return list(range(count))
     if isinstance(selection, int):
         return [selection]
-    chosen = [] if isinstance(selection, str) else list(selection)
+    chosen = []
+    if not isinstance(selection, str):
+        chosen = list(selection)
     if isinstance(selection, str) or not all(isinstance(number, Integral) for number in chosen):
         raise UsageError(
             "{selection} chooses no layers or heads",

@@ -424,7 +424,9 @@ def _take_back(stream: BinaryIO, count: int) -> None:
         handle = stream.fileno()
         status = os.fstat(handle)
         # the place after a write is its end also in a file that is appended to
-        end = os.lseek(handle, 0, os.SEEK_CUR) if stat.S_ISREG(status.st_mode) else -1
+        end = -1
+        if stat.S_ISREG(status.st_mode):
+            end = os.lseek(handle, 0, os.SEEK_CUR)
         if count and end == status.st_size >= count:
             os.ftruncate(handle, end - count)
             os.lseek(handle, end - count, os.SEEK_SET)

@@ -155,7 +155,9 @@ def _with_weights_kept(environment: Environment, model: Model, compute: ComputeO
         limit=size_words(limit.bytes),
     )
     environment.origins.append(note)
-    return hold_weights(model) if is_kept else model
+    if is_kept:
+        return hold_weights(model)
+    return model
 
 
 def load_checkpoint(

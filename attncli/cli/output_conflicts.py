@@ -245,7 +245,9 @@ def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator
         (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&"))))
     ):
         try:
-            entries = folder_entries(Path(part)) if is_folder(Path(part)) else []
+            entries = []
+            if is_folder(Path(part)):
+                entries = folder_entries(Path(part))
         except (OSError, ValueError, AttnError):  # a text may be no possible name at all
             continue
         yield from (place_of(entry) for entry in entries if entry.name.endswith(MODEL_FILES))

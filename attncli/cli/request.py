@@ -323,7 +323,10 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
         low = parse_whole_number(first)
-        high = parse_whole_number(last) if dash else parse_whole_number(first)
+        if dash:
+            high = parse_whole_number(last)
+        else:
+            high = parse_whole_number(first)
         if low is None or high is None:
             raise UsageError(
                 "--{what} {part} is no number or range",

@@ -121,7 +121,9 @@ def _tokenizer_words(document: Any) -> list[str]:
     spans = [(row.start, row.end) for row in getattr(document, "pieces", None) or document.tokens]
     for name, cut in TOKENIZERS.items():
         if cut(document.text) == spans:
-            return ["--tokenizer", name] if name else []
+            if name:
+                return ["--tokenizer", name]
+            return []
     return ["--tokenizer", "PATH"]
 
 

@@ -238,7 +238,9 @@ def side_by_side(
     if names and all(values.shape[0] == len(names) for values in matrices):
         axis = row_names(names, view)
     width, height, room = _map_sizes(matrices, maps, view, axis.width)
-    ends = (low, high) if shared_scale else None
+    ends = None
+    if shared_scale:
+        ends = (low, high)
     blocks = []
     for weight_map, values in zip(maps, matrices, strict=True):
         picture = heatmap(

@@ -340,7 +340,9 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
         )
         groups.append(((index, FAINT), (text, "italic" if token.special else "")))
     special = listing(str(token.index) for token in tokens if token.special)
-    special_note = message("special: {special}", special=special) if special else ""
+    special_note = ""
+    if special:
+        special_note = message("special: {special}", special=special)
     top = heading(count_phrase(len(tokens), noun), special_note, view)
     if len(tokens_shown) < len(tokens):
         rest = remark(rest_note, view)

@@ -90,7 +90,9 @@ def table(
     box = None
     gap = GAP
     if total:
-        rules = RULES.replace("─", "-") if view.ascii else RULES
+        rules = RULES
+        if view.ascii:
+            rules = RULES.replace("─", "-")
         box = Box(rules, ascii=view.ascii)
         gap = GAP - 1
     frame_columns = [
@@ -387,7 +389,9 @@ def vectors(
         window_text(columns, dimensions, "dimensions"),
     ]
     windows = listing([part for part in notes if part], "; ")
-    note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
+    note_text = ""
+    if windows:
+        note_text = message("{windows} shown; --full shows all", windows=windows)
     return fit_to_view(stack(top, panel(columns), remark(note_text, view)), view)
 
 

@@ -118,7 +118,9 @@ def _parts_of_characters(pieces: Sequence[Token], text: str) -> dict[int, tuple[
     for number, piece in enumerate(pieces):
         if not BYTES.fullmatch(piece.text):
             continue
-        last = pieces[runs[-1][-1]] if runs and runs[-1][-1] == number - 1 else None
+        last = None
+        if runs and runs[-1][-1] == number - 1:
+            last = pieces[runs[-1][-1]]
         if last is not None and _shares_a_character(last, piece):
             runs[-1].append(number)
         else:
@@ -126,7 +128,9 @@ def _parts_of_characters(pieces: Sequence[Token], text: str) -> dict[int, tuple[
     for run in runs:
         letters = _letters([pieces[number] for number in run], text)
         for place, number in enumerate(run, 1):
-            name = letters if len(run) == 1 else f"{letters} {place}/{len(run)}"
+            name = letters
+            if len(run) != 1:
+                name = f"{letters} {place}/{len(run)}"
             parts[number] = (letters, name if letters else bytes_name(pieces[number].text))
     return parts
 
@@ -419,8 +423,10 @@ def split_claims(sentence: str) -> list[str | tuple[str, str]]:
     texts = CLAIMS.split(sentence)
     pieces: list[str | tuple[str, str]] = []
     for place in range(0, len(texts), 3):
-        pieces += [texts[place]] if texts[place] else []
-        pieces += [(texts[place + 2], texts[place + 1])] if place + 2 < len(texts) else []
+        if texts[place]:
+            pieces.append(texts[place])
+        if place + 2 < len(texts):
+            pieces.append((texts[place + 2], texts[place + 1]))
     return pieces
 
 

@@ -205,11 +205,9 @@ def show_effects(walk: Walk) -> None:
         except AttnError:  # a link that the mask hides
             cut_document = None
         is_asked_again = state.sight == "effects" and is_same_query
-        every = (
-            source.effects(state.query, None, None, work.report)
-            if is_asked_again
-            else earlier_effects
-        )
+        every = earlier_effects
+        if is_asked_again:
+            every = source.effects(state.query, None, None, work.report)
 
         def take() -> None:
             """Show these effects."""

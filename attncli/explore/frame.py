@@ -235,7 +235,10 @@ def _look_sentences(scene: Scene) -> list[str]:
     word_text = _word_text(loaded_run, word, view)
     order = np.argsort(-weights, kind="stable")
     first = int(order[0])
-    second = int(order[1]) if len(order) > 1 else int(order[0])
+    if len(order) > 1:
+        second = int(order[1])
+    else:
+        second = int(order[0])
     if state.is_turned and loaded_run.rest[state.word]:
         return [resting_reason(words_here[state.word], state.word, word_text, view)]
     rested = _rested_sentences(scene, word_text)
@@ -391,7 +394,9 @@ def _link_ends(
     view = scene.view
     texts = []
     for side, align in zip(names, ("right", "left"), strict=True):
-        name = side[index] if index < len(side) else ""
+        name = ""
+        if index < len(side):
+            name = side[index]
         texts.append(pad(cut(name, name_width, ascii=view.ascii), name_width, align))
     share_style = ""
     if share < LEAST:

@@ -620,7 +620,10 @@ def _alphas(config: Mapping[str, Any], modules: Sequence[str], where: str) -> di
     for pattern, value in patterns.items():
         end = "." + pattern.removeprefix("^").removesuffix("$")
         for module in modules:
-            hit = module in matches[pattern] if pattern in matches else f".{module}".endswith(end)
+            if pattern in matches:
+                hit = module in matches[pattern]
+            else:
+                hit = f".{module}".endswith(end)
             if hit and module not in settled:
                 settled.add(module)
                 alphas[module] = value

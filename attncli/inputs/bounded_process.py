@@ -83,7 +83,9 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
 def _answer(lines: list[bytes], errors: str, code: int) -> Any:
     """The result in what a process wrote. errors: its standard error. code: its exit code. Raises TaskError."""
     answers = [json.loads(line) for line in lines]
-    last = answers[-1] if answers else {}
+    last = {}
+    if answers:
+        last = answers[-1]
     if "result" in last:
         return last["result"]
     if "kind" in last:
@@ -95,6 +97,11 @@ def _answer(lines: list[bytes], errors: str, code: int) -> Any:
         )
     lines_of_code = {code_line: line for line, code_line in last.get("lines", ())}
     match = TEMPLATE_LINE.search(errors)
-    before = [] if match is None else [line for line in lines_of_code if line <= int(match[1])]
-    place = lines_of_code[max(before)] if before else last.get("place")
+    before = []
+    if match is not None:
+        before = [line for line in lines_of_code if line <= int(match[1])]
+    if before:
+        place = lines_of_code[max(before)]
+    else:
+        place = last.get("place")
     raise TaskError("time", place=place)

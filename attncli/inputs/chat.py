@@ -278,7 +278,10 @@ def _template_of(
     purpose = "tool_use" if tools and "tool_use" in templates else "default"
     if purpose in templates:
         return ChatTemplate(templates[purpose], special, where)
-    place = where.partition(": ")[0] if folder is None else str(folder)
+    if folder is None:
+        place = where.partition(": ")[0]
+    else:
+        place = str(folder)
     if templates:
         raise InputError(
             "this model has chat templates for special uses only: {names}",
@@ -505,7 +508,9 @@ def _end_of_content(
         fitting = [end for end in ends if any(text.startswith(word, end) for word in following)]
         if is_last:
             fitting = [end for end in ends if text[end:] in following]
-        return fitting[0] if fitting else None
+        if fitting:
+            return fitting[0]
+        return None
     if is_last:
         end = len(text) - len(following[0])
         return end if end >= place and text.endswith(following[0]) else None

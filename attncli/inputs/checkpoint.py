@@ -270,7 +270,9 @@ def _no_config(folder: Path) -> InputError:
             hint=f"--model {quote(stated)} --adapter {quote(str(folder))}",
         )
     near = next(_models_near(folder), None)
-    hint = "" if near is None else f"--model {quote(str(near))}"
+    hint = ""
+    if near is not None:
+        hint = f"--model {quote(str(near))}"
     return InputError(what, where=str(folder), expected=expected, hint=hint)
 
 
@@ -591,7 +593,9 @@ class Checkpoint:
     def tokenizer_path(self) -> Path | None:
         """Where the file `vocabulary_name` lies, its links resolved; None without one."""
         name = self.vocabulary_name
-        return None if name is None else guarded_path(self.folder, name)
+        if name is None:
+            return None
+        return guarded_path(self.folder, name)
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce that these tensors will be read next, whole and in this order.

@@ -448,8 +448,12 @@ def _refuse_lfs_pointer(content: bytes, path: Path) -> None:
     if not content.startswith(LFS_START):
         return
     words = content.decode("ascii", "replace").split()
-    size = words[words.index("size") + 1] if "size" in words[:-1] else ""
-    count = int(size) if size.isdigit() and len(size) < 20 else 0
+    size = ""
+    if "size" in words[:-1]:
+        size = words[words.index("size") + 1]
+    count = 0
+    if size.isdigit() and len(size) < 20:
+        count = int(size)
     raise InputError(
         "this is a Git LFS pointer, not the file itself, which has {count:,} bytes",
         where=str(path),

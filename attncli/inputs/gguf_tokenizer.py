@@ -432,7 +432,10 @@ class _MergedPieces(PairScheme):
         """What joins line breaks to every run of them that is a piece, less these merges."""
         breaks = {piece for piece in ids if piece and not piece.strip("\n")}
         pairs = dict.fromkeys(sorted(splits(breaks), key=lambda pair: len("".join(pair))))
-        listed = set(merges) if pairs else set()
+        if pairs:
+            listed = set(merges)
+        else:
+            listed = set()
         return [pair for pair in pairs if pair not in listed]
 
 
@@ -563,8 +566,12 @@ class _SpecialEnds:
 
     def complete(self, hf: tokenizers.Tokenizer) -> None:
         """Have a tokenizer put these tokens at the beginning and the end of a text."""
-        first = [] if self._first is None else [self._first]
-        last = [] if self._last is None else [self._last]
+        first = []
+        if self._first is not None:
+            first = [self._first]
+        last = []
+        if self._last is not None:
+            last = [self._last]
         if not first and not last:
             return
         hf.post_processor = processors.TemplateProcessing(

@@ -567,7 +567,9 @@ def _near_place(place: Path) -> Path | None:
         is_model = path.suffix.lower() == SUFFIX or is_there(path / "config.json")
         if is_model and (best is None or alike > best[0]):
             best = alike, path
-    return None if best is None else best[1]
+    if best is None:
+        return None
+    return best[1]
 
 
 def _misspelt(name: str, near: Path) -> InputError:
@@ -597,12 +599,18 @@ def resolve(
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists and (is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder))):
         return ModelLocation(folder, name, None, "folder")
-    quantized = None if exists else _quantized_id(name)
+    quantized = None
+    if not exists:
+        quantized = _quantized_id(name)
     if quantized is not None:
         return _gguf_location(name, *quantized, variables, fetch)
     hub_id = HubId.parse(name)
-    near = None if exists else _near_place(folder)
-    snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
+    near = None
+    if not exists:
+        near = _near_place(folder)
+    snapshot = None
+    if hub_id is not None:
+        snapshot = find_snapshot(cache_folder(variables), hub_id)
     # a folder's name may be meant for the hub; that of a GGUF file may not
     if near is not None and snapshot is None and (hub_id is None or near.suffix == SUFFIX):
         raise _misspelt(name, near)

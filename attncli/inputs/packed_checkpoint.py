@@ -91,7 +91,9 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
 def _packing_method(config: Mapping[str, Any]) -> str:
     """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
     settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
-    usual = message("method not named") if config.get(MLX) is None else "mlx"
+    usual = "mlx"
+    if config.get(MLX) is None:
+        usual = message("method not named")
     if not isinstance(settings, dict):
         return usual
     method = settings.get("quant_method")
@@ -101,7 +103,9 @@ def _packing_method(config: Mapping[str, Any]) -> str:
         method = MODELOPT
     if method == MODELOPT and isinstance(algorithm, str):
         return f"{MODELOPT} {algorithm}"
-    return usual if method is None else str(method)
+    if method is None:
+        return usual
+    return str(method)
 
 
 class _PackedMatrices:

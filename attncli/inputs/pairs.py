@@ -263,7 +263,9 @@ def _check_lists(lists: object, where: str) -> dict[str, Sequence[str]]:
         raise InputError("a template of pairs needs lists", where=where, expected=expected)
     result: dict[str, Sequence[str]] = {}
     for name, values in lists.items():
-        entries = lists.get(values) if isinstance(values, str) else values
+        entries = values
+        if isinstance(values, str):
+            entries = lists.get(values)
         if not _is_list_of_texts(entries):
             what = message("the list {name} of this template holds no texts", name=repr(name))
             raise InputError(what, where=where, expected=expected)

@@ -62,7 +62,10 @@ def _span_of_piece(
     """The span of the piece of this number, without the blanks before its first letter."""
     first, end = offsets[number]
     if is_blank:
-        following = offsets[number + 1] if number + 1 < len(offsets) else (end, end)
+        if number + 1 < len(offsets):
+            following = offsets[number + 1]
+        else:
+            following = (end, end)
         if following[0] < end and following[0] < following[1]:
             end = first  # a blank that stands in no text: its character is the next piece's
         return PieceSpan(first, end, first)

@@ -183,8 +183,12 @@ def _add(
 
 def _put_between(hf: tokenizers.Tokenizer, first: str | None, last: str | None) -> None:
     """Have a tokenizer put these tokens before and after each text; None for none."""
-    before = [] if first is None else [first]
-    after = [] if last is None else [last]
+    before = []
+    if first is not None:
+        before = [first]
+    after = []
+    if last is not None:
+        after = [last]
     if not before and not after:
         return
     hf.post_processor = processors.TemplateProcessing(
@@ -262,8 +266,12 @@ def _stated_ends(
     stated = files.settings.get("add_bos_token")
     before = stated if isinstance(stated, bool) else begins
     after = files.settings.get("add_eos_token") is True
-    first = specials.get("bos_token") if before else None
-    last = specials.get("eos_token") if after else None
+    first = None
+    if before:
+        first = specials.get("bos_token")
+    last = None
+    if after:
+        last = specials.get("eos_token")
     return first, last
 
 

@@ -58,7 +58,9 @@ class StringTable(Sequence[str]):
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self[:3]))
-        return f"[{shown}, … {len(self)} texts]" if len(self) > 3 else f"[{shown}]"
+        if len(self) > 3:
+            return f"[{shown}, … {len(self)} texts]"
+        return f"[{shown}]"
 
     def piece(self, place: int) -> bytes:
         """The bytes of the text with this number."""
@@ -96,7 +98,10 @@ class StringTable(Sequence[str]):
 def _key(text: bytes) -> int:
     """The key of a text, as `StringTable.keys` has it."""
     first = int.from_bytes(text[:PREFIX].rjust(PREFIX, b"\0"), "little")
-    last = first if len(text) < PREFIX else int.from_bytes(text[-PREFIX:], "little")
+    if len(text) < PREFIX:
+        last = first
+    else:
+        last = int.from_bytes(text[-PREFIX:], "little")
     return first ^ (last * SPREAD % WORD) ^ (len(text) * SPREAD % WORD)
 
 

@@ -103,11 +103,9 @@ def _line_of(error: BaseException, template: Any) -> int | None:
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":
             is_rewritten = "__jinja_exception__" in trace.tb_frame.f_globals
-            line = (
-                trace.tb_lineno
-                if is_rewritten
-                else template.get_corresponding_lineno(trace.tb_lineno)
-            )
+            line = trace.tb_lineno
+            if not is_rewritten:
+                line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next
     return line
 

@@ -639,7 +639,9 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     text_by_key = {_token_text(token).casefold(): _token_text(token) for token in reversed(tokens)}
     close = get_close_matches(bare.casefold(), text_by_key, n=1)
     names = " ".join(_token_text(token) for token in tokens[:SHOWN])
-    rest = message(" … ({tokens} in all)", tokens=len(tokens)) if len(tokens) > SHOWN else ""
+    rest = ""
+    if len(tokens) > SHOWN:
+        rest = message(" … ({tokens} in all)", tokens=len(tokens))
     return InputError(
         what,
         expected=(

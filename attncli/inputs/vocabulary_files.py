@@ -141,7 +141,9 @@ class VocabularyFolder(Struct, frozen=True):
         tokens = dict(usual)
         for role in ROLES:
             token = self.settings.get(role)
-            text = token.get("content") if isinstance(token, dict) else token
+            text = token
+            if isinstance(token, dict):
+                text = token.get("content")
             if isinstance(text, str) and text:
                 tokens[role] = text
         return tokens

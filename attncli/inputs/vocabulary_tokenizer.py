@@ -268,7 +268,9 @@ class PieceTokenizer:
                 shown = piece
             else:
                 shown = self._piece_text(piece)
-            utf8 = None if special else self._piece_bytes(piece)
+            utf8 = None
+            if not special:
+                utf8 = self._piece_bytes(piece)
             tokens.append(
                 Token(index, shown, code, None, None, special, unknown=unknown, utf8=utf8)
             )
@@ -351,16 +353,22 @@ class PieceTokenizer:
             end = start + len(trimmed)
             # some take the blanks beside them
             has_blanks = (start, end) != (span.first, span.end)
-            utf8 = _utf8(text[span.first : span.end]) if has_blanks else None
+            utf8 = None
+            if has_blanks:
+                utf8 = _utf8(text[span.first : span.end])
             return Token(index, trimmed, code, start, end, special=True, utf8=utf8)
         if span.is_shared or span.start == span.end:
             shown = self._piece_text(piece)
-            utf8 = self._piece_bytes(piece) if span.is_shared else b""
+            utf8 = b""
+            if span.is_shared:
+                utf8 = self._piece_bytes(piece)
             if span.first == span.start:
                 utf8 = utf8.removeprefix(b" ")  # a blank that stands in no text
         else:
             shown = covered_text
-            utf8 = _utf8(text[span.first : span.end]) if span.first < span.start else None
+            utf8 = None
+            if span.first < span.start:
+                utf8 = _utf8(text[span.first : span.end])
         return Token(index, shown, code, span.start, span.end, unknown=unknown, utf8=utf8)
 
     def _is_blank(self, piece: str) -> bool:
@@ -414,7 +422,9 @@ class PartTokenizer(PieceTokenizer):
 
     def _piece(self, code: int) -> str | None:
         """The piece with this id, as the vocabulary spells it; None where there is none."""
-        return self.vocabulary.tokens[code] if 0 <= code < self._piece_count() else None
+        if 0 <= code < self._piece_count():
+            return self.vocabulary.tokens[code]
+        return None
 
     def _piece_count(self) -> int:
         """How many pieces the vocabulary has."""

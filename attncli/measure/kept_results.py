@@ -105,7 +105,9 @@ class KeptArrays:
 
     def known(self, name: str, compute: Callable[[], Floats]) -> Floats:
         """The array of this name: the kept one, else what `compute` gives, which is kept then."""
-        path = None if self._folder is None else self._folder / f"{name}.json"
+        path = None
+        if self._folder is not None:
+            path = self._folder / f"{name}.json"
         file = KeptResults[KeptArray](path, KeptArray)
         self._files.append(file)
         stored = file.read()

@@ -357,7 +357,9 @@ def labels_of(
     baseline = {name: result.baseline[head] for name, result in results.items()}
     rows = {name: result.rows[head] for name, result in results.items()}
     sink = float(value["sink"])
-    share_beyond = None if np.isnan(sink) else 1.0 - sink
+    share_beyond = None
+    if not np.isnan(sink):
+        share_beyond = 1.0 - sink
     earned_labels = []
     for label in LABELS.values():
         detail = None

@@ -126,7 +126,10 @@ def answer_id(tokenizer: Tokenizer, text: str, answer: str) -> int:
 
     Raises InputError where it is several tokens, naming them.
     """
-    spellings = [answer] if answer[:1].isspace() else [f" {answer}", answer]
+    if answer[:1].isspace():
+        spellings = [answer]
+    else:
+        spellings = [f" {answer}", answer]
     for spelling in spellings:
         for pieces in (_continuation(tokenizer, text, spelling), _pieces(tokenizer, spelling)):
             if len(pieces) == 1 and not pieces[0].unknown and pieces[0].id is not None:
@@ -153,7 +156,9 @@ def _continuation(tokenizer: Tokenizer, text: str, more: str) -> list[Token]:
     """The tokens that `more` adds to a text; none where it changes the text's own."""
     before, after = _pieces(tokenizer, text), _pieces(tokenizer, text + more)
     ids = [token.id for token in before]
-    return after[len(ids) :] if [token.id for token in after[: len(ids)]] == ids else []
+    if [token.id for token in after[: len(ids)]] == ids:
+        return after[len(ids) :]
+    return []
 
 
 def logit_difference(

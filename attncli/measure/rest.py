@@ -74,7 +74,10 @@ def is_separator(token: KeyToken) -> bool:
 def _separates(text: str) -> bool:
     """Whether a token's text is a line break or a mark of structure."""
     # a byte-level vocabulary writes a line break as Ċ, which is a letter of Maltese besides
-    bare = text.strip(MARKERS).replace("Ċ", "\n") if set(text) <= {"Ċ", "Ġ"} else text.strip(" ▁")
+    if set(text) <= {"Ċ", "Ġ"}:
+        bare = text.strip(MARKERS).replace("Ċ", "\n")
+    else:
+        bare = text.strip(" ▁")
     if LINE_BREAKS.intersection(bare):
         return not any(letter.isalnum() for letter in bare)
     bare = bare.strip(MARKERS)
@@ -116,7 +119,9 @@ def resting_keys(tokens: Sequence[KeyToken], source: str) -> Bools:
     Returns:
         Booleans [key].
     """
-    return rest_keys(tokens) if is_learned(source) else np.zeros(len(tokens), bool)
+    if is_learned(source):
+        return rest_keys(tokens)
+    return np.zeros(len(tokens), bool)
 
 
 def choosing_queries(weights: Floats) -> Bools:
@@ -188,7 +193,9 @@ class FrontWord(NamedTuple):
 
     def moved(self, token: int) -> int:
         """Where a token of the text stands now."""
-        return token + self.added if token >= self.first else token
+        if token >= self.first:
+            return token + self.added
+        return token
 
     def moved_words(self, words: Words) -> Words:
         """The words of the text behind the tokens in front, each of which is a word."""

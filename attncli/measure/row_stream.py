@@ -221,7 +221,9 @@ class LinkCollector:
         """Add a whole layer's weights [query, key], one array per head; keys after the tokens
         (learned keys) are ignored. first: the query of the first row."""
         collector = self.consumer(layer, heads)
-        count = len(weights[0]) if len(heads) else 0
+        count = 0
+        if len(heads):
+            count = len(weights[0])
         for _, row in portions(1, count, self._keys):
             asking = slice(first + row.start, first + row.stop)
             i = np.arange(asking.start, asking.stop)

@@ -204,7 +204,10 @@ def _value_of(name: str, value: Any, kind: Any) -> Any:
             value=_shown(value),
         )
     _check_size(name, value)
-    options = typing.get_args(kind) if _is_union(kind) else (kind,)
+    if _is_union(kind):
+        options = typing.get_args(kind)
+    else:
+        options = (kind,)
     if Path in options and str not in options and isinstance(value, str):
         return Path(value)
     return value
@@ -216,7 +219,9 @@ def _shown(value: object) -> str:
         text = repr(value)
     except Exception:
         text = ""
-    return text if text and len(text) <= SHOWN else message("a {kind}", kind=type(value).__name__)
+    if text and len(text) <= SHOWN:
+        return text
+    return message("a {kind}", kind=type(value).__name__)
 
 
 def _is_union(kind: Any) -> bool:

@@ -138,7 +138,9 @@ def weighed_scores(
         return None
     added = np.zeros((heads, 1, keys))
     for change in weighed:
-        bias = float(np.log(change.factor)) if change.factor > 0 else UNSEEN
+        bias = UNSEEN
+        if change.factor > 0:
+            bias = float(np.log(change.factor))
         known = [key for key in change.keys if key < keys]
         added[np.ix_(change.heads, [0], known)] += bias
     return backend.array(added)
@@ -147,7 +149,9 @@ def weighed_scores(
 def held_weights(interventions: Sequence[Intervention]) -> Array | None:
     """The attention weights that are held, [head, query, key]; None where none are."""
     weights = [change.weights for change in interventions if isinstance(change, HoldWeights)]
-    return weights[-1] if weights else None
+    if weights:
+        return weights[-1]
+    return None
 
 
 def hold_weights(

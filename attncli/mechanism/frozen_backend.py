@@ -44,7 +44,9 @@ class FrozenBackend(GradientBackend):
         """x·Wᵀ + b; of a gate's matrix as a variable of its own, to which no gradient of x goes."""
         if not isinstance(weight, GateMatrix):
             return super().affine(x, weight, bias)
-        plain_bias = None if bias is None else self.numpy(bias)
+        plain_bias = None
+        if bias is not None:
+            plain_bias = self.numpy(bias)
         return Variable(self._plain.affine(self.numpy(x), np.asarray(weight), plain_bias))
 
     def layer_norm(

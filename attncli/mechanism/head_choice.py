@@ -38,7 +38,10 @@ def choose_heads_of(spec: Spec, layers: Any, heads: Any) -> HeadSelection:
             _check_pairs(heads.pairs, counts)
             return heads
         layers, heads = heads.layers, heads.heads
-    chosen = list(range(len(counts))) if layers is EVERY else _plain_numbers(layers)
+    if layers is EVERY:
+        chosen = list(range(len(counts)))
+    else:
+        chosen = _plain_numbers(layers)
     _check(chosen, len(counts), "layer")
     layer_numbers: Selection = EVERY if layers is EVERY else chosen
     if heads is EVERY:

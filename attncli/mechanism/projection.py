@@ -334,7 +334,9 @@ def project(
         k = _append_key(attention, k, learned_k)
         v = _append_key(attention, v, learned_v)
         extra_keys = 1
-    offset = int(positions[0]) if memory is None and len(positions) else 0
+    offset = 0
+    if memory is None and len(positions):
+        offset = int(positions[0])
     scores: dict[str, PositionBias] = {}
     if vectors is not None:
         scores = place_scores(attention, q, k, vectors, offset)

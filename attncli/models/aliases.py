@@ -172,15 +172,22 @@ def locate(
     short = short.lower()
     alias = ALIASES.get(short)
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises
-        close = get_close_matches(short, ALIASES, 1) if "/" not in short else []
-        hint = f"--model {close[0]}{separator}{revision}" if close else ""
+        close = []
+        if "/" not in short:
+            close = get_close_matches(short, ALIASES, 1)
+        hint = ""
+        if close:
+            hint = f"--model {close[0]}{separator}{revision}"
         return _resolve(name, variables, fetch, hint)
     if alias.package is not None and not separator:
         place = _packaged(short, alias.package, variables, fetch)
         if place is not None:
             _verify(alias, place, variables, Parts.WHOLE, _reinstall(short))
             return ModelLocation(place, name, None, "package")
-    hint = "" if alias.package is None or separator else install_command(short)
+    if alias.package is None or separator:
+        hint = ""
+    else:
+        hint = install_command(short)
     location = _resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint)
     hint = message("delete {folder} and try again", folder=location.folder)
     _verify(alias, location.folder, variables, fetch.parts, hint)
@@ -193,7 +200,9 @@ def _packaged(
     """A model of installed packages, its file checked, its parts joined first; None where packages
     are missing. Raises InputError for a file with another digest."""
     place = package.located(variables)
-    parts = package.places() if place is None or len(package.modules) > 1 else None
+    parts = None
+    if place is None or len(package.modules) > 1:
+        parts = package.places()
     if place is not None and package.file:
         expected = {place.name: package.digest}
         try:
@@ -236,7 +245,9 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
         if place is not None:
             return place
     hub_id = HubId.parse(name if alias is None else f"{alias.hub}{separator}{revision}")
-    snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
+    snapshot = None
+    if hub_id is not None:
+        snapshot = find_snapshot(cache_folder(variables), hub_id)
     return None if snapshot is None else snapshot.folder
 
 

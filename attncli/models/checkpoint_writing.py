@@ -224,7 +224,9 @@ def _tensors_of_roles(
             arrays = [roles[role.name] for role in present]
             if not arrays:
                 continue
-            groups_count = groups(present) if isinstance(source, GroupedTensor) else 1
+            groups_count = 1
+            if isinstance(source, GroupedTensor):
+                groups_count = groups(present)
             for name, whole in _stored_arrays(
                 source, before, suffix, arrays, groups_count, transposed=transposed
             ):

@@ -114,7 +114,9 @@ class Config:
     @property
     def file(self) -> str:
         """What errors call the file: config.json, or a GGUF file, which has no such part."""
-        return message("this file") if ".gguf" in self.where else "config.json"
+        if ".gguf" in self.where:
+            return message("this file")
+        return "config.json"
 
     def get(self, *keys: str, default: Any = None) -> Any:
         """The value of the first of the keys that is set and not null, else the default."""

@@ -252,7 +252,9 @@ class BlockRecipe(ProductRecipe):
         if len(shape) != 2 or undone.decay or self._unpack is not BlockKind.numbers:
             return None
         count = len(x)
-        columns = 1 if count == 1 else -(-count // VECTORS) * VECTORS
+        columns = 1
+        if count != 1:
+            columns = -(-count // VECTORS) * VECTORS
         vectors = np.zeros((shape[1], columns), np.float32)
         if undone.columns is None:
             vectors[:, :count] = x.T

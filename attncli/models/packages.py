@@ -59,7 +59,9 @@ class Package(Struct, frozen=True):
             joined = self.joined(variables)
             return joined if is_file(joined) else None
         places = self.places()
-        return None if places is None else places[0]
+        if places is None:
+            return None
+        return places[0]
 
     def is_here(self, variables: Mapping[str, str]) -> bool:
         """Whether the model can be read without the network, its parts joined or not."""

@@ -229,7 +229,9 @@ class _Tap:
             chosen = vectors[rows]
         else:
             chosen = vectors
-        column = factors if isinstance(factors, float) else factors[rows]
+        column = factors
+        if not isinstance(factors, float):
+            column = factors[rows]
         self.note(part)[0] = (chosen @ matrix.T) * column
 
     def divide(self, deviations: Floats) -> None:

@@ -329,7 +329,9 @@ def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array)
     if scores is None:
         raise no_masked_head(spec)
     bias = weights("masked.decoder.bias")
-    return scores if bias is None else scores + bias
+    if bias is None:
+        return scores
+    return scores + bias
 
 
 # Long texts: how long they are, and by how many query rows at a time attention then runs.
@@ -513,7 +515,9 @@ class Trunk(Struct, frozen=True, eq=False):
         trunk's trace where the trunk says so. asking: the rows that are computed, None for all."""
         if not self.hold or block.instead:
             return interventions
-        rows = slice(None) if asking is None else asking
+        rows = asking
+        if asking is None:
+            rows = slice(None)
         sides = {"self": (block.attention, trace), "cross": (block.cross, trace.cross)}
         changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
         for kind in KINDS:

@@ -154,7 +154,9 @@ def library_model(checkpoint: Checkpoint, family: str) -> tuple[Any, Any]:
             )
         config = configs[family].from_dict(_harmless_keys(checkpoint.config, where))
         classes = models[configs[family]]
-        kind = classes[0] if isinstance(classes, tuple) else classes
+        kind = classes
+        if isinstance(classes, tuple):
+            kind = classes[0]
         reads = _modalities(kind)
         if reads != ["text"]:
             what = message(
@@ -177,7 +179,10 @@ def _modalities(kind: Any) -> list[str]:
     true of the whole alone; then what the class takes decides.
     """
     stated = kind.input_modalities
-    reads = [stated] if isinstance(stated, str) else list(stated)
+    if isinstance(stated, str):
+        reads = [stated]
+    else:
+        reads = list(stated)
     if "input_modalities" in vars(kind):
         return reads
     names = list(signature(kind.forward).parameters)
@@ -383,7 +388,10 @@ class Passages:
         if query.shape[2] != self.token_count:
             self.refuse(queries, query, f"[1, heads, {self.token_count}, width]")
         reads_memory = self.current is not None and len(self.current.out) > 0
-        counts = {self.memory_count} if reads_memory and self.memory_count else {self.token_count}
+        if reads_memory and self.memory_count:
+            counts = {self.memory_count}
+        else:
+            counts = {self.token_count}
         if key.shape[2] not in counts:
             self.refuse(keys, key, f"[1, heads, {counts.pop()}, width]")
         if heads % kv_heads or key.shape[3] != query.shape[3]:
@@ -743,7 +751,9 @@ def _run_side(
         )
     id_tensor = torch.tensor([ids], device=side.device)
     _reset_dynamic_rotary(hf_model)
-    memory_count = 0 if side.memory is None else len(side.memory)
+    memory_count = 0
+    if side.memory is not None:
+        memory_count = len(side.memory)
     passages = Passages(side.family, len(tokens), memory_count)
     watched = note_passages(side.layers, side.attending, passages)
     with torch.no_grad(), library_errors(side.family, ""), watched, attending(passages):

@@ -111,7 +111,10 @@ class _ShapeRun:
         torch: Any = import_module("torch")
         self.passages.check_attention(query, key, value, None, extras.get("s_aux"))
         scaling = extras.get("scaling", rest[0] if rest else None)
-        scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+        if scaling is None:
+            scale = query.shape[-1] ** -0.5
+        else:
+            scale = float(scaling)
         layer = len(self.passages.passages) - 1
         current = self.passages.current
         shared = next((earlier for keys, earlier in self._keys if keys is key), None)
@@ -158,8 +161,12 @@ def _mask_of(torch: Any, **arguments: Any) -> Mask:
     except Exception:  # a function of the library's own that needs more than two positions
         ahead = False
     if type(width) is int and width > 0:
-        return Window(width, width) if ahead else Window(width - 1, 0)
-    return Everywhere() if ahead else Causal()
+        if ahead:
+            return Window(width, width)
+        return Window(width - 1, 0)
+    if ahead:
+        return Everywhere()
+    return Causal()
 
 
 _running: list[_ShapeRun] = []
@@ -279,7 +286,9 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     )
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     entering = by_layer[0][0].entering
-    inner = width if entering is None else int(entering.shape[-1])
+    inner = width
+    if entering is not None:
+        inner = int(entering.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=_positions(hf_model))
     return Spec(
         family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding

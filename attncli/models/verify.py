@@ -637,7 +637,9 @@ def verify(
     if not foreign:  # a tokenizer of another model is told here, not by an index out of range
         model.store.embed(model.backend, tokens)
     ids = _ids(tokens)
-    target_ids = None if target_tokens is None else _ids(target_tokens)
+    target_ids = None
+    if target_tokens is not None:
+        target_ids = _ids(target_tokens)
     exact, single = (
         [
             _with_idle_layers(side, model.spec)

@@ -701,7 +701,8 @@ def _check_shown(
     from attncli.scan.plan import EFFECT
 
     metric_names = [name for name in scan_plan.metrics if name != MASSIVE]
-    metric_names += [EFFECT] if scan_plan.measures.effects else []
+    if scan_plan.measures.effects:
+        metric_names.append(EFFECT)
     if metric is not None and metric not in metric_names:
         raise UsageError(
             "this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric)

@@ -301,7 +301,9 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """A table of the texts in which the metric shown is largest for a head."""
     name = shown.metric
-    count = None if view.full else EXAMPLES if view.few else view.top
+    count = None
+    if not view.full:
+        count = EXAMPLES if view.few else view.top
     write = number_text if name in head.metrics else effect_text
     examples = [example for example in head.top if example.metric == name][:count]
     rows = [((write(example.value, view),), example) for example in examples]

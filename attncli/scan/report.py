@@ -228,7 +228,8 @@ def _plan_part(totals: Totals) -> PlanPart:
     measures = totals.plan.measures
     heads = len(totals.plan.heads)
     memory = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
-    memory += pairs_memory(heads) if measures.links else 0
+    if measures.links:
+        memory += pairs_memory(heads)
     return PlanPart(
         digest=plan.digest,
         model=plan.model.name,

@@ -299,7 +299,10 @@ def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Li
             " the score is measured on, the first token left out; texts: share that earns the label"
             " alone"
         )
-    left_out = {len(names) - 1} if not any(row[-1] for row in rows) else set()
+    if not any(row[-1] for row in rows):
+        left_out = {len(names) - 1}
+    else:
+        left_out = set()
     if not (is_part and view.width >= OF_WEIGHT):
         left_out.add(4)
 

@@ -637,7 +637,9 @@ class Worker:
             "file": np.array([text.record.file for text in texts], np.int64),
             "line": np.array([text.record.line for text in texts], np.int64),
         }
-        names_beyond = [metric.name for metric in BEYOND] if self.plan.measures.labels else []
+        names_beyond = []
+        if self.plan.measures.labels:
+            names_beyond = [metric.name for metric in BEYOND]
         beyond = BeyondFirst.of(len(batch), names_beyond, shape[2])
         # each text's and head's strongest link, (query, key)
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
@@ -689,7 +691,9 @@ class Worker:
             measured = metrics + len(beyond.names)
             rows = np.broadcast_to(np.asarray(counts), (head_count, measured)).T
             # uniform weights may give the same in every head
-            spread = even if even.ndim == 3 else even[:, None, :]
+            spread = even
+            if even.ndim != 3:
+                spread = even[:, None, :]
             spread = np.broadcast_to(spread, (len(batch), head_count, measured)).transpose(0, 2, 1)
             sums = sums.transpose(0, 2, 1)
             norms = norms.transpose(0, 2, 1)

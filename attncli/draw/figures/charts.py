@@ -279,17 +279,12 @@ def model_note(
     parts = [
         last_part(model.name) if model.name and is_named else say(view, SOURCE_NAMES[model.source])
     ]
-    parts += (
-        [say(view, "seed {seed}, not learned", seed=model.seed)]
-        if model.source in ("seeded", "random")
-        else []
-    )
-    parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
-    parts += (
-        [say(view, "position {position}", position=attention.position)]
-        if attention.position != "none"
-        else []
-    )
+    if model.source in ("seeded", "random"):
+        parts.append(say(view, "seed {seed}, not learned", seed=model.seed))
+    if attention.mask != "none":
+        parts.append(say(view, mask_name(attention.mask)))
+    if attention.position != "none":
+        parts.append(say(view, "position {position}", position=attention.position))
     return "; ".join((*parts, *([say(view, "rows look, columns are looked at")] if mapped else ())))
 
 
@@ -825,7 +820,9 @@ def _metric_band(
 def _ends(grid: np.ndarray[Any, Any]) -> tuple[float, float]:
     """The smallest and the largest number of a grid; 0 and 0 without any."""
     visible = grid[np.isfinite(grid)]
-    return (float(visible.min()), float(visible.max())) if visible.size else (0.0, 0.0)
+    if visible.size:
+        return (float(visible.min()), float(visible.max()))
+    return (0.0, 0.0)
 
 
 def _span_text(grid: np.ndarray[Any, Any]) -> str:

@@ -529,7 +529,10 @@ def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
                 left, down, wide, tall = HALVES[match[0][0]]
                 for cell in range(len(match[0])) if wide < 1 else (0,):
                     start = x + (cell + left) * LETTER_WIDTH
-                    across = wide if wide < 1 else len(match[0])
+                    if wide < 1:
+                        across = wide
+                    else:
+                        across = len(match[0])
                     drawing.rectangle(
                         start,
                         top + down * TALL,

@@ -528,17 +528,16 @@ def _run_line(run: RunRecord, view: View) -> str:
     parts = [last_part(model.name) if model.name else say(view, SOURCE_NAMES[model.source])]
     if model.seed is not None:
         parts[0] = say(view, "{name} (seed {seed})", name=parts[0], seed=model.seed)
-    parts += [model.family] if model.family else []
+    if model.family:
+        parts.append(model.family)
     if model.source == "tensors":
         parts += [plural("{count} head", "{count} heads", count=model.heads).translation(view.lang)]
     else:
         parts += [f"{model.attending} × {model.heads}"]
-    parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
-    parts += (
-        [say(view, "position {position}", position=attention.position)]
-        if attention.position != "none"
-        else []
-    )
+    if attention.mask != "none":
+        parts.append(say(view, mask_name(attention.mask)))
+    if attention.position != "none":
+        parts.append(say(view, "position {position}", position=attention.position))
     return safe(" · ".join(parts))
 
 

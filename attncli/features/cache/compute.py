@@ -387,7 +387,9 @@ class _WholeRun:
         if not self._rest.any():
             return UNSET
         left, whole = np.concatenate(self._kept_beyond[place], 1).sum(1)
-        return float(left / whole) if whole > 0 else None
+        if whole > 0:
+            return float(left / whole)
+        return None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
         """The share that a policy keeps of what the last token looks at, head by head."""

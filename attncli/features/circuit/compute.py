@@ -154,7 +154,9 @@ def circuit(
             "edges are not replaced in {dtype}", expected="float32 or float64", dtype=dtype
         )
     graph = edge_graph(model.spec)
-    chosen_count = None if size is None else edge_count(size, int(graph.mask.sum()))
+    chosen_count = None
+    if size is not None:
+        chosen_count = edge_count(size, int(graph.mask.sum()))
     pairs = split_pairs(fit_pairs(model, read_pairs(file, count=count)), holdout, seed)
     longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
     dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
@@ -176,7 +178,9 @@ def circuit(
 def edge_count(size: str, edges: int) -> int:
     """How many edges a size means, "200" or "2%". Raises UsageError."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", size.strip())
-    number = 0.0 if match is None else float(match[1])
+    number = 0.0
+    if match is not None:
+        number = float(match[1])
     if match is not None and match[2]:
         number = round(edges * number / 100)
     if match is None or number != int(number) or not 1 <= number <= edges:
@@ -280,13 +284,18 @@ class _Work:
         mean = scores.mean(0)
         whole = int(self.graph.mask.sum())
         counts = [max(round(whole * share), 1) for share in SHARES]
-        own = [] if count is None else [count]
+        own = []
+        if count is not None:
+            own = [count]
         if count is None:
             count = counts[self._smallest(mean, counts)]
         sizes = [*counts, *own]
         tested = self._tested(mean, sizes, seed)
         rows = self._rows(mean, tested, sizes, whole)
-        chosen = rows[-1] if own else rows[counts.index(count)]
+        if own:
+            chosen = rows[-1]
+        else:
+            chosen = rows[counts.index(count)]
         mask = live_edges(self.graph, strongest_edges(self.graph, mean, count))
         curve = [row.faithfulness for row in rows[: len(SHARES)]]
         cpr, cmd = areas(SHARES, curve)
@@ -437,7 +446,10 @@ def _nodes(
         if not mask[:, number].any():
             continue
         own = [row for row, reader in enumerate(graph.readers) if number in reader.nodes]
-        incoming = sizes[own].max(0) if own else np.zeros(0)
+        if own:
+            incoming = sizes[own].max(0)
+        else:
+            incoming = np.zeros(0)
         reads = None
         if incoming.any():
             reads = graph.writers[int(incoming.argmax())].id
@@ -477,7 +489,9 @@ def _nodes(
 def _reader_name(graph: EdgeGraph, number: int) -> str:
     """A reader with the side that it reads, such as L5H3:q; L5MLP and logits have one side."""
     reader = graph.readers[number]
-    return f"{reader.id}:{reader.reads}" if reader.reads in ("q", "k", "v") else reader.id
+    if reader.reads in ("q", "k", "v"):
+        return f"{reader.id}:{reader.reads}"
+    return reader.id
 
 
 def _warnings(spec: Spec) -> list[str]:

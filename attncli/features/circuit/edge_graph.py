@@ -35,7 +35,9 @@ class EdgeWriter(Struct, frozen=True):
         """Such as embed, L5H3 or L5MLP."""
         if self.layer is None:
             return "embed"
-        return f"L{self.layer}MLP" if self.head is None else f"L{self.layer}H{self.head}"
+        if self.head is None:
+            return f"L{self.layer}MLP"
+        return f"L{self.layer}H{self.head}"
 
 
 class EdgeReader(Struct, frozen=True):
@@ -82,7 +84,9 @@ def edge_graph(spec: Spec) -> EdgeGraph:
         readers += _attention_readers(layer, block.attention, first)
         writers += [EdgeWriter("head", layer, head) for head in range(heads)]
         if block.mlp is not None:
-            count = first if block.parallel else len(writers)
+            count = first
+            if not block.parallel:
+                count = len(writers)
             readers.append(EdgeReader("mlp", f"L{layer}MLP", count, (len(writers),)))
             writers.append(EdgeWriter("mlp", layer))
     readers.append(EdgeReader("logits", "logits", len(writers)))

@@ -323,7 +323,9 @@ class _GradientRun:
 def projections(block: Block) -> tuple[str, ...]:
     """The projections of an attention that read the stream, by role."""
     sides = ("attn.q", "attn.k", "attn.v")
-    return (*sides, "attn.gate") if block.attention.gated else sides
+    if block.attention.gated:
+        return (*sides, "attn.gate")
+    return sides
 
 
 def normed(backend: Backend, block: Block, weights: Weights, place: Any, x: Array) -> Array:

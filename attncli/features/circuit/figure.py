@@ -140,7 +140,9 @@ def _column(head: int | None, row: tuple[int, bool], columns: int) -> float:
     the right, embedding and logits in the middle."""
     if head is not None:
         return (head + 0.5) / columns
-    return 1 - 0.5 / columns if row[1] else 0.5
+    if row[1]:
+        return 1 - 0.5 / columns
+    return 0.5
 
 
 def _way(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:

@@ -39,7 +39,9 @@ class OwnInputs(ReadWeights):
         matrix = by_head(self._weights, name, inputs.shape[-3])
         result = join_heads(backend, backend.matmul(inputs, backend.transpose(matrix)))
         bias = self._weights(f"{name}.bias")
-        return result if bias is None else result + bias
+        if bias is None:
+            return result
+        return result + bias
 
 
 class SlopeWeights(ReadWeights):
@@ -107,15 +109,21 @@ def head_writes(weights: Weights, norm: Norm | None, mixed: Floats) -> Floats:
         return writes
     divisor = deviation(norm, writes.sum(-3, keepdims=True)).astype(writes.dtype)
     writes = _scaled(norm, weights, writes) / divisor
-    shift = weights("attn.out.bias") if norm.affine else None
-    return writes if shift is None else writes + np.asarray(shift) / heads
+    shift = None
+    if norm.affine:
+        shift = weights("attn.out.bias")
+    if shift is None:
+        return writes
+    return writes + np.asarray(shift) / heads
 
 
 def _scaled(norm: Norm, weights: Weights, writes: Floats) -> Floats:
     """Vectors without their mean where the norm takes it away, times the norm's weight."""
     if norm.kind == "layer":
         writes = writes - writes.mean(-1, keepdims=True)
-    weight = weights("attn.out.weight") if norm.affine else None
+    weight = None
+    if norm.affine:
+        weight = weights("attn.out.weight")
     if weight is None:
         return writes
     return writes * (np.asarray(weight) + (1.0 if norm.unit_offset else 0.0))

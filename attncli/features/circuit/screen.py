@@ -154,7 +154,9 @@ def _head_table(document: CircuitDocument, view: View) -> Lines:
     heads = _ranked_heads(document)
     if not heads:
         return Lines(())
-    shown = heads if view.full else heads[:SHOWN]
+    shown = heads
+    if not view.full:
+        shown = heads[:SHOWN]
     rows = [_head_cells(node, change, view) for node, change in shown]
     names = [
         message("head"),
@@ -211,7 +213,9 @@ def acts_by(change: Difference) -> Message:
 def _edge_table(document: CircuitDocument, view: View) -> Lines:
     """The strongest edges: what m changes by without each, as estimated and by an exact run."""
     cuts = document.cuts.edges
-    shown = cuts if view.full else cuts[:SHOWN]
+    shown = cuts
+    if not view.full:
+        shown = cuts[:SHOWN]
     rows = [
         [
             cut.writer,

@@ -526,9 +526,8 @@ def _differs(
         names = ["text"]
     else:
         names = []
-    names += (
-        ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names else []
-    )
+    if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names:
+        names.append("tokens")
     identity = (
         "source",
         "name",
@@ -541,17 +540,12 @@ def _differs(
         "d_v",
         "adapters",
     )
-    names += (
-        ["weights"]
-        if any(getattr(a.model, name) != getattr(b.model, name) for name in identity)
-        else []
-    )
-    names += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
-    names += (
-        ["head"]
-        if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True))
-        else []
-    )
+    if any(getattr(a.model, name) != getattr(b.model, name) for name in identity):
+        names.append("weights")
+    if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)):
+        names.append("layer")
+    if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)):
+        names.append("head")
     sides = [dict(members(side.attention)) for side in (a, b)]
     return names + [
         name

@@ -374,7 +374,8 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
         )
         blocks.append(fact("text", [text], view, is_ours=False))
     blocks += _alignment_notes(document, view)
-    blocks += [fact("ran", _run_facts(document.a, view), view)] if same else []
+    if same:
+        blocks.append(fact("ran", _run_facts(document.a, view), view))
     blocks.append(fact("differs in", difference_names(document.differs), view))
     blocks += [warning(warning_text, view) for warning_text in document.warnings]
     return stack(*blocks)
@@ -431,7 +432,8 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
                 most = MOST_NAMES
             token_names = [quoted_token(tokens, index, view) for index in places[:most]]
             more = len(places) - len(token_names)
-            token_names += [f"… (+{more})"] if more else []
+            if more:
+                token_names.append(f"… (+{more})")
             yield fact(title, [" ".join(token_names)], view, is_ours=False)
     shared = plural(
         "compared: {count} token that both texts have",
@@ -522,8 +524,12 @@ def _shown_text(document: CompareDocument, index: int) -> str:
     """A token of A by its text, and by that of B where another word stands in its place."""
     text = document.a.tokens[index].text
     partner = dict(document.aligned).get(index)
-    partner_text = text if partner is None else document.b.tokens[partner].text
-    return text if text == partner_text else f"{text}/{partner_text}"
+    partner_text = text
+    if partner is not None:
+        partner_text = document.b.tokens[partner].text
+    if text == partner_text:
+        return text
+    return f"{text}/{partner_text}"
 
 
 def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:

@@ -63,11 +63,9 @@ def _header(document: CrossDocument, view: View) -> Lines:
 
 def _tokens(document: CrossDocument, view: View) -> Lines:
     """The tokens of the queries' text, then those of the keys'."""
-    values = (
-        message("values from: {value_text}", value_text=document.value_text)
-        if document.value_text is not None
-        else ""
-    )
+    values = ""
+    if document.value_text is not None:
+        values = message("values from: {value_text}", value_text=document.value_text)
     query_lines = stack(heading("queries", "", view), tokens_part(document.queries, view))
     key_lines = stack(heading("keys and values", values, view), tokens_part(document.keys, view))
     return stack_spaced(query_lines, key_lines)

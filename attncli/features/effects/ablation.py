@@ -364,7 +364,9 @@ class _LookReader:
         is_learned_key = (
             kind == "self" and key >= self._text.count
         )  # a key that no token stands for
-        looks = None if is_learned_key else (key, float(row[key]))
+        looks = None
+        if not is_learned_key:
+            looks = (key, float(row[key]))
         if kind != "self" or not self._rest.any():
             return weight, looks, UNSET
         return weight, looks, look_beyond_rest(row, self._rest)
@@ -382,7 +384,9 @@ def look_beyond_rest(row: Floats, rest: Bools) -> tuple[int, float] | None:
     """
     beyond = np.where(rest, 0.0, row[: len(rest)])
     key = int(beyond.argmax())
-    return (key, float(beyond[key])) if beyond[key] > 0 else None
+    if beyond[key] > 0:
+        return (key, float(beyond[key]))
+    return None
 
 
 # The document of `attn ablate`: what taking away each head, or a link, changes.

@@ -320,8 +320,12 @@ def logits(
         )
         for name in (target, versus)
     )
-    target_entry = None if target_chosen is None else target_chosen.ids[0]
-    versus_entry = None if versus_chosen is None else versus_chosen.ids[0]
+    target_entry = None
+    if target_chosen is not None:
+        target_entry = target_chosen.ids[0]
+    versus_entry = None
+    if versus_chosen is not None:
+        versus_entry = versus_chosen.ids[0]
     attribution = attributor.attribution(target_entry, versus_entry)
     if by == "token":
         sources = logit_sources(running, position, attribution.target, versus_entry)
@@ -535,7 +539,9 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
     Raises UsageError for another `by`, and where reference texts are missing or of no use.
     """
     refuse_foreign(model)
-    texts = [reference] if isinstance(reference, str) else reference
+    texts = reference
+    if isinstance(reference, str):
+        texts = [reference]
     match by:
         case "zero" if texts is None:
             return ByZero()

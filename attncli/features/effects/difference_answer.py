@@ -37,27 +37,27 @@ def probability_sentence(document: AblateDocument, view: View) -> Iterator[str]:
     predictions = document.predictions
     if predictions is UNSET or predictions.without is None or not document.effects:
         return
-    template = (
-        message(
+    if document.link is None:
+        template = message(
             "Without {head} the probability of {target} goes from {before} to {after} (now: {now})."
         )
-        if document.link is None
-        else message(
+    else:
+        template = message(
             "With this link cut in {head} the probability of {target} goes from {before} to"
             " {after} (now: {now})."
         )
-    )
     before = percent(predictions.own.probability)
     after = percent(predictions.without.probability)
     if before == after:
-        template = (
-            message("Without {head} the probability of {target} stays at {before} (now: {now}).")
-            if document.link is None
-            else message(
+        if document.link is None:
+            template = message(
+                "Without {head} the probability of {target} stays at {before} (now: {now})."
+            )
+        else:
+            template = message(
                 "With this link cut in {head} the probability of {target} stays at {before} (now:"
                 " {now})."
             )
-        )
     yield say(
         view,
         template,
@@ -188,11 +188,10 @@ def _lead(document: AblateDocument, view: View) -> Iterator[str]:
         return
     if document.m_clean is UNSET or document.versus is UNSET or document.target is None:
         return
-    template = (
-        message("{target} leads {versus} by {m} logits.")
-        if document.m_clean >= 0
-        else message("{target} is behind {versus} by {m} logits.")
-    )
+    if document.m_clean >= 0:
+        template = message("{target} leads {versus} by {m} logits.")
+    else:
+        template = message("{target} is behind {versus} by {m} logits.")
     yield say(
         view,
         template,
@@ -232,11 +231,10 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
     assert difference is not UNSET
     if difference.all is None:
         return
-    template = (
-        message("Without {head} it {lost}{interval}.")
-        if document.link is None
-        else message("With this link cut in {head} it {lost}{interval}.")
-    )
+    if document.link is None:
+        template = message("Without {head} it {lost}{interval}.")
+    else:
+        template = message("With this link cut in {head} it {lost}{interval}.")
     low = None if difference.low is UNSET else difference.low
     high = None if difference.high is UNSET else difference.high
     head = head_phrase(row, view)
@@ -261,7 +259,9 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
         return
     if difference.moved is UNSET or difference.moved is None:
         return
-    share = difference.writes / difference.all if difference.all else 1.0
+    share = 1.0
+    if difference.all:
+        share = difference.writes / difference.all
     # of a gain in the sign of the gain, as the sentence before says how much it is
     sign = -1.0 if difference.all < 0 else 1.0
     places = {
@@ -339,7 +339,10 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
 
 def loss_text(size: float, view: View) -> str:
     """What a change does to a lead, as a verb: `loses 1.17`, `gains 1.44`."""
-    template = message("loses {size}") if size >= 0 else message("gains {size}")
+    if size >= 0:
+        template = message("loses {size}")
+    else:
+        template = message("gains {size}")
     return say(view, template, size=f"{abs(size):.{DIGITS}f}")
 
 

@@ -423,7 +423,9 @@ def _model_order(part: LogitTerm) -> tuple[int, int, bool, int]:
     head.
     """
     if part.layer is None:
-        layer = -1 if part.kind == "embedding" else 10**9
+        layer = -1
+        if part.kind != "embedding":
+            layer = 10**9
     else:
         layer = part.layer
     return layer, get_args(PartKind).index(part.kind), part.attention == "cross", part.head or 0

@@ -360,7 +360,9 @@ def _tell_cost(
     count = max(len(pair.clean) for pair in fitted.pairs)
     free = free_memory().bytes if memory is None else memory
     size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
-    start = min(pair.first_difference for pair in fitted.pairs) if late else 0
+    start = 0
+    if late:
+        start = min(pair.first_difference for pair in fitted.pairs)
     estimate = size.sweep_cost(places(model.spec, selection), free, start=start, passes=passes)
     # besides, both texts run once, and the clean one with every change
     seconds = estimate.seconds + BESIDES * size.run_cost().seconds
@@ -424,7 +426,9 @@ def mean_differences(
         held_means = np.asarray(known).mean(0).tolist()
     result = []
     for place, interval in enumerate(mean_intervals(whole)):
-        own = None if held_means is None else held_means[place]
+        own = None
+        if held_means is not None:
+            own = held_means[place]
         result.append(
             Difference(
                 all=interval.mean,

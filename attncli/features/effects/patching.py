@@ -118,7 +118,9 @@ class PatchRequest(Struct, frozen=True):
             usual = measured_at(model.spec, len(clean))
         else:
             usual = (last,)
-        measured = usual if query is None else tuple(query)
+        measured = usual
+        if query is not None:
+            measured = tuple(query)
         expected = [
             None
             if name is None
@@ -224,7 +226,9 @@ def patch(
     predictions: PatchPredictions | None = None
     if next_reading is not None:
         first = max(recovered_shares, key=lambda item: item[1], default=None)
-        best = [] if first is None else [first[0]]
+        best = []
+        if first is not None:
+            best = [first[0]]
         next_reader = patched_next(best, next_reading)
         predictions = _predictions(model, text.backend, next_reading, next_reader, last, best)
     moves = list(zip(head_places, changes.tolist(), strict=True))
@@ -246,7 +250,9 @@ def _predictions(
     (own,) = probabilities_after(model, backend, vectors)
     target = int(own.argmax()) if reading.target is None else reading.target
     # a head that writes nothing is not run: the corrupt text stays as it was
-    patched = reader.rows_read[0] if reader.rows_read else reader.own
+    patched = reader.own
+    if reader.rows_read:
+        patched = reader.rows_read[0]
     return PatchPredictions(
         target=predicted_token(model, target),
         clean=prediction_of(model, own, target),

@@ -404,7 +404,9 @@ def _difference_cells(difference: Difference | UnsetType) -> Iterator[object]:
     """Yield the cells of `DIFFERENCE_COLUMNS` for one row, None where something was not measured."""
     for name in DIFFERENCE_COLUMNS:
         member = "writes" if name == "held" else name
-        value = UNSET if difference is UNSET else getattr(difference, member)
+        value = UNSET
+        if difference is not UNSET:
+            value = getattr(difference, member)
         yield None if value is UNSET else value
 
 
@@ -679,7 +681,9 @@ def _word_table(document: LogitsDocument, view: View) -> Lines:
     if part is UNSET:
         return Lines()
     words_by_size = sorted(part.words, key=lambda word: -abs(word.value))
-    shown = words_by_size if view.full else words_by_size[: view.top]
+    shown = words_by_size
+    if not view.full:
+        shown = words_by_size[: view.top]
     rest = words_by_size[len(shown) :]
     rows = [(quote_text(word.word, view), word.value) for word in shown]
     if rest:
@@ -736,17 +740,16 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
         own, random = (
             sum(getattr(step, name) for step in steps) / len(steps) for name in ("value", "random")
         )
-        template = (
-            message(
+        if own < random:
+            template = message(
                 "Taken out in this order, the words leave {own} on average over the steps, in random"
                 " order {random}: the order stands the test."
             )
-            if own < random
-            else message(
+        else:
+            template = message(
                 "Taken out in this order, the words leave {own} on average over the steps, in random"
                 " order {random}: the order does not stand the test."
             )
-        )
         yield say(view, template, own=f"{own:.2f}", random=f"{random:.2f}")
 
 

@@ -149,7 +149,9 @@ class SweepSize(Struct, frozen=True):
         passes: how often each change runs, twice where attention is held besides.
         """
         work = sweep_work(self.spec, self.count, places)
-        late = start / self.count if may_start_late(self.spec) else 0.0
+        late = 0.0
+        if may_start_late(self.spec):
+            late = start / self.count
         share = passes * (1 + draws / max(len(places), 1)) * (1 - late)
         return replace(
             self.run_cost(),

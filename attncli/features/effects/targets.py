@@ -289,7 +289,9 @@ def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
         whole, start = tokenizer.text_of([*before, *ids]), tokenizer.text_of(before)
     except AttnError:
         return None
-    return whole.removeprefix(start) if whole.startswith(start) else None
+    if whole.startswith(start):
+        return whole.removeprefix(start)
+    return None
 
 
 def _logprob(model: Model, tokens: Sequence[Token], ids: Ids, row: Floats, *, whole: bool) -> float:
@@ -360,7 +362,9 @@ def target_token(model: Model, number: int, word: str | None = None) -> TargetTo
     """The vocabulary entry `number` as documents hold it: id and text, its blank before it. word:
     what it is the first piece of."""
     token = target_tokens(model, [number])[0]
-    return token if word is None else replace(token, word=word)
+    if word is None:
+        return token
+    return replace(token, word=word)
 
 
 def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:

@@ -109,7 +109,9 @@ def find_weighing(
         InputError: For what names no token, and where nothing else is left to look at.
     """
     parts = WEIGHING.fullmatch(text.strip())
-    factor = None if parts is None else _factor(parts["factor"])
+    factor = None
+    if parts is not None:
+        factor = _factor(parts["factor"])
     if parts is None or factor is None or factor > MOST:
         what = message("--weigh is {value}", value=repr(text))
         expected = message("NAME=×FACTOR, the factor from 0 to {most:g}", most=MOST)
@@ -121,7 +123,9 @@ def find_weighing(
     if len(keys) >= len(tokens):
         what = message("{name} is the whole text: weighed against nothing", name=repr(name))
         raise InputError(what, expected="a region that leaves other tokens")
-    chosen = None if heads is None else tuple(dict.fromkeys(heads))
+    chosen = None
+    if heads is not None:
+        chosen = tuple(dict.fromkeys(heads))
     return Weighing(name, tuple(keys), factor, chosen)
 
 
@@ -130,4 +134,6 @@ def _factor(text: str) -> float | None:
     above, _, below = text.partition("/")
     if not below:
         return float(above)
-    return float(above) / float(below) if float(below) else None
+    if float(below):
+        return float(above) / float(below)
+    return None

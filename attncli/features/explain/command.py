@@ -773,7 +773,9 @@ class TextOrTopic(PlainParameters, TyperGroup):
 
 def _topic_app(name: str) -> Any:
     """Build the command of one topic, or of "text"."""
-    command: Callable[..., None] = text if name == "text" else TOPICS[name]
+    command: Callable[..., None] = text
+    if name != "text":
+        command = TOPICS[name]
     # what is left over is refused by GroupedCommand, which knows what it probably is
     settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
     if command is softmax:  # a negative score is a number, not an option

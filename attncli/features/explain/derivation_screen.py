@@ -219,7 +219,8 @@ class Derivation:
             sums = zip(terms[self.keys_shown].tolist(), raw[self.keys_shown].tolist(), strict=True)
             digits = adding_digits(sums, view.precision)
         columns = [say(view, "key"), *map(str, range(dims))]
-        columns += [say(view, "{count} more", count=width - dims)] if dims < width else []
+        if dims < width:
+            columns.append(say(view, "{count} more", count=width - dims))
         rows = [
             [
                 self.key(index),
@@ -254,8 +255,10 @@ class Derivation:
                 title, line_of_score(step, index, self.key(index), float(raw[index]), root, view)
             )
         columns = [("q·k", raw), *([] if plain else [(say(view, "× scale"), step.scaled)])]
-        columns += [(say(view, "soft-capped"), step.capped)] if step.capped is not None else []
-        columns += [(say(view, "+ bias"), step.bias)] if step.bias is not None else []
+        if step.capped is not None:
+            columns.append((say(view, "soft-capped"), step.capped))
+        if step.bias is not None:
+            columns.append((say(view, "+ bias"), step.bias))
         sums = (step.capped if step.capped is not None else step.scaled) + (
             0.0 if step.bias is None else step.bias
         )
@@ -287,11 +290,8 @@ class Derivation:
             else:
                 most = MENTIONED
             names = say(view, contextual("between", ", ")).join(map(self.key, hidden[:most]))
-            names += (
-                say(view, " and {count} more", count=len(hidden) - most)
-                if len(hidden) > most
-                else ""
-            )
+            if len(hidden) > most:
+                names += say(view, " and {count} more", count=len(hidden) - most)
             template = message(
                 "Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names})."
             )
@@ -503,7 +503,8 @@ class Derivation:
                 (say(view, "head {head}", head=index), share)
                 for index, share in enumerate(after.heads)
             ]
-            terms += [("b_O", after.bias)] if after.bias is not UNSET else []
+            if after.bias is not UNSET:
+                terms.append(("b_O", after.bias))
             title = say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O")
             note = say(view, "each head's output times its own rows of W_O, added up")
             mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
@@ -751,8 +752,10 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     terms = [
         f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))
     ]
-    terms += [say(view, "… ({count} more)", count=len(x) - PRODUCTS)] if len(x) > PRODUCTS else []
-    terms += [factor(bias)] if step.bias is not UNSET else []
+    if len(x) > PRODUCTS:
+        terms.append(say(view, "… ({count} more)", count=len(x) - PRODUCTS))
+    if step.bias is not UNSET:
+        terms.append(factor(bias))
     sum_text = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
     return remark(
         spell(say(view, "q_0 of {query}: {sum}", query=query, sum=sum_text), ascii=view.ascii), view

@@ -152,7 +152,8 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
         position_and_text(key, texts[key] if key < len(texts) else "bias_k", 14, view)
         for key in keys_shown
     ]
-    names += [others_text(len(rest), view)] if rest else []
+    if rest:
+        names.append(others_text(len(rest), view))
     if rest:
         blank = [""]
     else:
@@ -472,7 +473,8 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             parts.append(say(view, "head {head} at {key} ({weight}, averaged {average})", **values))
         more = len(heads_elsewhere) - MOST_HEADS
         head_list = say(view, contextual("clauses", ", ")).join(parts)
-        head_list += say(view, " and {count} more", count=more) if more > 0 else ""
+        if more > 0:
+            head_list += say(view, " and {count} more", count=more)
         counts = {"count": len(heads_elsewhere), "heads": len(heads), "places": head_list}
         template = message(
             "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}."
@@ -518,7 +520,8 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
     if not terms:
         none = remark("There is no W_O here: the outputs stand side by side as they are.", view)
         return stack(heading(title, "", view), none)
-    terms += [("b_O", document.bias)] if document.bias is not UNSET else []
+    if document.bias is not UNSET:
+        terms.append(("b_O", document.bias))
     note = message("= Σ O_h·W_O^h: each head's output times its own rows of W_O")
     body = vector_sum(terms, ("O", document.out), view, title=title, note=note)
     return stack(body, agreement_remark(document.agreement, view))

@@ -352,7 +352,8 @@ def scaling_document(
         )
     products = _dot_products(d_k, samples, seed)
     scales = [("none", 1.0), ("sqrt-dk", d_k**-0.5)]
-    scales += [("sqrt-dmodel", d_model**-0.5)] if d_model is not None else []
+    if d_model is not None:
+        scales.append(("sqrt-dmodel", d_model**-0.5))
     queries = max(samples // keys, 1)
     return ScalingTopic(
         version=__version__,

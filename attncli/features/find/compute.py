@@ -168,7 +168,9 @@ def _rank_of_key(row: Floats, visible: Bools, key: int) -> tuple[int | None, int
     """The rank of a key in a row [key], None where it is not seen, and the key of the largest
     weight, None where there is none."""
     top = int(np.argmax(row))
-    rank = int((row > row[key]).sum()) + 1 if visible[key] else None
+    rank = None
+    if visible[key]:
+        rank = int((row > row[key]).sum()) + 1
     return rank, top if row[top] > 0 else None
 
 
@@ -320,7 +322,9 @@ def find_document(
     rest = resting_keys(tokens, model.identity.source)
     link_ends = LinkEnds(ends, words, rest)
     warnings = notes(model, text, tokens)
-    half = None if progress is None else partial(_progress_of_half, progress, request.verify)
+    half = None
+    if progress is not None:
+        half = partial(_progress_of_half, progress, request.verify)
     heads: list[FoundHead] = []
     for trace, rows in _rows_by_layer(model, tokens, request, link_ends, half, recording):
         warnings += overflow(model.backend, trace)
@@ -345,7 +349,9 @@ def find_document(
         )
     word_before: str | UnsetType = UNSET
     if request.verify:
-        second_half = None if progress is None else partial(_progress_of_second_half, progress)
+        second_half = None
+        if progress is not None:
+            second_half = partial(_progress_of_second_half, progress)
         word_before, heads = _with_word_before(
             model, text, tokens, request, link_ends, heads, second_half
         )
@@ -446,11 +452,16 @@ def _with_word_before(
 ) -> tuple[str, list[FoundHead]]:
     """The word that was put in front, and the heads with what the link weighs behind it."""
     front = word_in_front(model.tokenizer, text, tokens)
-    words = None if ends.merged is None else front.moved_words(ends.merged)
+    words = None
+    if ends.merged is not None:
+        words = front.moved_words(ends.merged)
     sides = [[front.moved(token) for token in side] for side in ends.tokens]
     rest = resting_keys(front.tokens, model.identity.source)
     # the first token of a word tells its place among the words
-    key = sides[1][0] if words is None else int(np.searchsorted(words.starts, sides[1][0]))
+    if words is None:
+        key = sides[1][0]
+    else:
+        key = int(np.searchsorted(words.starts, sides[1][0]))
     moved = LinkEnds(sides, words, rest)
     verified: dict[tuple[int, int], VerifiedLink] = {}
     for trace, rows in _rows_by_layer(model, front.tokens, request, moved, progress):

@@ -55,7 +55,9 @@ def _known(value: object) -> object:
 
 def pair_table(links: Sequence[PairLink], view: View) -> Lines:
     """The heads whose weight on the key differs most between the clean and the corrupt texts."""
-    shown = links if view.full else links[: view.top]
+    shown = links
+    if not view.full:
+        shown = links[: view.top]
     write = [link.weight for link in shown], [link.corrupt for link in shown]
     weights, corrupt = effect_columns(*write)
     changes, lows, highs = effect_columns(

@@ -58,15 +58,20 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     has_difference = document.difference_together is not UNSET
     names = ["layer", "head", "weight", "rank", "visible", "top_key"]
     names += ["reverse_weight", "reverse_rank"]
-    names += ["effect"] if has_effects else []
-    names += ["share_beyond_rest", "rank_beyond_rest"] if document.rest is not UNSET else []
-    names += ["verified_weight"] if document.word_before is not UNSET else []
-    names += ["difference"] if has_difference else []
+    if has_effects:
+        names.append("effect")
+    if document.rest is not UNSET:
+        names += ["share_beyond_rest", "rank_beyond_rest"]
+    if document.word_before is not UNSET:
+        names.append("verified_weight")
+    if has_difference:
+        names.append("difference")
     yield names
     for head in document.heads:
         row: list[object] = [head.layer, head.head, head.weight, head.rank, head.visible]
         row += [head.top_key, head.reverse.weight, head.reverse.rank]
-        row += [head.effect] if has_effects else []
+        if has_effects:
+            row.append(head.effect)
         if head.beyond_rest is not UNSET:
             row += [head.beyond_rest.share, head.beyond_rest.rank]
         if head.verified is not UNSET:
@@ -89,7 +94,9 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     if is_hidden and not is_one_way:
         heads = sorted(heads, key=lambda head: (-head.reverse.weight, head.layer, head.head))
         places |= {"query": names[1], "key": names[0]}
-    heads_shown = heads if view.full else heads[: view.top]
+    heads_shown = heads
+    if not view.full:
+        heads_shown = heads[: view.top]
     columns = _columns(document, heads_shown, view, is_hidden=is_hidden, is_one_way=is_one_way)
     wide_columns = [LOOKS] if is_hidden or is_one_way else [LOOKS, REVERSE]
     absent = [name for name in wide_columns if name not in columns]
@@ -113,7 +120,10 @@ def _head_table(document: FindDocument, view: View) -> Lines:
         notes.append(message("a wider terminal also shows: {absent}", absent=hidden_columns))
     notes.append(_rest_note(document, is_hidden=is_hidden))
     if is_hidden or is_one_way:
-        hidden = places if is_hidden and is_one_way else _turned(places)
+        if is_hidden and is_one_way:
+            hidden = places
+        else:
+            hidden = _turned(places)
         notes.append(message("the mask hides {query} {arrow} {key} in every head", **hidden))
     return stack(body, *(remark(note, view) for note in notes))
 

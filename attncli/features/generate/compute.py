@@ -428,7 +428,9 @@ class _Looking(NamedTuple):
         beyond[: self.prompt][self.rest] = 0.0
         beyond[-1] = 0.0  # the token itself
         top = int(beyond.argmax())
-        top_key = TopKey(key=top, weight=float(beyond[top])) if beyond[top] > 0 else None
+        top_key = None
+        if beyond[top] > 0:
+            top_key = TopKey(key=top, weight=float(beyond[top]))
         rested = float(row[: self.prompt][self.rest].sum())
         return replace(step, rest=rested, top_beyond_rest=top_key)
 

@@ -15,7 +15,9 @@ def heads_document_heads(document: HeadsDocument) -> DocumentHeads:
         """What the document says of a head."""
         del layer
         link = head.top_link
-        links = [] if link is None else [(link.query, link.key, link.weight)]
+        links = []
+        if link is not None:
+            links = [(link.query, link.key, link.weight)]
         metrics = {
             name: metric.value for name in METRICS if (metric := head.metrics.get(name)) is not None
         }

@@ -252,7 +252,9 @@ def _token_vectors(model: Model, tokens: Sequence[Token]) -> tuple[Array, Floats
     vectors = unembedding_rows(model.spec.head, outer, entries)
     rows = np.stack([np.asarray(backend.numpy(vector), np.float64) for vector in vectors])
     norm = model.spec.final_norm
-    weight = outer("final.weight") if norm is not None and norm.affine else None
+    weight = None
+    if norm is not None and norm.affine:
+        weight = outer("final.weight")
     if norm is not None and weight is not None:
         scale = np.asarray(backend.numpy(weight), np.float64)
         rows = rows * (scale + 1.0 if norm.unit_offset else scale)
@@ -294,7 +296,9 @@ def _output_of(model: Model, head: HeadMatrices, weights: Weights, entering: Flo
         values = values + np.asarray(backend.numpy(bias), np.float64)[first : first + width]
     output: Floats = values @ head.w_o
     after = block.norms.get("attn.out")
-    scale = weights("attn.out.weight") if after is not None and after.affine else None
+    scale = None
+    if after is not None and after.affine:
+        scale = weights("attn.out.weight")
     if after is not None and scale is not None:
         numbers = np.asarray(backend.numpy(scale), np.float64)
         output = output * (numbers + 1.0 if after.unit_offset else numbers)

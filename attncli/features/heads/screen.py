@@ -263,7 +263,8 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
         head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown
     ]
     average = document.average.weights if document.average else None
-    maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
+    if average is not None and len(maps) > 1:
+        maps.append(Map("average", average))
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     names = [token.text for token in document.tokens]
     if several:
@@ -334,7 +335,10 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         "labels",
     ]
     first_word = len(names) + 2  # the columns before it hold numbers
-    name_columns = [0, 1] if several else [1]
+    if several:
+        name_columns = [0, 1]
+    else:
+        name_columns = [1]
     has_links = any(head.top_link for head in heads)
     words = [*([first_word] if has_links else []), *([first_word + 1] if has_labels else [])]
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)

@@ -267,7 +267,9 @@ def _estimate(
     count = len(tokenizer_of(checkpoint).encode(text))
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
-    rows = rows_for(spec, count) if count > LONG else None
+    rows = None
+    if count > LONG:
+        rows = rows_for(spec, count)
     run = RunRequest(
         layers, matrices=rows is None and (layers is not EVERY or len(spec.blocks) == 1)
     )

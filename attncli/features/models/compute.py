@@ -781,7 +781,9 @@ def _stated(checkpoint: Checkpoint) -> dict[str, str | int | float | bool]:
     values: dict[str, str | int | float | bool] = {}
     for key, value in metadata.values.items():
         if key in STATED or key.endswith(STATED_ENDS):
-            plain = value.item() if hasattr(value, "item") else value
+            plain = value
+            if hasattr(value, "item"):
+                plain = value.item()
             if isinstance(plain, str):
                 values[key] = plain[:LONGEST_STATED]
             elif isinstance(plain, bool | int | float):

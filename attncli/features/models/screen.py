@@ -165,7 +165,9 @@ def _hub_aliases(document: ModelsDocument, view: View) -> Lines:
 
 def _is_here(alias: AliasRow, view: View) -> str:
     """Whether an alias can be used without the network, for a column."""
-    return "-" if alias.location is None else localize(contextual("here", "yes"), view)
+    if alias.location is None:
+        return "-"
+    return localize(contextual("here", "yes"), view)
 
 
 def _alias_kind(alias: AliasRow, view: View) -> str:
@@ -431,7 +433,10 @@ def _stated_words(document: ModelDocument, view: View) -> list[str]:
     """What a GGUF file says of itself, each key by its last part."""
     words = []
     for key, value in document.stated.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if isinstance(value, bool):
+            text = str(value).lower()
+        else:
+            text = str(value)
         words.append(f"{key.rpartition('.')[2]} {safe(text, ascii=view.ascii)}")
     return words
 

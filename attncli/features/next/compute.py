@@ -118,7 +118,9 @@ def next_word(
         position = len(tokens) - 1
     else:
         position = choose_last_token(tokens, query, note)
-    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
+    rows = None
+    if len(tokens) > LONG:
+        rows = rows_for(model.spec, len(tokens))
     weighing: Weighing | None = None
     runs = 1 + bool(without)
     if weigh is not None:
@@ -143,7 +145,10 @@ def next_word(
         choice = choose_target(
             model, tokens, target, position=position, several=False, row=row, note=note
         )
-    entry = int(row.argmax()) if choice is None else choice.ids[0]
+    if choice is None:
+        entry = int(row.argmax())
+    else:
+        entry = choice.ids[0]
     return NextDocument(
         **header(model, text, tokens),
         position=position,

@@ -69,7 +69,9 @@ def doses(
     rows: query rows at a time, None for all. progress: told the share done, 0 to 1.
     """
     # an encoder reads the tokens behind the mask, too
-    last = len(tokens) - 1 if place.masked else place.position
+    last = place.position
+    if place.masked:
+        last = len(tokens) - 1
     draws = list(random_keys(model, tokens, weighing, last))
     result = []
     factors = factors_of(weighing)
@@ -158,7 +160,9 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
     if weighing.factor != 1.0:
         changes = weighing.interventions(model.spec)
     limit = model.spec.max_positions
-    room = CONTINUED if limit is None else min(CONTINUED, limit - len(tokens))
+    room = CONTINUED
+    if limit is not None:
+        room = min(CONTINUED, limit - len(tokens))
     past: Past = {}
     running = list(tokens)
     ids = [token.id for token in tokens if token.id is not None]

@@ -92,5 +92,8 @@ def refuse_next_options(*, each_token: bool) -> None:
 def token_logits(model: Model, vectors: Array, *, masked: bool) -> Floats:
     """Logits of the next token, or of the word behind a mask, from vectors of layers, [vector,
     width]: [vector, vocabulary], float64."""
-    scores = model.masked_logits(vectors) if masked else model.logits(vectors)
+    if masked:
+        scores = model.masked_logits(vectors)
+    else:
+        scores = model.logits(vectors)
     return np.asarray(model.backend.numpy(scores), np.float64)

@@ -91,7 +91,9 @@ def _columns(rows: Sequence[NextToken], view: View) -> list[tuple[str, list[str]
 def _layer_table(document: NextDocument, view: View) -> Lines:
     """Which token comes first from which layer on, read off through the final norm and the output
     head."""
-    shown: Sequence[LayerChoice] = document.layers if view.full else document.layers[-view.top :]
+    shown: Sequence[LayerChoice] = document.layers
+    if not view.full:
+        shown = document.layers[-view.top :]
     rows = [
         [f"L{row.layer}", quote_text(row.token.text, view), percent(row.probability)]
         for row in shown
@@ -165,7 +167,9 @@ def _random_text(dose: Dose) -> str:
     if dose.random_low is None or dose.random_high is None:
         return "-"
     low, high = percent(dose.random_low), percent(dose.random_high)
-    return low if low == high else f"{low}–{high}"
+    if low == high:
+        return low
+    return f"{low}–{high}"
 
 
 def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
@@ -208,17 +212,16 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
         "draws": document.draws,
         "chance": f"{chance:.0f}",
     }
-    template = (
-        message(
+    if outside:
+        template = message(
             "At {outside} of {doses} doses that lies outside what {draws} draws of as many random"
             " tokens give; by chance alone it would at about {chance}."
         )
-        if outside
-        else message(
+    else:
+        template = message(
             "At none of {doses} doses does that lie outside what {draws} draws of as many random"
             " tokens give: nothing says that the answer reads it."
         )
-    )
     yield say(view, template, **counts)
 
 
@@ -235,7 +238,9 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
     first = document.top[0]
     name = quote_text(first.token.text, view)
     share = percent(first.probability)
-    last = document.layers[-1] if document.layers else None
+    last = None
+    if document.layers:
+        last = document.layers[-1]
     leads_from = None
     if last is not None and last.token.id == first.token.id and last.layer:
         leads_from = last.layer

@@ -46,7 +46,9 @@ def pairs_rows(document: PairsDocument) -> Iterator[Sequence[object]]:
 def _pair_table(document: PairsDocument, view: View) -> Lines:
     """A row for each pair that fits: its clean text, both answers, and the measure after each
     text."""
-    shown = document.pairs if view.full else document.pairs[:SHOWN]
+    shown = document.pairs
+    if not view.full:
+        shown = document.pairs[:SHOWN]
     if not shown:
         return Lines()
     rows = [
@@ -78,7 +80,9 @@ def _pair_table(document: PairsDocument, view: View) -> Lines:
 
 def _fault_table(document: PairsDocument, view: View) -> Lines:
     """A row for each pair that does not fit, with its place and what is wrong."""
-    shown = document.faults if view.full else document.faults[:SHOWN]
+    shown = document.faults
+    if not view.full:
+        shown = document.faults[:SHOWN]
     if not shown:
         return Lines()
     rows = [[fault.where, fault.fault] for fault in shown]

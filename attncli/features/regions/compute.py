@@ -241,7 +241,9 @@ def _held_logprob(
     def changes(trace: LayerTrace) -> Interventions:
         """The cut links of one layer."""
         key: tuple[int, Kind] = (trace.layer, "self")
-        return {key: cut[key]} if key in cut else {}
+        if key in cut:
+            return {key: cut[key]}
+        return {}
 
     def no_branches(trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
         """No single changes: every cut is made at once."""

@@ -75,17 +75,13 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         if _table_width(columns) > view.width:
             for name in less:
                 del columns[name]
-    more = (
-        (
-            message(
-                "{heads_shown} of {heads} heads shown; --top {heads} shows all",
-                heads_shown=len(heads),
-                heads=len(document.heads),
-            )
+    more = ""
+    if len(heads) < len(document.heads):
+        more = message(
+            "{heads_shown} of {heads} heads shown; --top {heads} shows all",
+            heads_shown=len(heads),
+            heads=len(document.heads),
         )
-        if len(heads) < len(document.heads)
-        else ""
-    )
     body = table(
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],

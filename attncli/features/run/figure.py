@@ -54,7 +54,9 @@ def run_figure(document: RunDocument, drawing: Drawing, view: View, scale: str) 
     keys = names_of(document.tokens)
     queries = document.queries or ()
     rows = [keys[index] for index in queries or range(len(keys))]
-    query = queries[0] if queries else None
+    query = None
+    if queries:
+        query = queries[0]
     draw_head_maps(
         drawing, weights, rows, keys, top, view, scale=scale, text=document.tokens, query=query
     )

@@ -248,7 +248,10 @@ def _query_sentences(
     answer_sentences: list[str] = []
     if document.every_link_counts:
         answer_sentences.append(_narrow_view_sentence(document, query, view))
-        kinds = [*rest_kinds(document.tokens), "self"] if rest.any() else ["self"]
+        if rest.any():
+            kinds = [*rest_kinds(document.tokens), "self"]
+        else:
+            kinds = ["self"]
         query_links = [link for link in query_links if link.key != query]
     if not query_links:
         if not _sees_itself_alone(document, query):

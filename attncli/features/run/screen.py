@@ -307,9 +307,8 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
     parts = [message("rows: queries, columns: keys")]
-    parts += (
-        [message("each cell the largest of {pool}×{pool} weights", pool=pool)] if pool > 1 else []
-    )
+    if pool > 1:
+        parts.append(message("each cell the largest of {pool}×{pool} weights", pool=pool))
     parts += [] if several else [message("layer {layer}", layer=heads_with_maps[0][0])]
     note = listing(parts, " · ")
     heads = max(

@@ -214,7 +214,9 @@ def series_document(
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
         kept = _kept_results(request, folder, digest, variables, remember=remember)
-        measured = None if request.maps else kept.read()
+        measured = None
+        if not request.maps:
+            measured = kept.read()
         if measured is not None and not _is_whole(measured, request):
             measured = None
         maps: Floats | None = None

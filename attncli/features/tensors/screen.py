@@ -110,16 +110,12 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
         _head_matrix(part, index, head, view)
         for index, head in (heads_shown if view.full else heads_shown[:1])
     ]
-    more = (
-        (
-            message(
-                "{last} more not shown; --head H chooses, --full shows all",
-                last=len(heads_shown) - 1,
-            )
+    more = ""
+    if part == "weights" and len(heads_shown) > len(tables):
+        more = message(
+            "{last} more not shown; --head H chooses, --full shows all",
+            last=len(heads_shown) - 1,
         )
-        if part == "weights" and len(heads_shown) > len(tables)
-        else ""
-    )
     return stack(stack_spaced(*tables), remark(more, view))
 
 
@@ -169,7 +165,8 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     attention = document.attention
     counts = ((document.queries, "query"), (document.keys, "key"), (model.heads, "head"))
     run_facts: list[str] = [count_phrase(count, noun) for count, noun in counts]
-    run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    if model.kv_heads != model.heads:
+        run_facts.append(count_phrase(model.kv_heads, "kv head"))
     run_facts += [mask_and_position(attention.mask, "none", view)[0]]
     if attention.softcap is not None:
         run_facts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))

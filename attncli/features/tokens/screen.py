@@ -33,7 +33,9 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
         tokens_shown = document.tokens[:SHOWN]
     rows = []
     for token in tokens_shown:
-        number = "-" if token.id is None else str(token.id)
+        number = "-"
+        if token.id is not None:
+            number = str(token.id)
         hexadecimal = bytes(token.bytes or ()).hex(" ") or "-"
         if token.start is None:
             span = "-"

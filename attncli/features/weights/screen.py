@@ -125,7 +125,8 @@ def _role_text(role: str | None) -> str:
 def _size_texts(sizes: AttentionSizes) -> list[str]:
     """The sizes of an attention and what belongs to it, such as "d_model 64" and "2 heads"."""
     parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
-    parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
+    if sizes.kv_heads != sizes.heads:
+        parts.append(count_phrase(sizes.kv_heads, "kv head"))
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
     has = {
         "bias": message("biases"),

@@ -152,7 +152,9 @@ def why(
     if cross and model.memory is None:
         what = message("--cross asks about a link to another text, and none is read")
         raise UsageError(what, expected="an encoder-decoder, with --source TEXT")
-    looked_at = source_tokens(model) if cross else tokens
+    looked_at = tokens
+    if cross:
+        looked_at = source_tokens(model)
     noted = set[str]()
 
     def note_once(text: str) -> None:
@@ -232,7 +234,9 @@ def why_document(
     )
     writes_part: Writes | UnsetType = UNSET
     if writes:
-        row = None if attributor is None else attributor.log_probabilities()
+        row = None
+        if attributor is not None:
+            row = attributor.log_probabilities()
         entry, versus_entry = (
             None
             if name is None

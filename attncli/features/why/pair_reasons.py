@@ -121,7 +121,9 @@ def why_pairs(
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
     for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
-        rival = None if than is None else choose_span(pair.clean, than, ignore)[0]
+        rival = None
+        if than is not None:
+            rival = choose_span(pair.clean, than, ignore)[0]
         address = Link(layer, "self", head, link.queries[-1], link.keys[0])
         parts.append(_parts_of_pair(model, pair, address, rival, memory))
         progress((number + 1) / len(fitted.pairs))

@@ -308,9 +308,8 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
     rest = [rows[index].contribution for index in order[count:]]
     numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
     names = [_dimension_name(row.dimensions, view) for row in shown]
-    names += (
-        [say(view, plural("{count:,} other", "{count:,} others", count=len(rest)))] if rest else []
-    )
+    if rest:
+        names.append(say(view, plural("{count:,} other", "{count:,} others", count=len(rest))))
     if any(part.kind in ("relative", "score_bias") for part in document.parts):
         numbers.append(document.total - sum(row.contribution for row in rows))
         names.append(say(view, "what the position adds"))

@@ -98,9 +98,9 @@ def _parse_kind(spec: str, seed: int) -> Mask:
     name, colon, rest = spec.partition(":")
     if name not in KINDS:
         close = get_close_matches(name.lower(), KINDS, 1)
-        hint = (
-            message("did you mean {close}?", close=repr(close[0])) if close else "attn mask --help"
-        )
+        hint = "attn mask --help"
+        if close:
+            hint = message("did you mean {close}?", close=repr(close[0]))
         expected = message(
             "{kinds}, or a file ending in .npy, .npz, .json or .csv", kinds=listing(KINDS)
         )

@@ -35,7 +35,9 @@ def spec(config: Config) -> Spec:
     """The Spec of a GTE."""
     base = with_rotary(bert.with_gelu(bert.spec(config, types=1)), config, 160000.0)
     part = base.blocks[0].mlp
-    feed_forward = replace(part, gated=True) if isinstance(part, Mlp) else part
+    feed_forward = part
+    if isinstance(part, Mlp):
+        feed_forward = replace(part, gated=True)
     return replace(
         base,
         blocks=tuple(replace(block, mlp=feed_forward) for block in base.blocks),

@@ -55,7 +55,9 @@ def ministral3(config: Config) -> Spec:
         or config.section("rope_parameters")
         or Config({}, config.where)
     )
-    growth = parameters.number(GROWTH) if parameters.get(GROWTH) != 0 else 0.0
+    growth = 0.0
+    if parameters.get(GROWTH) != 0:
+        growth = parameters.number(GROWTH)
     if growth:
         positions = parameters.integer("original_max_position_embeddings")
         grows = Temperature(positions, growth, first=0)

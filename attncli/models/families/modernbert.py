@@ -109,7 +109,9 @@ def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
     """The head that tells masked words; None for an activation that is not implemented, which the
     layers do not have."""
     name = config.get("classifier_activation") or "gelu"
-    activation = ACTIVATIONS.get(name) if isinstance(name, str) else None
+    activation = None
+    if isinstance(name, str):
+        activation = ACTIVATIONS.get(name)
     if activation is None:
         return None
     return MaskedHead(width, activation, norm)
