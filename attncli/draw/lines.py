@@ -170,7 +170,7 @@ def heading(title: str, note: str, view: View) -> Lines:
     note_text = localize(note, view)
     if cells(name) + 2 + cells(note_text) <= view.width and note_text:
         return line((name, "bold"), ("  " + note_text, FAINT))
-    return stack(remark(name, view, style="bold"), remark(note, view))
+    return stack(remark(title, view, style="bold"), remark(note, view))
 
 
 def sentences(texts: Iterable[str], view: View) -> Lines:

@@ -203,15 +203,19 @@ def test_regions_are_sums_of_the_weights(folder: Path) -> None:
     assert "regions share tokens, cat and mat" in ask(*line, *REGIONS).err
 
 
+def beyond_rest(part: dict[str, Any]) -> list[float]:
+    """The shares of regions as parts of the weight that does not rest."""
+    return [share / (1 - part["rest"]) for share in part["share_beyond_rest"]]
+
+
 def test_a_figure_of_regions(folder: Path) -> None:
     figure = folder / "regions.svg"
     line = ("--model", str(folder / "gpt2"), "--figure", str(figure), "--quiet", "--lang")
     for lang, rest in (("en", "elsewhere"), ("zh", "其余")):
         assert ask("run", "the cat sat on the mat", *REGIONS, *line, lang).code == 0
         drawn = figure.read_text("utf-8")
-        shares = ask("run", "the cat sat on the mat", *REGIONS, *line[:2], "--json").json[
-            "region_shares"
-        ]["share"]
+        document = ask("run", "the cat sat on the mat", *REGIONS, *line[:2], "--json").json
+        shares = beyond_rest(document["region_shares"])
         assert all(
             f">{text}</text>" in drawn
             for text in ("cat", "mat", rest, *(f"{share:.1%}" for share in shares))
@@ -235,7 +239,7 @@ def test_a_figure_of_heads_has_their_regions(folder: Path) -> None:
     line = ("heads", "the cat sat on the mat", "--model", str(folder / "gpt2"), *REGIONS)
     assert ask(*line, "--figure", str(figure), "--quiet").code == 0
     drawn = figure.read_text("utf-8")
-    shares = ask(*line, "--json").json["region_shares"]["share"]
+    shares = beyond_rest(ask(*line, "--json").json["region_shares"])
     assert all(
         f">{text}</text>" in drawn
         for text in ("cat", "mat", "elsewhere", *(f"{share:.1%}" for share in shares))
@@ -402,7 +406,7 @@ def test_each_new_token_tells_which_region_it_looks_at(folder: Path, tmp_path: P
     assert len({row.count("\t") for row in plain}) == 1
     page, saved = tmp_path / "page.html", tmp_path / "saved.json"
     saved.write_text(json.dumps(document))
-    for lang, says in (("en", "without what rests"), ("zh", "不计停歇的部分")):
+    for lang, says in (("en", "Of the weight that does not rest"), ("zh", "未停歇的权重中")):
         for width in (60, 80, 120):
             shown = ask(*line, *rule, "--html", str(page), "--lang", lang, width=width)
             assert shown.code == 0, shown.err

@@ -63,7 +63,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "models": ("models", "list"),
     "models show": ("models", "show", "{t}/gpt2"),
-    "models fetch": ("models", "fetch", "{t}/gpt2"),
+    "models fetch": ("models", "fetch", "{t}/gpt2", "--quiet"),
     "learn": ("learn", "order", "--steps", "2"),
     "cache": ("cache", "a b c d", "--mask", "causal", "--quiet"),
     "why": ("why", "a b", "--num-heads", "2", "--from", "b", "--to", "a"),

@@ -471,11 +471,12 @@ def _narrower_exclusions(
     leave_out: tuple[LeftOutKind, ...], query: Sequence[int] | None
 ) -> list[tuple[LeftOutKind, ...]]:
     """What is left out of the links that may have changed most: where no other link of a query
-    differs its neighbours count, then all of its links."""
+    differs its neighbours count, then all of its links but those of unknown words."""
     if query is None or not leave_out:
         return [leave_out]
     without_neighbours = tuple(kind for kind in leave_out if kind != "neighbours")
-    return [leave_out, without_neighbours, ()]
+    unknown = tuple(kind for kind in leave_out if kind == "unknown")
+    return [leave_out, without_neighbours, unknown]
 
 
 def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
