@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
@@ -40,6 +40,8 @@ TEXT_OF = {
     "source_tokens": "source_text", "pieces": "text", "moved": "text",
 }  # fmt: skip
 """The members that hold a text's tokens, and those that hold the text."""
+ANSWERS = ("answer", "target")
+"""The lists that hold the entries of an answer, which is shown whole: its bytes make up characters."""
 PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
 Arguments = ParamSpec("Arguments")
 
@@ -76,6 +78,31 @@ def bare_text(token: NamedToken) -> str:
     if token.unknown:
         return token.text.removesuffix(MARK)
     return token.text
+
+
+def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> list[str]:
+    """What a text has at some of its tokens, those in a row together: each unknown word with its
+    mark.
+
+    Args:
+        places: Positions of tokens, in rising order.
+        tokens: Those of the text.
+        text: The text; "" where only its tokens are known.
+    """
+    words: list[str] = []
+    for _, run in groupby(enumerate(places), lambda entry: entry[1] - entry[0]):
+        row = [tokens[place] for _, place in run]
+        spans = [(token.start, token.end) for token in row]
+        if not text or any(None in span for span in spans):
+            words += map(word_name, row)
+            continue
+        parts: list[str] = []
+        covered = spans[0][0] or 0
+        for token in row:
+            parts += (text[covered : token.end], MARK if token.unknown else "")
+            covered = max(covered, token.end or 0)
+        words.append("".join(parts).strip())
+    return words
 
 
 class PieceName(Struct, frozen=True):
@@ -191,6 +218,8 @@ def name_tokens(document: PartOrDocument) -> PartOrDocument:
     changes: dict[str, Any] = {}
     for name, value in _members(document):
         if isinstance(value, list):
+            if name in ANSWERS:
+                continue
             entries = [_named_entry(entry) for entry in value]
             if name in TEXT_OF and _is_token(value[0]):
                 entries = _with_pieces(entries, value, getattr(document, TEXT_OF[name], ""))

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -312,6 +313,31 @@ def bytes_name(text: str) -> str:
     if not BYTES.fullmatch(text):
         return text
     return text.replace("><", " ").strip("<>")
+
+
+def joined_text(texts: Iterable[str]) -> str:
+    """The texts of tokens in a row put together, those that are bytes as the characters that they
+    make up; bytes that make up none by their name."""
+    parts: list[str] = []
+    for is_bytes, run in groupby(texts, lambda text: BYTES.fullmatch(text) is not None):
+        spelling = "".join(run)
+        if is_bytes:
+            try:
+                spelling = _spelled_bytes(spelling, str).decode()
+            except UnicodeDecodeError:
+                spelling = bytes_name(spelling)
+        parts.append(spelling)
+    return "".join(parts)
+
+
+def covered_text(tokens: Sequence[Token]) -> str:
+    """What tokens in a row spell, a blank where the text has something between two of them."""
+    texts: list[str] = []
+    for place, token in enumerate(tokens):
+        if place and _is_separate(tokens[place - 1], token):
+            texts.append(" ")
+        texts.append(token.text if BYTES.fullmatch(token.text) else _strip_marks(token.text))
+    return joined_text(texts).strip()
 
 
 def quoted_entry(text: str) -> str:

@@ -114,7 +114,7 @@ def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
     )
     document = ask(*told, "--json", "--dtype", "float64").json
     queries, keys = (tuple(document["link"][end]) for end in ("query", "key"))
-    assert (queries, keys, document["link"]["text"]) == ((5, 6, 7), (3, 4, 5), "d o g")
+    assert (queries, keys, document["link"]["text"]) == ((5, 6, 7), (3, 4, 5), "dog")
     decoder = attncli.load(folder, dtype="float64").decoder(source)
 
     def vector(cut: Interventions) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
         document["together"]["vector"]["cosine"] == pytest.approx(turn(everywhere), abs=1e-12) != 0
     )
     screen = " ".join(ask(*told, "--baseline", "none").out.split())
-    assert "cat no longer sees d o g" in screen
+    assert "cat no longer sees dog" in screen
     assert "the same for the heads" not in screen
     other = ask(*told[:-4], "--from", "cat", "--to", "cat")
     assert (other.code, "no token 'cat' in the text" in other.err) == (3, True)

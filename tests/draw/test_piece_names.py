@@ -77,3 +77,28 @@ def test_the_document_keeps_the_bytes(model: str) -> None:
     assert [token["text"] for token in tokens[:3]] == ["<0xE5>", "<0xA5>", "<0xB9>"]
     listed = ask("tokens", TEXT, "--model", model).out
     assert [f"她 {place}/3" in listed for place in (1, 2, 3)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("ablate", TEXT),
+        ("ablate", TEXT, "--each-region", "--region", "a=/umpty/", "--region", "b=/她/"),
+        ("cache", TEXT, "--policy", "sinks:2,4", "--budget", "4"),
+    ],
+    ids=["ablate", "regions", "cache"],
+)
+def test_an_answer_of_several_bytes_is_shown_by_its_characters(
+    line: tuple[str, ...], model: str
+) -> None:
+    found = ask(*line, "--model", model, "--target", "他她", width=200)
+    assert found.code == 0, found.err
+    assert '"他她"' in found.out
+
+
+def test_a_page_of_patches_names_the_word_that_it_measures_at(model: str, tmp_path: Path) -> None:
+    page = tmp_path / "patch.html"
+    line = ("patch", "她 umpty", "他 umpty", "--query", "umpty", "--html", str(page))
+    found = ask(*line, "--target", "x", "--model", model)
+    assert found.code == 0, found.err
+    assert '"umpty"' in page.read_text("utf-8")

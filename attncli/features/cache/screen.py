@@ -25,6 +25,7 @@ from attncli.features.cache.document import (
     HeadKept,
     RegionKept,
 )
+from attncli.inputs.token import joined_text
 from attncli.language import Message, choice, listing, message, plural, say
 from attncli.mechanism.spec import head_name
 
@@ -311,7 +312,7 @@ def _answer_change_sentences(
     changed = [policy for policy in rivals if policy.change is not None]
     if not changed or document.logprob is None:
         return []
-    text = quote_text("".join(token.text for token in document.target), view)
+    text = quote_text(joined_text(token.text for token in document.target), view)
     least, most = (
         choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max)
     )

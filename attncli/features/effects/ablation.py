@@ -70,7 +70,7 @@ from attncli.features.effects.targets import (
     target_token,
     target_tokens,
 )
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, covered_text
 from attncli.inputs.word_groups import token_notes
 from attncli.language import message
 from attncli.measure.rest import resting_keys
@@ -501,7 +501,9 @@ def _link_place(link: CutLink, model: Model) -> LinkPlace:
     query, key = (ends[0] if len(ends) == 1 else list(ends) for ends in (link.queries, link.keys))
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
-    text = " ".join(model.source[key].text for key in link.keys) if model.source else UNSET
+    text: str | UnsetType = UNSET
+    if model.source:
+        text = covered_text([model.source[key] for key in link.keys])
     return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 

@@ -47,6 +47,7 @@ from attncli.features.effects.document import (
 )
 from attncli.features.effects.head_phrase import AnyHead, head_phrase
 from attncli.features.find.document import FindDocument
+from attncli.inputs.token import joined_text
 from attncli.language import Message, message, say
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label, spoken_head
@@ -186,7 +187,7 @@ def _target_word(document: AblateDocument, view: View) -> str:
     """The token or the answer that a log-probability is about, in quotes; "" without one."""
     target = document.target
     if document.answer is not UNSET:
-        return quote_text("".join(token.text for token in document.answer), view)
+        return quote_text(joined_text(token.text for token in document.answer), view)
     if target is None:
         return ""
     return quote_text(target.text, view)

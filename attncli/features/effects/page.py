@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from attncli.draw.page import HeadEffect, PageEffects, PageFocus
 from attncli.draw.safe import label
-from attncli.draw.token_names import name_tokens
+from attncli.draw.token_names import name_tokens, words_at
 from attncli.features.effects.document import (
     AblateDocument,
     EffectRow,
@@ -71,7 +71,7 @@ def patch_page_focus(document: PatchDocument) -> PageFocus | None:
     if len(document.query) == len(document.tokens):
         position_text = ""
     else:
-        position_text = ", ".join(document.tokens[place].text for place in document.query)
+        position_text = ", ".join(words_at(document.query, document.tokens, document.text))
     heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
     effects = [PageEffects(document.measure, document.corrupt, position_text, heads, kind="patch")]
     return PageFocus({"view": "effects"} | _start(document, effects), effects)

@@ -23,6 +23,7 @@ from attncli.draw.token_names import (
     quoted_row,
     quoted_token,
     short_token,
+    words_at,
 )
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import (
@@ -555,11 +556,8 @@ def _token_texts(document: AblateDocument, places: int | list[int], view: View) 
         positions = [places]
     else:
         positions = places
-    tokens = [document.tokens[place] for place in positions]
-    is_run = positions == list(range(positions[0], positions[-1] + 1))
-    if is_run and document.text and None not in (tokens[0].start, tokens[-1].end):
-        return label(document.text[tokens[0].start : tokens[-1].end].strip(), ascii=view.ascii)
-    return " ".join(label(token.text, ascii=view.ascii) for token in tokens)
+    words = words_at(positions, document.tokens, document.text)
+    return label(" ".join(words), ascii=view.ascii)
 
 
 def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> str:

@@ -17,6 +17,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.regions.document import RegionEffect, RegionsDocument
+from attncli.inputs.token import joined_text
 from attncli.language import message, plural, say
 from attncli.measure.rest import is_learned
 
@@ -97,7 +98,7 @@ def _number_or_dash(value: float | None, *, plus: bool = True) -> str:
 
 def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
     """Which region the answer draws on most, and which it does without."""
-    answer = quote_text("".join(token.text for token in document.target), view)
+    answer = quote_text(joined_text(token.text for token in document.target), view)
     yield say(
         view,
         plural(
