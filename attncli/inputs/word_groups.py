@@ -54,6 +54,12 @@ class Words(Struct, frozen=True, eq=False):
         )
         return word_weights
 
+    def average(self, rows: Any) -> Floats:
+        """What tokens have, [token, dim], as [word, dim]: the mean over a word's tokens."""
+        sums = np.add.reduceat(np.asarray(rows, np.float64)[: self.count], self.starts, axis=0)
+        means: Floats = sums / self.sizes[:, None]
+        return means
+
     def merge_visible(self, visible: Bools) -> Bools:
         """Visibility [..., token, token] as [..., word, word]: whether any piece sees any piece."""
         to = np.logical_or.reduceat(visible[..., : self.count], self.starts, axis=-1)

@@ -158,20 +158,23 @@ def run_record(
     name: str = "",
     layers: Selection = EVERY,
     heads: Selection = EVERY,
-    words: bool = False,
+    words: bool | Words = False,
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
     """Run a text through the model and record its heads. layers, heads: which. words: whether
-    tokens are merged to words.
+    tokens are merged to words, or what they are merged to.
 
     exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long
     text, unless its words are merged or it is hashed.
     """
-    if not recordable(model, words=words):
-        return _whole_record(
-            model, text, tokens, name, layers, heads, merged_words(tokens, text) if words else None
-        )
+    if not recordable(model, words=bool(words)):
+        groups: Words | None = None
+        if isinstance(words, Words):
+            groups = words
+        elif words:
+            groups = merged_words(tokens, text)
+        return _whole_record(model, text, tokens, name, layers, heads, groups)
     blocks = model.spec.blocks
     recording = Recording(model, tokens, heads, exact=exact)
 

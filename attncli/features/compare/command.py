@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from attncli.inputs.chat import Chat
     from attncli.inputs.regions import Region
     from attncli.inputs.token import Text
+    from attncli.inputs.word_groups import Words
     from attncli.measure.run_record import RunRecord
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
@@ -314,6 +315,7 @@ def compare(
         records,
         with_adapter,
         query,
+        joins=_may_join(query, chats, regions),
     )
     worst: list[float] = []
 
@@ -362,6 +364,12 @@ def compare(
     _refuse_above(
         message("a weight differs by {largest:.6g}", largest=max(worst)), max(worst), fail_above
     )
+
+
+def _may_join(query: str | None, chats: ChatOptions, regions: RegionOptions) -> bool:
+    """Whether tokens may be joined to words: not where positions of tokens are named."""
+    by_place = query is not None and query.startswith("#")
+    return not (by_place or chats.chat or regions.region or regions.regions)
 
 
 def _refuse_above(reason: Message, largest: float, fail_above: float | None) -> None:
@@ -491,9 +499,12 @@ def _run_sides(
     records: list[RunRecord] | None,
     with_adapter: str | None,
     query: str | None,
+    *,
+    joins: bool,
 ) -> Iterator[tuple[str, RunDocument, Text]]:
     """Run each side as it is reached, and yield its name, run and text. records: gets what a page
-    shows of each; None for no page. query: as asked for. Raises UsageError."""
+    shows of each; None for no page. query: as asked for. joins: whether words in each other's place
+    may be joined of their tokens. Raises UsageError."""
     text_arguments, model = split_texts_and_files(texts or (), model)
     count = len(text_arguments) + len(chats.chat or ())
     if count > 2:
@@ -511,44 +522,58 @@ def _run_sides(
             "--with-adapter changes a checkpoint, and none is named",
             expected="--model NAME as well",
         )
-    words = False
-    for number, side in enumerate(sides(side_texts, model, attention, compute, with_adapter)):
+    chosen = sides(side_texts, model, attention, compute, with_adapter)
+    joined: list[list[range]] | None = None
+    for number, side in enumerate(chosen):
         loaded_model = request.model(environment, side.setup, tokenizer=tokenizer)
         text = request.text_of(environment, chats, side.text, loaded_model)
-        if query is not None and len(side_texts) == 2 and number == 0:
-            both = [
-                request.text_of(environment, chats, source, loaded_model) for source in side_texts
-            ]
-            words = _splits_a_word(loaded_model, both, query)
-            if words:
-                what = message(
-                    "{query} is several tokens: whole words are compared, weights to a word summed",
-                    query=repr(query),
-                )
-                environment.note(what)
+        if number == 0 and len(side_texts) == 2 and joins:
+            is_alike = chosen[0].setup.model == chosen[1].setup.model
+            second = request.text_of(environment, chats, side_texts[1], loaded_model)
+            if is_alike:
+                joined = _joined_words(environment, loaded_model, (text, second), query)
+        words = None
+        if joined is not None:
+            words = _words_of(loaded_model, text, joined[number])
         with request.errors_located_in(text):
             document = _run_side(loaded_model, side, text, output, records, words=words)
         yield side.name, document, text
 
 
-def _splits_a_word(loaded_model: Model, texts: Sequence[Text], query: str) -> bool:
-    """Whether the query is a word of one of two texts alone, and several tokens there: what stands
-    for it in the other may be more tokens or fewer."""
-    from attncli.inputs.token import find_span
-    from attncli.inputs.word_groups import word_starts
+def _joined_words(
+    environment: Environment, loaded_model: Model, texts: Sequence[Text], query: str | None
+) -> list[list[range]] | None:
+    """The tokens to join in either text, so that words in each other's place can be compared, and a
+    note of them; None where none are."""
+    from attncli.features.compare.alignment import replaced_words
+    from attncli.inputs.token import covered_text
 
-    counts = []
-    for text in texts:
-        tokens = request.tokens_of(loaded_model, text)
-        try:
-            span = find_span(tokens, query)
-        except InputError:
-            counts.append(0)
-            continue
-        inside = range(span.first + 1, span.stop)
-        is_word = not set(inside).intersection(word_starts(tokens, text.text))
-        counts.append(span.stop - span.first if is_word else 1)
-    return min(counts) == 0 and max(counts) > 1
+    tokens = [request.tokens_of(loaded_model, text) for text in texts]
+    joined = replaced_words(
+        [(row, text.text) for row, text in zip(tokens, texts, strict=True)], query
+    )
+    if not joined[0]:
+        return None
+    first = [
+        covered_text(row[runs[0].start : runs[0].stop])
+        for row, runs in zip(tokens, joined, strict=True)
+    ]
+    what = message(
+        "{a} in A and {b} in B are compared as whole words: weights to their tokens are summed,"
+        " from them averaged",
+        a=repr(first[0]),
+        b=repr(first[1]),
+    )
+    environment.note(what)
+    return joined
+
+
+def _words_of(loaded_model: Model, text: Text, joined: Sequence[range]) -> Words:
+    """The tokens of a text with these runs of them joined."""
+    from attncli.inputs.word_groups import join_words
+
+    spans = [(run.start, run.stop) for run in joined]
+    return join_words(request.tokens_of(loaded_model, text), text.text, spans)
 
 
 def _run_side(
@@ -558,10 +583,10 @@ def _run_side(
     output: OutputOptions,
     records: list[RunRecord] | None,
     *,
-    words: bool,
+    words: Words | None,
 ) -> RunDocument:
-    """The run of one side; where a page is written, its record is added to `records`. words: whether
-    pieces are merged to words."""
+    """The run of one side; where a page is written, its record is added to `records`. words: what
+    tokens are joined to; None where all stay apart."""
     from attncli.features.run.compute import run as compute_run
 
     tokens = request.tokens_of(loaded_model, text)
@@ -570,7 +595,7 @@ def _run_side(
     if records is not None:
         from attncli.measure.run_record import Recording, recordable
 
-        if recordable(loaded_model, words=words):
+        if recordable(loaded_model, words=words is not None):
             recording = Recording(loaded_model, tokens, heads)
         else:
             recording = None
@@ -594,7 +619,7 @@ def _run_side(
         heads=heads,
         top=output.top,
         whole=True,
-        words=words,
+        words=words or False,
         tokens=tokens,
         on_cost=refuse,
         recording=recording,
@@ -611,7 +636,7 @@ def _run_side(
             name=side.name,
             layers=layers,
             heads=heads,
-            words=words,
+            words=words or False,
         )
         if recording is None
         else recorded_run(loaded_model, text.text, recording, name=side.name)

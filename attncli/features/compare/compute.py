@@ -7,10 +7,7 @@ keys without a partner is kept in one further bin, so that a row remains a distr
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +18,7 @@ from attncli.documents import LeftOutKind, members
 from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.documents.parts import RunHead
 from attncli.errors import InputError
+from attncli.features.compare.alignment import Alignment, align, with_substitutions
 from attncli.features.compare.document import (
     BothCounts,
     BothNumbers,
@@ -38,8 +36,7 @@ from attncli.features.compare.document import (
 )
 from attncli.features.run.document import RunDocument
 from attncli.inputs.regions import Region
-from attncli.inputs.token import Token, bytes_name, choose_token, find_span, ignore
-from attncli.inputs.word_groups import word_starts
+from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
 from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.rest import resting_keys
@@ -48,88 +45,8 @@ from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.checked_arguments import checked
 from attncli.version import __version__
 
-# Which tokens of two texts correspond: the longest runs of equal tokens.
-
-
-class Alignment(Struct, frozen=True):
-    """Which tokens of texts A and B correspond: position a[k] with b[k], a rising, b too unless the
-    texts hold the same tokens in another order.
-
-    only_a, only_b: positions without a partner.
-    """
-
-    a: tuple[int, ...]
-    b: tuple[int, ...]
-    only_a: tuple[int, ...]
-    only_b: tuple[int, ...]
-
-
-def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
-    """Align two texts by their tokens, as a line-by-line comparison of files does.
-
-    Each token has at most one partner and none crosses another. Equal texts align as they are, and
-    texts of the same tokens in another order align token by token, equal ones in their order.
-    Source: Ratcliff and Metzener, 1988, as in Python's difflib.
-    """
-    if list(a) == list(b):
-        everything = tuple(range(len(a)))
-        return Alignment(everything, everything, (), ())
-    if Counter(a) == Counter(b):
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for index in range(len(b) - 1, -1, -1):
-            places[b[index]].append(index)
-        return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
-    blocks = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
-    pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
-    indices_a = tuple(pair[0] for pair in pairs)
-    indices_b = tuple(pair[1] for pair in pairs)
-    return Alignment(
-        indices_a,
-        indices_b,
-        tuple(sorted({*range(len(a))} - {*indices_a})),
-        tuple(sorted({*range(len(b))} - {*indices_b})),
-    )
-
-
 LayerHead = tuple[int, RunHead]
 """A layer's number, and the part of one of its heads."""
-
-
-def with_substitutions(pairs: Alignment, a: RunDocument, b: RunDocument) -> Alignment:
-    """The alignment with each word that another one replaces paired with that, token by token,
-    where both are as many tokens and stand between the same neighbours."""
-    order = list(zip(pairs.a, pairs.b, strict=True))
-    if any(right <= left for (_, left), (_, right) in pairwise(order)):
-        return pairs  # the same tokens in another order: nothing is replaced
-    sides = [tokens_of(side.tokens) for side in (a, b)]
-    texts = (a.text, b.text)
-    starts = [set(word_starts(*side)) for side in zip(sides, texts, strict=True)]
-    ends = [(-1, -1), *order, (len(a.tokens), len(b.tokens))]
-    new: list[tuple[int, int]] = []
-    for (before_a, before_b), (after_a, after_b) in pairwise(ends):
-        gaps = (range(before_a + 1, after_a), range(before_b + 1, after_b))
-        is_word = all(
-            gap
-            and gap.start in inside
-            and (not inside.intersection(gap[1:]) or _is_written_as_one(tokens, gap, text))
-            for gap, inside, tokens, text in zip(gaps, starts, sides, texts, strict=True)
-        )
-        if is_word and len(gaps[0]) == len(gaps[1]):
-            new += zip(*gaps, strict=True)
-    every = sorted([*order, *new])
-    return Alignment(
-        tuple(first for first, _ in every),
-        tuple(second for _, second in every),
-        tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),
-        tuple(sorted(set(pairs.only_b) - {second for _, second in new})),
-    )
-
-
-def _is_written_as_one(tokens: Sequence[Token], places: range, text: str) -> bool:
-    """Whether these tokens, each the start of a word, cover letters alone without a blank between,
-    as a word of several Chinese characters does."""
-    start, end = tokens[places[0]].start, tokens[places[-1]].end
-    return None not in (start, end) and text[start:end].strip().isalpha()
 
 
 def common_beginning(a: RunDocument, b: RunDocument, heads: Sequence[LayerHead]) -> int:
@@ -370,8 +287,7 @@ def _query_positions(
         except InputError:
             pass
         else:
-            texts = ([token.text for token in side] for side in (tokens, others))
-            pairs = with_substitutions(align(*texts), a, b)
+            pairs = _pairs(a, b)
             partners = dict(zip(pairs.b, pairs.a, strict=True))
             if all(place in partners for place in range(span.first, span.stop)):
                 return [partners[place] for place in range(span.first, span.stop)]
@@ -391,6 +307,15 @@ def _query_positions(
     else:
         choose_token(tokens, query, note)
     return list(range(span.first, span.stop))
+
+
+def _pairs(a: RunDocument, b: RunDocument) -> Alignment:
+    """Which tokens of the two sides correspond, replaced words by their places."""
+    sides = [(tokens_of(side.tokens), side.text) for side in (a, b)]
+    pairs = align(*([token.text for token in tokens] for tokens, _ in sides))
+    if not pairs.a:
+        return pairs
+    return with_substitutions(pairs, sides)
 
 
 def compare_document(
@@ -418,14 +343,12 @@ def compare_document(
             heads_a=len(heads_a),
             heads_b=len(heads_b),
         )
-    texts_a, texts_b = ([token.text for token in side.tokens] for side in (a, b))
-    pairs = align(texts_a, texts_b)
+    pairs = _pairs(a, b)
     if not pairs.a:
         raise InputError(
             "the two texts have no token in common, so nothing can be compared",
             expected="texts that share words",
         )
-    pairs = with_substitutions(pairs, a, b)
     rows = _aligned_rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out: tuple[LeftOutKind, ...] = ()

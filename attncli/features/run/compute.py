@@ -78,7 +78,7 @@ class RunRequest(Struct, frozen=True):
     layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
     matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
     top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to
-        words.
+        words, or what they are merged to.
     span: tokens or words [first, stop) in a row that are one; `query` counts after that. regions:
     between which weights are summed; a text is run by blocks of rows then. weighing: attention on
     some keys, multiplied while it runs; None for none.
@@ -91,7 +91,7 @@ class RunRequest(Struct, frozen=True):
     stages: bool = False
     top: int = 10
     all_links: bool = False
-    words: bool = False
+    words: bool | Words = False
     span: tuple[int, int] | None = None
     regions: tuple[Region, ...] = ()
     weighing: Weighing | None = None
@@ -248,7 +248,7 @@ def run(
     query: str | None = None,
     layers: Selection = EVERY,
     heads: Selection = EVERY,
-    words: bool = False,
+    words: bool | Words = False,
     matrices: bool = True,
     stages: bool = False,
     projections: bool = False,
@@ -277,8 +277,8 @@ def run(
             for all.
         layers: Which layers.
         heads: Which heads of each.
-        words: Whether pieces are merged to words: weights to a word are summed, from a word
-            averaged.
+        words: Whether pieces are merged to words, or those words: weights to a word are summed, from
+            a word averaged.
         matrices: Whether the document holds scores, weights and outputs at all.
         stages: Whether it holds every stage by name.
         projections: Whether it holds the matrices W_Q, W_K, W_V and W_O.
@@ -314,7 +314,7 @@ def run(
     index, several = _query_place(tokens, text, query, note, words=words)
     is_saved = on_trace is not None
     # what needs every row at once
-    needs_whole = stages or words or several is not None or is_saved
+    needs_whole = stages or bool(words) or several is not None or is_saved
     if regions and (needs_whole or batch is not None):
         what = message("regions are counted by blocks of rows of single tokens")
         raise UsageError(
@@ -323,7 +323,7 @@ def run(
     matrices = matrices and not regions
     recurrences: Sequence[int] = ()
     if implicit:
-        merged = words or several is not None
+        merged = bool(words) or several is not None
         recurrences = recurrences_of(model.spec, layers, len(tokens), merged=merged)
         if layers is not EVERY:
             layers = model.spec.attending(
@@ -386,14 +386,16 @@ def _query_place(
     query: str | None,
     note: Callable[[str], None],
     *,
-    words: bool,
+    words: bool | Words,
 ) -> tuple[int | None, tuple[int, int] | None]:
     """The place of a query's first token, None for none; and its span, where it has several tokens.
     words: whether it is a word that tokens are merged to.
     """
     if query is None:
         return None, None
-    if words:
+    if isinstance(words, Words):
+        tokens = words.words
+    elif words:
         tokens = merged_words(tokens, text).words
     start, stop = choose_span(tokens, query, note)
     if stop - start > 1:
@@ -488,7 +490,11 @@ def run_document(
 def _words_of(tokens: Sequence[Token], text: str, request: RunRequest) -> Words | None:
     """The words that pieces are merged to, and the query of several tokens; None where nothing is
     merged."""
-    words = merged_words(tokens, text) if request.words else None
+    words: Words | None = None
+    if isinstance(request.words, Words):
+        words = request.words
+    elif request.words:
+        words = merged_words(tokens, text)
     if request.span is not None:
         words = join_words(tokens, text, [request.span], words)
     return words
@@ -664,7 +670,7 @@ class _LayerParts:
         if request.stages and trace.layer == 0:
             part = _with_embedding(self._model, self._tokens, part)
         if self._words is not None:
-            part = between_words(part, self._words)
+            part = between_words(part, self._words, outputs=isinstance(request.words, Words))
         weights = [kept_weights(head) for head in part.heads]
         self._links.add_whole(trace.layer, heads, weights)
         if request.query is not None:
@@ -843,12 +849,17 @@ def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbe
     return RunLayer(layer=layer, heads=parts)
 
 
-def between_words(layer: RunLayer, words: Words) -> RunLayer:
+def between_words(layer: RunLayer, words: Words, *, outputs: bool = False) -> RunLayer:
     """The layer with its weights between words; scores, outputs and stages belong to pieces and are
-    left out.
+    left out. outputs: whether those of a word's tokens are averaged instead.
     """
     heads = [
-        RunHead(head=head.head, weights=words.merge(kept_weights(head))) for head in layer.heads
+        RunHead(
+            head=head.head,
+            weights=words.merge(kept_weights(head)),
+            output=words.average(head.output) if outputs and head.output is not UNSET else UNSET,
+        )
+        for head in layer.heads
     ]
     return RunLayer(layer=layer.layer, heads=heads)
 

@@ -12,7 +12,8 @@ from telling import told
 from attncli.arrays.backend import choose
 from attncli.documents.reading import document_of
 from attncli.errors import InputError
-from attncli.features.compare.compute import _differs, align, compare_document
+from attncli.features.compare.alignment import align
+from attncli.features.compare.compute import _differs, compare_document
 from attncli.features.compare.document import CompareDocument
 from attncli.features.run.compute import RunRequest, run_document
 from attncli.features.run.document import RunDocument
