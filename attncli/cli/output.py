@@ -318,20 +318,37 @@ def _table_pieces(
         yield lines.encode()
 
 
-def write_figure(document: Document, options: OutputOptions, environment: Environment) -> None:
-    """Draw a document to the file that `--figure` names. Raises InputError for one that holds
-    nothing to draw.
+def write_figure(
+    documents: Sequence[Document], options: OutputOptions, environment: Environment, view: View
+) -> None:
+    """Draw documents to the file that `--figure` names: the picture of the only one, and else what
+    the screen shows, since words and tables have no other picture.
     """
-    from attncli.draw.figures import figure
-    from attncli.draw.figures.drawing import style_of
-
     assert options.svg is not None
+    from attncli.draw.figures import figure
+    from attncli.draw.figures.drawing import LIGHT, draw_screen, style_of
+    from attncli.draw.lines import stack_spaced
+    from attncli.draw.screen_header import screen_of
+
     style = style_of(options.figure_style)
-    drawing = figure(
-        document, scale=options.scale_colors, theme=style.theme, lang=options.lang, room=style.room
-    )
-    assert drawing is not None  # the commands that call this have a shape
-    _write_drawing(drawing, document, style, options.svg, options.lang, environment)
+    drawing = None
+    if len(documents) == 1:
+        drawing = figure(
+            documents[0],
+            scale=options.scale_colors,
+            theme=style.theme,
+            lang=view.lang,
+            room=style.room,
+        )
+    if drawing is None:
+        figure_view = replace(
+            view, color=True, light=style.theme is LIGHT, width=style.cells(view.width)
+        )
+        screens = [
+            screen_of(document.schema).screen(document, figure_view) for document in documents
+        ]
+        drawing = draw_screen(stack_spaced(*screens), style.theme)
+    _write_drawing(drawing, documents[0], style, options.svg, view.lang, environment)
 
 
 def _write_drawing(
@@ -378,37 +395,8 @@ def write_with_figure(
         (document,) = documents = list(documents)
         write_pieces(options.page, any_page(document, lang=view.lang, precision=view.precision))
     if options.svg is not None:
-        documents = all_documents = list(documents)
-        from attncli.draw.figures import figure
-        from attncli.draw.figures.drawing import LIGHT, draw_screen, style_of
-        from attncli.draw.lines import stack_spaced
-        from attncli.draw.screen_header import screen_of
-
-        style = style_of(options.figure_style)
-        if len(all_documents) == 1:
-            drawing = figure(
-                all_documents[0],
-                scale=options.scale_colors,
-                theme=style.theme,
-                lang=view.lang,
-                room=style.room,
-            )
-        else:
-            drawing = None
-        if drawing is None:  # what is told in words and tables is drawn as it is told
-            figure_view = replace(
-                view, color=True, light=style.theme is LIGHT, width=style.cells(view.width)
-            )
-            drawing = draw_screen(
-                stack_spaced(
-                    *(
-                        screen_of(document.schema).screen(document, figure_view)
-                        for document in all_documents
-                    )
-                ),
-                style.theme,
-            )
-        _write_drawing(drawing, all_documents[0], style, options.svg, view.lang, environment)
+        documents = list(documents)
+        write_figure(documents, options, environment, view)
     write_documents(documents, options, environment, view, several=several)
 
 

@@ -379,7 +379,6 @@ def test_files_are_named_for_a_noun():
     vague |= {
         "room",
         "effort",
-        "answer",
         "sides",
         "apart",
         "ends",

@@ -11,6 +11,13 @@ import typer
 from msgspec import Struct
 
 from attncli.cli import completion, declarations, request
+from attncli.cli.answer import (
+    Command,
+    DocumentPage,
+    TextRun,
+    answer_texts,
+    documents_of_texts,
+)
 from attncli.cli.declarations import (
     EIGHT,
     ChatOptions,
@@ -42,7 +49,6 @@ from attncli.cli.output import (
     validate_page,
     write_document_page,
     write_documents,
-    write_figure,
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
@@ -248,64 +254,53 @@ def ablate(
     else:
         link = (removal.start, removal.end)
 
-    def documents() -> Iterator[AblateDocument]:
-        """Yield one `attn.ablate/1` document per text."""
-        single = (
-            (output.json and not is_over_texts) or output.svg is not None or page.html is not None
-        )
-        for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text):
-                tokens = request.tokens_of(loaded_model, source_text)
-                with progress(environment, "taking heads away") as on_progress:
-                    document = effects.ablate(
-                        loaded_model,
-                        source_text.text,
-                        by=removed_by,
-                        link=link,
-                        cross=removal.cross,
-                        heads=request.head_selection(loaded_model.spec, setup.model),
-                        together=removal.together,
-                        measures=names,
-                        query=measure_options.query,
-                        target=measure_options.target,
-                        versus=measure_options.versus,
-                        hold="attention" if measure_options.hold else None,
-                        predict=not is_over_texts,
-                        every=measure_options.every,
-                        unknown=removal.unknown,
-                        baseline=(
-                            "none"
-                            if is_over_texts
-                            else cast(Literal["top", "all", "none"], removal.baseline)
-                        ),
-                        top=output.top,
-                        regions=request.regions_of(
-                            environment.without_notes(), regions, source_text, tokens
-                        ),
-                        memory=request.memory_limit(setup.compute).bytes,
-                        tokens=tokens,
-                        note=environment.note,
-                        on_cost=partial(foretell, environment),
-                        progress=on_progress,
-                    )
-                if output.svg is not None:
-                    write_figure(document, output, environment)
-                if page.html is not None:
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, setup.compute
-                    )
-                    write_document_page(
-                        loaded_model, source_text, document, page, view.lang, reasons=reasons
-                    )
-            yield document
+    baseline = "none" if is_over_texts else removal.baseline
 
-    if not is_over_texts:
-        write_documents(documents(), output, environment, view)
-        return
-    usual = "last" if reads_on(loaded_model.spec) else "mean"
-    place = measure_options.query or (link[0] if link is not None else usual)
-    document = effects.effects_document(list(documents()), place, link)
-    write_documents([document], output, environment, view)
+    def compute(run: TextRun) -> AblateDocument:
+        """The `attn.ablate/1` document of one text."""
+        quiet = environment.without_notes()
+        return effects.ablate(
+            loaded_model,
+            run.text,
+            by=removed_by,
+            link=link,
+            cross=removal.cross,
+            heads=request.head_selection(loaded_model.spec, setup.model),
+            together=removal.together,
+            measures=names,
+            query=measure_options.query,
+            target=measure_options.target,
+            versus=measure_options.versus,
+            hold="attention" if measure_options.hold else None,
+            predict=not is_over_texts,
+            every=measure_options.every,
+            unknown=removal.unknown,
+            baseline=cast(Literal["top", "all", "none"], baseline),
+            top=output.top,
+            regions=request.regions_of(quiet, regions, run.source, run.tokens),
+            memory=request.memory_limit(setup.compute).bytes,
+            tokens=run.tokens,
+            note=environment.note,
+            on_cost=partial(foretell, environment),
+            progress=run.progress,
+        )
+
+    command = Command(environment, loaded_model, text, setup, output, page, view, why)
+    documents: Iterator[AblateDocument] = documents_of_texts(
+        command,
+        compute,
+        page=DocumentPage(),
+        label=message("taking heads away"),
+        single=command.wants_one_text and not is_over_texts,
+    )
+    if is_over_texts:
+        usual = "last" if reads_on(loaded_model.spec) else "mean"
+        place = measure_options.query or (link[0] if link is not None else usual)
+        write_documents(
+            [effects.effects_document(list(documents), place, link)], output, environment, view
+        )
+    else:
+        write_documents(documents, output, environment, view)
 
 
 def _ablate_pairs(
@@ -348,7 +343,7 @@ def _ablate_pairs(
         output,
         compute,
         command="ablate",
-        label="taking heads away",
+        label=message("taking heads away"),
         subjects=(*PAIR_SUBJECTS, "by", "together", "hold"),
     )
 
@@ -519,41 +514,27 @@ def logits(
     if by not in ("part", "token", "word"):
         raise UsageError("--by is {value}", expected="part, token or word", value=repr(by))
     split = cast(Literal["part", "token", "word"], by)
-    single = output.json or output.svg is not None or page.html is not None
 
-    def documents() -> Iterator[LogitsDocument]:
-        """Yield one `attn.logits/1` document per text."""
-        for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text):
-                tokens = request.tokens_of(loaded_model, source_text)
-                document = effects.logits(
-                    loaded_model,
-                    source_text.text,
-                    target=target,
-                    versus=versus,
-                    query=query,
-                    by=split,
-                    lens=lens,
-                    unknown=unknown,
-                    tokens=tokens,
-                    note=environment.note,
-                    on_cost=partial(
-                        request.refuse_cost,
-                        environment,
-                        setup.compute,
-                        message("a shorter text"),
-                    ),
-                )
-                if page.html is not None:
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, setup.compute
-                    )
-                    write_document_page(
-                        loaded_model, source_text, document, page, view.lang, reasons=reasons
-                    )
-            yield document
+    def compute(run: TextRun) -> LogitsDocument:
+        """The `attn.logits/1` document of one text."""
+        return effects.logits(
+            loaded_model,
+            run.text,
+            target=target,
+            versus=versus,
+            query=query,
+            by=split,
+            lens=lens,
+            unknown=unknown,
+            tokens=run.tokens,
+            note=environment.note,
+            on_cost=partial(
+                request.refuse_cost, environment, setup.compute, message("a shorter text")
+            ),
+        )
 
-    write_with_figure(documents(), output, environment, view, several=text.lines)
+    command = Command(environment, loaded_model, text, setup, output, page, view, why)
+    answer_texts(command, compute, page=DocumentPage())
 
 
 def _logits_pairs(

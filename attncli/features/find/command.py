@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attncli.cli import declarations, request
+from attncli.cli.answer import Command, RunPage, TextRun, answer_texts
 from attncli.cli.declarations import (
     OutputOptions,
     PairOptions,
@@ -21,22 +22,16 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import About, answer_option, meaning, redeclare, without
 from attncli.cli.output import (
     PageOptions,
-    page_reasons,
-    page_record,
-    page_recording,
     validate_options,
     validate_page,
-    write_documents,
-    write_figure,
-    write_run_page,
 )
 from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
-from attncli.cli.progress import foretell_text, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.language import message
 
 if TYPE_CHECKING:
+    from attncli.draw.page import Bands
     from attncli.features.find.document import FindDocument
     from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
@@ -102,7 +97,6 @@ def find(
             option=min(ignored_options),
         )
         raise UsageError(what, expected="--effect as well")
-    single = output.json or output.svg is not None or page.html is not None
     loaded_model = request.model(
         environment,
         setup,
@@ -116,78 +110,60 @@ def find(
     # that regions overlap is of no account where one is named
     quiet_overlaps = environment.without_notes()
 
-    def documents() -> Iterator[FindDocument]:
-        """One document per text: the heads in which the link is strong."""
-        for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text):
-                layers, heads = layers_and_heads(loaded_model, setup.model)
-                recording = page_recording(page, loaded_model, source_text, heads, words=words)
-                foretell_text(environment, len(source_text.text))
-                tokens = request.tokens_of(loaded_model, source_text)
-                named_regions = request.regions_of(quiet_overlaps, regions, source_text, tokens)
-                if effect:
-                    label = message("cutting the link")
-                else:
-                    label = message("{tokens:,} tokens", tokens=len(tokens))
-                with progress(environment, label, layers=not effect) as on_progress:
-                    document = compute_find(
-                        loaded_model,
-                        source_text.text,
-                        start,
-                        end,
-                        layers=layers,
-                        heads=heads,
-                        words=words,
-                        unknown=unknown,
-                        effect=effect,
-                        target=target,
-                        versus=versus,
-                        verify=verify,
-                        regions=named_regions,
-                        memory=request.memory_limit(setup.compute).bytes,
-                        tokens=tokens,
-                        note=environment.note,
-                        on_cost=partial(
-                            request.refuse_cost,
-                            environment,
-                            setup.compute,
-                            message("a shorter text, --layer or --head"),
-                        ),
-                        progress=on_progress,
-                        recording=recording,
-                    )
-                if output.svg is not None:
-                    write_figure(document, output, environment)
-                if page.html is not None:
-                    from attncli.draw.page import bands_of_regions
+    layers, heads = layers_and_heads(loaded_model, setup.model)
 
-                    record = page_record(
-                        loaded_model,
-                        source_text,
-                        layers,
-                        heads,
-                        words=words,
-                        recording_of_run=recording,
-                    )
-                    searched = _search_start(
-                        environment, record, (start, end), [] if words else named_regions
-                    )
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, setup.compute
-                    )
-                    bands = bands_of_regions([] if words else named_regions)
-                    write_run_page(
-                        page,
-                        document,
-                        record,
-                        view.lang,
-                        start=searched,
-                        reasons=reasons,
-                        bands=bands,
-                    )
-            yield document
+    def compute(run: TextRun) -> FindDocument:
+        """The document of one text: the heads in which the link is strong."""
+        return compute_find(
+            loaded_model,
+            run.text,
+            start,
+            end,
+            layers=layers,
+            heads=heads,
+            words=words,
+            unknown=unknown,
+            effect=effect,
+            target=target,
+            versus=versus,
+            verify=verify,
+            regions=request.regions_of(quiet_overlaps, regions, run.source, run.tokens),
+            memory=request.memory_limit(setup.compute).bytes,
+            tokens=run.tokens,
+            note=environment.note,
+            on_cost=partial(
+                request.refuse_cost,
+                environment,
+                setup.compute,
+                message("a shorter text, --layer or --head"),
+            ),
+            progress=run.progress,
+            recording=run.recording,
+        )
 
-    write_documents(documents(), output, environment, view, several=text.lines)
+    def regions_of_page(run: TextRun) -> list[Region]:
+        """The regions that the page names: those of tokens, since words are none."""
+        if words:
+            return []
+        return request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
+
+    def bands(run: TextRun) -> Bands:
+        """The regions as the page marks them."""
+        from attncli.draw.page import bands_of_regions
+
+        return bands_of_regions(regions_of_page(run))
+
+    def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
+        """The search for the link."""
+        return _search_start(environment, record, (start, end), regions_of_page(run))
+
+    search_page = RunPage(layers=layers, heads=heads, words=words, opens_at=opens_at, bands=bands)
+    answer_texts(
+        Command(environment, loaded_model, text, setup, output, page, view, why),
+        compute,
+        page=search_page,
+        label=message("cutting the link") if effect else None,
+    )
 
 
 def _find_pairs(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, request
+from attncli.cli.answer import Command, TextRun, answer_texts
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import DELIVERY, LARGEST_SEED, RUN, model_number, subjects_of, without
@@ -17,7 +17,6 @@ from attncli.cli.output import (
     refuse_over,
     validate_options,
     validate_page,
-    write_documents,
     write_run_page,
 )
 from attncli.cli.output_conflicts import refuse_beside
@@ -28,7 +27,8 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.arrays.backend import Selection
     from attncli.features.generate.compute import GenerateDocument
-    from attncli.models.model import Model
+    from attncli.inputs.token import Text
+    from attncli.measure.run_record import Recording
 
 MOST = 100_000
 
@@ -106,7 +106,6 @@ def write_continuations(
     weighing: WeighOptions,
 ) -> None:
     """Continue each text asked for and answer; a page is that of the text with what was added."""
-    from attncli.cli.progress import progress
     from attncli.features.generate.compute import GenerateRequest, generate, memory
 
     validate_page(page, lines=text.lines)
@@ -118,75 +117,71 @@ def write_continuations(
     continuation = GenerateRequest(
         options.generate, options.temperature or 0.0, options.sample_seed or 0, layers, heads, rows
     )
-    single = output.json or page.html is not None
     weigh_in = request.weighed_heads(loaded_model.spec, weighing.weigh, weighing.weigh_heads)
     if weighing.weigh is not None and page.html is not None:
         what = message("a page computes weights anew, without what is weighed")
         raise UsageError(what, expected="--weigh or --html")
 
-    def documents() -> Iterator[GenerateDocument]:
-        """One document per text: its continuation, and what each new token looks at."""
-        for source_text in request.texts(environment, text, single=single):
-            with (
-                request.errors_located_in(source_text),
-                progress(environment, "generating") as on_progress,
-            ):
-                tokens = request.tokens_of(loaded_model, source_text)
-                request.refuse_memory(
-                    memory(loaded_model, len(tokens), continuation),
-                    setup.compute,
-                    "a shorter text, or a smaller --generate",
-                )
-                if rows:
-                    every_head = sum(block.attention.heads for block in loaded_model.spec.blocks)
-                    kept_heads = every_head if layers is EVERY and heads is EVERY else 1
-                    size = kept_heads * continuation.count * (len(tokens) + continuation.count) * 20
-                    refuse_over(size, output, "--layer L, --head H or a smaller --generate")
-                document = generate(
-                    loaded_model,
-                    source_text.text,
-                    continuation.count,
-                    temperature=continuation.temperature,
-                    seed=continuation.seed,
-                    layers=layers,
-                    heads=heads,
-                    rows=rows,
-                    regions=request.regions_of(environment, regions, source_text, tokens),
-                    weigh=weighing.weigh,
-                    weigh_in=weigh_in,
-                    tokens=tokens,
-                    note=environment.note,
-                    progress=on_progress,
-                )
-                if page.html is not None:
-                    _write_page(loaded_model, document, layers, heads, page, view.lang)
-            yield document
+    def compute(run: TextRun) -> GenerateDocument:
+        """The document of one text: its continuation, and what each new token looks at."""
+        request.refuse_memory(
+            memory(loaded_model, len(run.tokens), continuation),
+            setup.compute,
+            "a shorter text, or a smaller --generate",
+        )
+        if rows:
+            every_head = sum(block.attention.heads for block in loaded_model.spec.blocks)
+            kept_heads = every_head if layers is EVERY and heads is EVERY else 1
+            all_tokens = len(run.tokens) + continuation.count
+            size = kept_heads * continuation.count * all_tokens * 20
+            refuse_over(size, output, "--layer L, --head H or a smaller --generate")
+        return generate(
+            loaded_model,
+            run.text,
+            continuation.count,
+            temperature=continuation.temperature,
+            seed=continuation.seed,
+            layers=layers,
+            heads=heads,
+            rows=rows,
+            regions=request.regions_of(environment, regions, run.source, run.tokens),
+            weigh=weighing.weigh,
+            weigh_in=weigh_in,
+            tokens=run.tokens,
+            note=environment.note,
+            progress=run.progress,
+        )
 
-    write_documents(documents(), output, environment, view, several=text.lines)
+    command = Command(environment, loaded_model, text, setup, output, page, view)
+    continuation_page = ContinuationPage(layers=layers, heads=heads)
+    answer_texts(command, compute, page=continuation_page, label=message("generating"))
 
 
-def _write_page(
-    model: Model,
-    document: GenerateDocument,
-    layers: Selection,
-    heads: Selection,
-    page: PageOptions,
-    lang: str,
-) -> None:
-    """Write the page of the text with its continuation; it begins at the first new token."""
-    from attncli.documents.header import tokens_of
-    from attncli.draw.page import bands_of
-    from attncli.draw.page.page_words import in_languages
-    from attncli.measure.run_record import run_record
+class ContinuationPage(Struct, frozen=True, kw_only=True):
+    """The page of a text with its continuation; it begins at the first new token."""
 
-    text = document.text + document.continuation
-    prompt = len(document.tokens)
-    tokens = tokens_of([*document.tokens, *document.generated])
-    record = run_record(model, text, tokens, layers=layers, heads=heads)
-    if document.regions:
-        new_band = [(in_languages(message("new tokens")), prompt, len(tokens))]
-    else:
-        new_band = []
-    start = {"query": str(min(prompt, len(tokens) - 1))}
-    bands = [*bands_of(document), *new_band]
-    write_run_page(page, document, record, lang, start=start, bands=bands)
+    layers: Selection
+    heads: Selection
+
+    def recording(self, command: Command, text: Text) -> Recording | None:
+        """None: the page runs the text anew, with what was added."""
+        return None
+
+    def write(self, command: Command, run: TextRun, document: GenerateDocument) -> None:
+        """Write the page to the file that `--html` names."""
+        from attncli.documents.header import tokens_of
+        from attncli.draw.page import bands_of
+        from attncli.draw.page.page_words import in_languages
+        from attncli.measure.run_record import run_record
+
+        text = document.text + document.continuation
+        prompt = len(document.tokens)
+        tokens = tokens_of([*document.tokens, *document.generated])
+        record = run_record(command.model, text, tokens, layers=self.layers, heads=self.heads)
+        if document.regions:
+            new_band = [(in_languages(message("new tokens")), prompt, len(tokens))]
+        else:
+            new_band = []
+        start = {"query": str(min(prompt, len(tokens) - 1))}
+        bands = [*bands_of(document), *new_band]
+        write_run_page(command.page, document, record, command.view.lang, start=start, bands=bands)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct
 
 from attncli.cli import completion, declarations, request
+from attncli.cli.answer import Command, RunPage, TextRun, answer_texts
 from attncli.cli.declarations import (
     ModelOptions,
     OutputOptions,
@@ -23,20 +24,14 @@ from attncli.cli.option import RUN, SCREEN, About, analysis_option, meaning, red
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
-    page_reasons,
-    page_record,
-    page_recording,
     refuse_over,
     validate_options,
     validate_page,
-    write_documents,
-    write_figure,
     write_page,
-    write_run_page,
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
-from attncli.cli.progress import foretell_text, foretell_work, progress
+from attncli.cli.progress import foretell_work, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.language import message
@@ -46,6 +41,7 @@ if TYPE_CHECKING:
     from attncli.features.heads.document import HeadsDocument
     from attncli.features.heads.roles import RoleScores
     from attncli.measure.labels import RepeatScores
+    from attncli.measure.run_record import RunRecord
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
@@ -195,7 +191,6 @@ def heads(
             "--renormalise scales what --exclude leaves, and nothing is excluded",
             expected="--exclude NAMES",
         )
-    single = output.json or any(path is not None for path in (output.svg, page.html))
     loaded_model = request.model(
         environment,
         setup,
@@ -228,58 +223,36 @@ def heads(
         faster = request.faster_run(loaded_model.spec, setup.model.layer)
         foretell_work(environment, count, expected.seconds, faster)
 
-    def documents() -> Iterator[HeadsDocument]:
-        """One document per text: the metrics, links and labels of its heads."""
-        for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text):
-                recording = page_recording(
-                    page, loaded_model, source_text, comparison.heads, words=comparison.words
-                )
-                foretell_text(environment, len(source_text.text))
-                tokens = request.tokens_of(loaded_model, source_text)
-                options = asdict(comparison)
-                if regions.region or regions.regions or (source_text.chat and not comparison.words):
-                    options["regions"] = request.regions_of(
-                        environment, regions, source_text, tokens
-                    )
-                with progress(
-                    environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True
-                ) as on_progress:
-                    document = compute_heads(
-                        loaded_model,
-                        source_text.text,
-                        **options,
-                        top=heads_options.top,
-                        roles=heads_options.roles,
-                        tokens=tokens,
-                        repeats=repeats,
-                        scores=scores,
-                        on_cost=on_cost,
-                        progress=on_progress,
-                        recording=recording,
-                    )
-                if output.svg is not None:
-                    write_figure(document, output, environment)
-                if page.html is not None:
-                    which = comparison.layers, comparison.heads
-                    record = page_record(
-                        loaded_model,
-                        source_text,
-                        *which,
-                        words=comparison.words,
-                        recording_of_run=recording,
-                    )
-                    if comparison.sort in PAGE_METRICS:
-                        start = {"sort": comparison.sort}
-                    else:
-                        start = {}
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, setup.compute
-                    )
-                    write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
-            yield document
+    def compute(run: TextRun) -> HeadsDocument:
+        """The document of one text: the metrics, links and labels of its heads."""
+        options = asdict(comparison)
+        if regions.region or regions.regions or (run.source.chat and not comparison.words):
+            options["regions"] = request.regions_of(environment, regions, run.source, run.tokens)
+        return compute_heads(
+            loaded_model,
+            run.text,
+            **options,
+            top=heads_options.top,
+            roles=heads_options.roles,
+            tokens=run.tokens,
+            repeats=repeats,
+            scores=scores,
+            on_cost=on_cost,
+            progress=run.progress,
+            recording=run.recording,
+        )
 
-    write_documents(documents(), output, environment, view, several=text.lines)
+    def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
+        """The order of the heads, where the page has the metric."""
+        if comparison.sort in PAGE_METRICS:
+            return {"sort": comparison.sort}
+        return {}
+
+    heads_page = RunPage(
+        layers=comparison.layers, heads=comparison.heads, words=comparison.words, opens_at=opens_at
+    )
+    command = Command(environment, loaded_model, text, setup, output, page, view, why)
+    answer_texts(command, compute, page=heads_page)
 
 
 PATIENCE = 3.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attncli.cli import declarations, request
+from attncli.cli.answer import Command, DocumentPage, TextRun, answer_texts
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
@@ -17,10 +17,7 @@ from attncli.cli.output import (
     PageOptions,
     validate_options,
     validate_page,
-    write_document_page,
-    write_with_figure,
 )
-from attncli.cli.progress import progress
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -94,45 +91,35 @@ def next_word(
         words = request.comma_parts(without_heads)
         heads = request.head_pairs(loaded_model.spec, words, None, option="--without")
     top = output.top if "top" in environment.explicit_options else FEW
-    single = output.json or output.svg is not None or page.html is not None
 
-    def documents() -> Iterator[NextDocument]:
-        """Yield one `attn.next/1` document per text."""
-        for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text):
-                tokens = request.tokens_of(loaded_model, source_text)
-                text_regions = []
-                if weigh is not None:
-                    text_regions = request.regions_of(environment, regions, source_text, tokens)
-                with progress(environment, "weighing attention") as on_progress:
-                    document = compute_next(
-                        loaded_model,
-                        source_text.text,
-                        top=top,
-                        target=target,
-                        query=query,
-                        each_token=every_token,
-                        without=heads,
-                        weigh=weigh,
-                        weigh_in=weigh_in,
-                        regions=text_regions,
-                        tokens=tokens,
-                        note=environment.note,
-                        on_cost=partial(
-                            request.refuse_cost,
-                            environment,
-                            setup.compute,
-                            message("a shorter text"),
-                        ),
-                        progress=on_progress,
-                    )
-                if page.html is not None:
-                    write_document_page(
-                        loaded_model, source_text, document, page, view.lang, alone=True
-                    )
-            yield document
+    def compute(run: TextRun) -> NextDocument:
+        """The `attn.next/1` document of one text."""
+        text_regions = []
+        if weigh is not None:
+            text_regions = request.regions_of(environment, regions, run.source, run.tokens)
+        return compute_next(
+            loaded_model,
+            run.text,
+            top=top,
+            target=target,
+            query=query,
+            each_token=every_token,
+            without=heads,
+            weigh=weigh,
+            weigh_in=weigh_in,
+            regions=text_regions,
+            tokens=run.tokens,
+            note=environment.note,
+            on_cost=partial(
+                request.refuse_cost, environment, setup.compute, message("a shorter text")
+            ),
+            progress=run.progress,
+        )
 
-    write_with_figure(documents(), output, environment, view, several=text.lines)
+    command = Command(environment, loaded_model, text, setup, output, page, view)
+    answer_texts(
+        command, compute, page=DocumentPage(alone=True), label=message("weighing attention")
+    )
 
 
 next_app = command_app(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,24 +11,19 @@ import typer
 from msgspec.structs import replace
 
 from attncli.cli import declarations, request
+from attncli.cli.answer import Command, RunPage, TextRun, answer_texts
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DOCUMENT, delivery_option, meaning, text_option
 from attncli.cli.output import (
     PageOptions,
-    page_reasons,
-    page_record,
-    page_recording,
     refuse_over,
     validate_options,
     validate_page,
     wants_all_stages,
-    write_documents,
-    write_figure,
-    write_run_page,
 )
-from attncli.cli.progress import foretell_text, foretell_work, progress
+from attncli.cli.progress import foretell_work
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.features.generate import command as generate_option
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces
     from attncli.features.run.document import RunDocument
     from attncli.inputs.token import Text
-    from attncli.measure.run_record import Recording
+    from attncli.measure.run_record import RunRecord
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
@@ -125,7 +121,6 @@ def run(
         raise UsageError(
             "--top is about links, and --plain lists every weight", expected="--show links as well"
         )
-    single = output.json or any(path is not None for path in (save, output.svg, page.html))
     is_data = output.json or output.ndjson or output.plain
     hint = request.smaller_run(loaded_model.spec, "--query TOK", "--show links")
 
@@ -139,18 +134,20 @@ def run(
         faster = request.faster_run(loaded_model.spec, setup.model.layer)
         foretell_work(environment, count, expected.seconds, faster)
 
-    def document_of(
-        text: Text, padded: BatchTraces | None, recording: Recording | None
-    ) -> RunDocument:
-        """Run one text, and write the figure and the stages asked for. padded: its traces in a
-        batch.
-        """
+    layers, heads = layers_and_heads(loaded_model, setup.model)
+    texts: Sequence[Text] | None = None
+    traces_of_batch: Iterator[BatchTraces | None] = repeat(None)
+    if batch:
+        texts = list(request.texts(environment, text))
+        traces_of_batch = iter(_together(loaded_model, texts, setup))
+
+    def compute(run: TextRun) -> RunDocument:
+        """The document of one text, whose stages are saved where asked for."""
         from attncli.features.run import compute as runs
 
-        foretell_text(environment, len(text.text))
-        tokens = request.tokens_of(loaded_model, text)
-        layers, heads = layers_and_heads(loaded_model, setup.model)
-        known_regions = request.regions_of(environment, regions, text, tokens)
+        padded = next(traces_of_batch)
+        tokens = run.tokens
+        known_regions = request.regions_of(environment, regions, run.source, tokens)
         # regions that are named for what is weighed alone leave the answer about words
         text_regions = known_regions if weighing.weigh is None else []
         keeps_weights = all_stages or save or padded is not None or words
@@ -166,86 +163,75 @@ def run(
                     ),
                 )
             text_regions = []
-        tables = every_weight
-        if not is_data:
-            one_layer = len(loaded_model.spec.blocks) == 1 or bool(
-                setup.model.layer or setup.model.head
-            )
-            few_rows = output.full or query is not None or not runs.is_long(len(tokens))
-            tables = every_weight and one_layer and few_rows
         if save is not None:
             saved_stages = runs.SavedStages(loaded_model.backend)
         else:
             saved_stages = None
-        with progress(
-            environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True
-        ) as on_progress:
-            document = runs.run(
-                loaded_model,
-                text.text,
-                query=query,
-                layers=layers,
-                heads=heads,
-                words=words,
-                matrices=tables or output.svg is not None,
-                stages=all_stages,
-                projections=bool(parts & set(PROJECTIONS)),
-                implicit=is_implicit,
-                top=output.top,
-                regions=text_regions,
-                all_links=all_links,
-                weigh=weighing.weigh,
-                weigh_in=weigh_in,
-                weigh_regions=known_regions,
-                whole=output.full or output.svg is not None,
-                tokens=tokens,
-                note=environment.note,
-                on_cost=on_cost,
-                on_trace=None if saved_stages is None else saved_stages.add,
-                progress=on_progress,
-                batch=padded,
-                recording=recording,
-            )
+        document = runs.run(
+            loaded_model,
+            run.text,
+            query=query,
+            layers=layers,
+            heads=heads,
+            words=words,
+            matrices=shows_tables(len(tokens)) or output.svg is not None,
+            stages=all_stages,
+            projections=bool(parts & set(PROJECTIONS)),
+            implicit=is_implicit,
+            top=output.top,
+            regions=text_regions,
+            all_links=all_links,
+            weigh=weighing.weigh,
+            weigh_in=weigh_in,
+            weigh_regions=known_regions,
+            whole=output.full or output.svg is not None,
+            tokens=tokens,
+            note=environment.note,
+            on_cost=on_cost,
+            on_trace=None if saved_stages is None else saved_stages.add,
+            progress=run.progress,
+            batch=padded,
+            recording=run.recording,
+        )
         if saved_stages is not None and save is not None:
             runs.save_stages(save, saved_stages, document)
-        if output.svg is not None:
-            write_figure(document, output, environment)
-        # without tables, they were for the picture alone
-        if tables:
+        return document
+
+    def shows_tables(count: int) -> bool:
+        """Whether the answer about so many tokens shows tables of weights."""
+        from attncli.features.run.compute import is_long
+
+        if is_data:
+            return every_weight
+        one_layer = len(loaded_model.spec.blocks) == 1
+        one_layer = one_layer or bool(setup.model.layer or setup.model.head)
+        few_rows = output.full or query is not None or not is_long(count)
+        return every_weight and one_layer and few_rows
+
+    def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
+        """The token asked about."""
+        if query is None:
+            return {}
+        quiet = environment.without_notes()
+        return {"query": str(request.query_index(quiet, record.sides.queries, query))}
+
+    def after_figure(run: TextRun, document: RunDocument) -> RunDocument:
+        """The document without tables where they were for the picture alone."""
+        from attncli.features.run.compute import without_tables
+
+        if shows_tables(len(run.tokens)):
             return document
-        return runs.without_tables(document)
+        return without_tables(document)
 
-    def documents() -> Iterator[RunDocument]:
-        """One document per text, or per text of a batch padded to one length; its page is written
-        on the way.
-        """
-        sources = request.texts(environment, text, single=single)
-        for source_text, padded in (
-            _together(loaded_model, list(sources), setup)
-            if batch
-            else ((source_text, None) for source_text in sources)
-        ):
-            with request.errors_located_in(source_text):
-                which = layers_and_heads(loaded_model, setup.model)
-                recording = page_recording(page, loaded_model, source_text, which[1], words=words)
-                document = document_of(source_text, padded, recording)
-                if page.html is not None:
-                    record = page_record(
-                        loaded_model, source_text, *which, words=words, recording_of_run=recording
-                    )
-                    queries = record.sides.queries
-                    quiet = environment.without_notes()
-                    if query is None:
-                        start = {}
-                    else:
-                        start = {"query": str(request.query_index(quiet, queries, query))}
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, setup.compute
-                    )
-                    write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
-            yield document
-
-    write_documents(documents(), output, environment, view, several=text.lines)
+    command = Command(environment, loaded_model, text, setup, output, page, view, why)
+    answer_texts(
+        command,
+        compute,
+        page=RunPage(layers=layers, heads=heads, words=words, opens_at=opens_at),
+        texts=texts,
+        single=command.wants_one_text or save is not None,
+        after_figure=after_figure,
+    )
 
 
 def _check_texts(*, is_padded: bool, has_lines: bool, all_stages: bool, words: bool) -> None:
@@ -281,11 +267,9 @@ def _check_weighing(model: Model, page: PageOptions, *, is_padded: bool) -> None
         raise UsageError(what, expected="no --padded, and a family that runs natively")
 
 
-def _together(
-    model: Model, texts: list[Text], setup: RunSetup
-) -> Iterator[tuple[Text, BatchTraces]]:
-    """Run all texts as one padded batch, and yield each with its part of it; refused before it
-    starts where it would not fit."""
+def _together(model: Model, texts: Sequence[Text], setup: RunSetup) -> list[BatchTraces]:
+    """Run all texts as one padded batch: the part of each. Raises LimitError, before it starts,
+    where it would not fit."""
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
@@ -298,7 +282,7 @@ def _together(
         "fewer or shorter texts, or no --padded",
         resident=single.resident,
     )
-    yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
+    return run_batch(model, tokens, layers, heads)
 
 
 run_app = command_app(

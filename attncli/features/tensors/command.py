@@ -28,9 +28,8 @@ from attncli.cli.output import (
     validate_options,
     validate_page,
     wants_all_stages,
-    write_documents,
-    write_figure,
     write_run_page,
+    write_with_figure,
 )
 from attncli.cli.whole_number import LARGEST
 from attncli.errors import UsageError
@@ -141,9 +140,7 @@ def tensors(
 
         record = captured_record(arrays, traces[0], document, heads=heads)
         write_run_page(page, document, record, view.lang, title=file.name)
-    if output.svg is not None:
-        write_figure(document, output, environment)
-    write_documents([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
 
 
 def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) -> tuple[int, int]:

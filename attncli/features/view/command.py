@@ -23,8 +23,6 @@ from attncli.cli.output import (
     temporary_page,
     validate_options,
     validate_page,
-    write_documents,
-    write_figure,
     write_page,
     write_with_figure,
 )
@@ -81,8 +79,6 @@ def view(
     if show_as == "heads":
         document = _as_heads(document, file)
     from attncli.documents import name_of
-    from attncli.features.heads.document import HeadsDocument
-    from attncli.features.run.document import RunDocument
 
     explains = document.schema == "attn.explain/1"
     if precision is not None:
@@ -98,12 +94,7 @@ def view(
     validate_page(page)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, view, browse=browse)
-    if isinstance(document, RunDocument | HeadsDocument):
-        if output.svg is not None:
-            write_figure(document, output, environment)
-        write_documents([document], output, environment, view)
-    else:
-        write_with_figure([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
 
 
 def _show_page(

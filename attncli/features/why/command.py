@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct
 
 from attncli.cli import declarations, request
+from attncli.cli.answer import Command, DocumentPage, TextRun, answer_texts
 from attncli.cli.declarations import EIGHT, OutputOptions, PairOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
@@ -18,8 +19,6 @@ from attncli.cli.output import (
     PageOptions,
     validate_options,
     validate_page,
-    write_document_page,
-    write_with_figure,
 )
 from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
 from attncli.errors import UsageError
@@ -78,7 +77,7 @@ def why(
 
     attn why --model smollm2 --pairs indirect-object --head L24H4
     """
-    from attncli.cli.progress import foretell_work, progress
+    from attncli.cli.progress import foretell_work
 
     environment: Environment = ctx.obj
     if is_over_pairs(pair_options, text.text):
@@ -90,44 +89,37 @@ def why(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
     from attncli.features.why import compute as explanation
 
-    single = output.json or output.svg is not None or page.html is not None
-
     def on_cost(expected: CostEstimate, count: int) -> None:
         """Say before a long run starts how long it will take."""
         foretell_work(environment, count, expected.seconds, message("a shorter text"))
 
-    def documents() -> Iterator[WhyDocument]:
-        """Yield one `attn.why/1` document per text."""
-        for source_text in request.texts(environment, text, single=single):
-            with request.errors_located_in(source_text):
-                with progress(environment, "taking the score apart") as on_progress:
-                    document = explanation.why(
-                        loaded_model,
-                        source_text.text,
-                        start,
-                        end,
-                        than=link.than,
-                        cross=link.cross,
-                        by=split,
-                        writes=link.writes,
-                        target=link.target,
-                        versus=link.versus,
-                        heads=request.head_selection(loaded_model.spec, setup.model),
-                        unknown=link.unknown,
-                        source_text=setup.model.source,
-                        memory=request.memory_limit(setup.compute).bytes,
-                        tokens=request.tokens_of(loaded_model, source_text),
-                        note=environment.note,
-                        on_cost=on_cost,
-                        progress=on_progress,
-                    )
-                if page.html is not None:
-                    write_document_page(
-                        loaded_model, source_text, document, page, view.lang, alone=link.cross
-                    )
-            yield document
+    def compute(run: TextRun) -> WhyDocument:
+        """The `attn.why/1` document of one text."""
+        return explanation.why(
+            loaded_model,
+            run.text,
+            start,
+            end,
+            than=link.than,
+            cross=link.cross,
+            by=split,
+            writes=link.writes,
+            target=link.target,
+            versus=link.versus,
+            heads=request.head_selection(loaded_model.spec, setup.model),
+            unknown=link.unknown,
+            source_text=setup.model.source,
+            memory=request.memory_limit(setup.compute).bytes,
+            tokens=run.tokens,
+            note=environment.note,
+            on_cost=on_cost,
+            progress=run.progress,
+        )
 
-    write_with_figure(documents(), output, environment, view, several=text.lines)
+    command = Command(environment, loaded_model, text, setup, output, page, view)
+    answer_texts(
+        command, compute, page=DocumentPage(link.cross), label=message("taking the score apart")
+    )
 
 
 def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
@@ -181,7 +173,7 @@ def _why_pairs(
         output,
         compute,
         command="why",
-        label="taking the score apart",
+        label=message("taking the score apart"),
         subjects=(*PAIR_SUBJECTS, "start", "end", "than"),
     )
 
