@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[Any]]
 
 SURE = 0.95
 
@@ -27,3 +32,16 @@ def student(freedom: float) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+
+
+def skewed_deviate(deviate: float | Floats, skewness: Floats, count: float | Floats) -> Floats:
+    """By how many standard errors a mean of `count` skewed values lies above the true one where it
+    would lie by `deviate` if they were not skewed; of values without skewness `deviate` itself.
+
+    Source: Hall, On the removal of skewness by transformation, 1992; Johnson, Modified t tests and
+    confidence intervals for asymmetrical populations, 1978.
+    """
+    bend = skewness / np.sqrt(count)
+    bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)  # a straight line, nearly
+    result: Floats = 3 / bend * (np.cbrt(1 + bend * (deviate - bend / 6)) - 1)
+    return result

@@ -16,6 +16,7 @@ import numpy as np
 
 from attncli.measure.metric import Metric
 from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.measure.student import skewed_deviate
 from attncli.scan.document import LEAST_TEXTS
 
 UNIT = 1 << 24
@@ -202,11 +203,8 @@ def mean_interval(
         is_bent = skew * skew < units / 2
         known = is_bent & ~np.asarray(is_doubtful, bool)
         far = np.vectorize(reach, otypes=[float])(units - 1)
-        bend = np.where(is_bent, skew, 0.0) / np.sqrt(units)
-        bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)  # a straight line, nearly
-        ends = np.stack(
-            [3 / bend * (np.cbrt(1 + bend * (side - bend / 6)) - 1) for side in (far, -far)]
-        )
+        lean = np.where(is_bent, skew, 0.0)
+        ends = np.stack([skewed_deviate(side, lean, units) for side in (far, -far)])
         bounds: Floats = mean - deviation / np.sqrt(units) * ends
         if share:
             missed = np.where(known, 0.0, 1 - 0.025 ** (1 / units))

@@ -52,8 +52,9 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
 from attncli.language import message
-from attncli.measure.bootstrap import ratio_intervals, resample
+from attncli.measure.bootstrap import resample
 from attncli.measure.kept_results import KeptArrays, fingerprint
+from attncli.measure.mean_intervals import ratio_intervals
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import Experts, HeadSelection, Mlp, Spec

@@ -80,7 +80,8 @@ class CircuitSize(Part, frozen=True, kw_only=True):
         describe("(m(circuit) − m(corrupt)) / (m(clean) − m(corrupt)), sums over held-out pairs."),
     ]
     low: Annotated[
-        float | None, describe("End of its 95% interval by the bootstrap; null below 20 pairs.")
+        float | None,
+        describe("End of its 95% interval; null below 20 pairs, and where all give the same."),
     ]
     high: float | None
     random: Annotated[float, describe("The same for as many edges drawn at random.")]

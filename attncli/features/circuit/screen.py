@@ -18,6 +18,7 @@ from attncli.features.circuit.document import CircuitDocument, CircuitNode, Circ
 from attncli.features.effects.difference_answer import MOVES, WRITES, loss_text
 from attncli.features.effects.document import Difference
 from attncli.language import Message, contextual, message, plural, say
+from attncli.measure.mean_intervals import FEWEST
 
 SHOWN = 10
 """Parts and edges that are listed, unless the view is full."""
@@ -273,7 +274,7 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
         random=share_text(chosen.random),
     )
     yield say(view, kept)
-    if chosen.low is None:
+    if document.pairs.held_out < FEWEST:
         yield say(view, "Below 20 held-out pairs there is no interval.")
     if document.chosen_by == "keeps":
         size = plural(

@@ -23,6 +23,7 @@ from attncli.features.effects.document import (
 )
 from attncli.features.effects.head_phrase import head_phrase
 from attncli.language import listing, message, say
+from attncli.measure.mean_intervals import no_interval
 from attncli.mechanism.spec import head_name
 
 WRITES = 0.9
@@ -216,7 +217,7 @@ def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str
         right=percent(pairs.right),
     )
     if pairs.low is None:
-        yield say(view, "Below 20 pairs there is no interval.")
+        yield say(view, no_interval(pairs.count))
     if pairs.left_out:
         yield say(
             view,

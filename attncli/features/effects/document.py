@@ -36,7 +36,9 @@ AttentionKind = Annotated[
 
 IntervalEnd = Annotated[
     float | UnsetType | None,
-    describe("With pairs: end of the 95% interval over pairs, by the bootstrap; null below 20."),
+    describe(
+        "With pairs: end of the 95% interval over pairs; null below 20, and where all give the same."
+    ),
 ]
 SignShare = Annotated[
     float | UnsetType, describe("With pairs: the share of pairs with the sign of the mean.")
@@ -172,7 +174,8 @@ class PairsSummary(Part, frozen=True, kw_only=True):
     right: Annotated[Share, describe("Share of pairs with m above 0.")]
     mean: Annotated[float, describe("Of m.")]
     low: Annotated[
-        float | None, describe("End of its 95% interval by the bootstrap; null below 20 pairs.")
+        float | None,
+        describe("End of its 95% interval; null below 20 pairs, and where all give the same."),
     ]
     high: float | None
     left_out: Annotated[Count, describe("Pairs of the file that do not fit the model.")]

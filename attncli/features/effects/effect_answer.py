@@ -135,6 +135,16 @@ def range_text(low: str, high: str) -> str:
     return f"{low} … {high}"
 
 
+def interval_column(ends: Iterable[tuple[object, object]]) -> dict[str, list[str]]:
+    """A column of 95% intervals from their low and high ends, "-" for one without; no column where
+    none has any."""
+    known = [[end if isinstance(end, float) else None for end in pair] for pair in ends]
+    if all(low is None for low, _ in known):
+        return {}
+    lows, highs = effect_columns([low for low, _ in known], [high for _, high in known])
+    return {message("95% interval"): list(map(range_text, lows, highs))}
+
+
 @capitalize_sentences
 def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     """The answer of `attn find --effect`: in which head cutting the found link changes the measure

@@ -55,7 +55,7 @@ from attncli.features.effects.sweep import (
 from attncli.features.effects.targets import target_token
 from attncli.inputs.token import ignore
 from attncli.language import message
-from attncli.measure.bootstrap import mean_intervals, ratio_intervals
+from attncli.measure.mean_intervals import mean_intervals, ratio_intervals
 from attncli.measure.pair_measure import (
     FittedPairs,
     TokenPair,

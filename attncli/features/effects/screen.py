@@ -66,6 +66,7 @@ from attncli.features.effects.effect_answer import (
     grid,
     grids,
     heads_table,
+    interval_column,
     lens_sentences,
     lens_table,
     look_tint,
@@ -508,11 +509,7 @@ def _difference_columns(effects: Sequence[EffectRow]) -> dict[str, list[str]]:
         )
         columns |= {message("held"): writes, message("moved"): moves}
     if rows[0].sign_share is not UNSET:
-        if rows[0].low is not None:
-            lows, highs = effect_columns(
-                [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
-            )
-            columns[message("95% interval")] = list(map(range_text, lows, highs))
+        columns |= interval_column((row.low, row.high) for row in rows)
         columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
     return columns
 
@@ -888,12 +885,7 @@ def interval_columns(rows: Sequence[PatchRow]) -> dict[str, list[str]]:
     the same sign; none of a single text."""
     if any(row.sign_share is UNSET for row in rows):
         return {}
-    columns: dict[str, list[str]] = {}
-    if rows and rows[0].low is not None:
-        lows, highs = effect_columns(
-            [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
-        )
-        columns[message("95% interval")] = list(map(range_text, lows, highs))
+    columns = interval_column((row.low, row.high) for row in rows)
     columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
     return columns
 

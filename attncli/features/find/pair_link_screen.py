@@ -20,7 +20,7 @@ from attncli.features.effects.difference_answer import (
     pairs_sentences,
 )
 from attncli.features.effects.document import Difference
-from attncli.features.effects.effect_answer import effect_columns, range_text
+from attncli.features.effects.effect_answer import effect_columns, interval_column
 from attncli.features.find.document import FindDocument, FoundHead, PairLink
 from attncli.language import contextual, message, say
 
@@ -60,19 +60,13 @@ def pair_table(links: Sequence[PairLink], view: View) -> Lines:
         shown = links[: view.top]
     write = [link.weight for link in shown], [link.corrupt for link in shown]
     weights, corrupt = effect_columns(*write)
-    changes, lows, highs = effect_columns(
-        [link.change for link in shown],
-        [_end(link.low) for link in shown],
-        [_end(link.high) for link in shown],
-    )
     columns = {
         message("head"): [f"L{link.layer} H{link.head}" for link in shown],
         contextual("column", "clean"): weights,
         contextual("column", "corrupt"): corrupt,
-        message("change"): changes,
+        message("change"): effect_columns([link.change for link in shown])[0],
+        **interval_column((link.low, link.high) for link in shown),
     }
-    if shown and shown[0].low is not None:
-        columns[message("95% interval")] = list(map(range_text, lows, highs))
     columns[message("same sign")] = [percent(link.sign_share or 0.0) for link in shown]
     costs = [link.difference.all if link.difference is not UNSET else None for link in shown]
     if any(value is not None for value in costs):

@@ -22,7 +22,7 @@ from attncli.features.effects.sweep import CutLink, SweepSize
 from attncli.features.find.document import FindDocument, PairLink
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
-from attncli.measure.bootstrap import mean_intervals
+from attncli.measure.mean_intervals import mean_intervals
 from attncli.measure.pair_measure import (
     FittedPairs,
     TokenPair,

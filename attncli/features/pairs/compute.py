@@ -13,7 +13,7 @@ from attncli.features.pairs.document import PairFault, PairInterval, PairRow, Pa
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.pairs import read_pairs
 from attncli.inputs.token import ignore
-from attncli.measure.bootstrap import MeanInterval, mean_intervals
+from attncli.measure.mean_intervals import MeanInterval, mean_intervals
 from attncli.measure.pair_measure import FittedPairs, TokenPair, fit_pairs, measured_differences
 from attncli.mechanism.checked_arguments import checked
 from attncli.models.estimate import CostEstimate

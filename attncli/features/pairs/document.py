@@ -11,7 +11,7 @@ from attncli.language import message
 
 
 class PairInterval(Part, frozen=True, kw_only=True):
-    """A mean over pairs with its 95% interval by the bootstrap; no ends below 20 pairs."""
+    """A mean over pairs with its 95% interval; no ends below 20 pairs, and where all give the same."""
 
     mean: float
     low: float | None

@@ -14,6 +14,7 @@ from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.pairs.document import PairInterval, PairsDocument
 from attncli.language import message, say
+from attncli.measure.mean_intervals import no_interval
 
 SHOWN = 10
 """Pairs that are listed, and faults, unless the view is full."""
@@ -119,7 +120,7 @@ def pairs_sentences(document: PairsDocument, view: View) -> Iterator[str]:
         corrupt=interval_text(document.corrupt),
     )
     if document.clean.low is None:
-        yield say(view, "Below 20 pairs there is no interval.")
+        yield say(view, no_interval(len(document.pairs)))
     yield not_learned_note(document.model, view)
 
 

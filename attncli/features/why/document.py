@@ -70,7 +70,8 @@ class PairMean(Part, frozen=True, kw_only=True):
 
     mean: float
     low: Annotated[
-        float | None, describe("End of its 95% interval by the bootstrap; null below 20 pairs.")
+        float | None,
+        describe("End of its 95% interval; null below 20 pairs, and where all give the same."),
     ]
     high: float | None
     sign_share: Annotated[float, describe("The share of pairs with the sign of the mean.")]

@@ -28,7 +28,7 @@ from attncli.features.why.document import (
     WhyPart,
 )
 from attncli.inputs.token import choose_span, ignore
-from attncli.measure.bootstrap import MeanInterval, mean_intervals
+from attncli.measure.mean_intervals import MeanInterval, mean_intervals
 from attncli.measure.pair_measure import (
     FittedPairs,
     TokenPair,

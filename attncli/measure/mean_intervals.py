@@ -1,0 +1,140 @@
+"""Intervals of means over pairs: where the mean of all pairs of that kind may lie."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.language import message
+from attncli.measure.student import skewed_deviate, student
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+FEWEST = 20
+"""Values below which no interval is given."""
+TINY = 1e-9
+"""Values that differ by less than this share of the largest are the same but for rounding."""
+
+
+class MeanInterval(Struct, frozen=True):
+    """A mean with its 95% interval. low, high: None below `FEWEST` values, and where all values are
+    the same. same_sign: the share of the values that have the sign of the mean, 0 to 1."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    same_sign: float
+
+
+def mean_ends(values: Floats) -> tuple[Floats, Floats]:
+    """The ends of the 95% interval of the mean of each column of `values`, [value, column]: on each
+    side the farther one of Student's t and of Student's t corrected for skewness. NaN where all
+    values are the same: how rare others are, they do not tell.
+
+    Values of pairs often lean to one side, where Student's t ends too early and percentiles of the
+    bootstrap earlier still. The method was chosen on a normal, a log-normal and a binary population
+    and then measured on others. Held in 20,000 samples of 20, in percent, and the width beside that
+    of Student's t (tests/benchmarks/pair_intervals.py has all):
+
+    | population | percentiles | Student's t | this | width |
+    |---|---|---|---|---|
+    | normal | 94.3 | 95.1 | 95.7 | 1.04 |
+    | exponential | 89.6 | 92.0 | 95.9 | 1.49 |
+    | gamma, shape 0.5 | 88.2 | 89.4 | 95.8 | 1.77 |
+    | log-normal | 84.5 | 86.6 | 93.1 | 1.88 |
+    | 1 two times in ten, else 0 | 93.3 | 93.2 | 99.1 | 1.59 |
+    | one in ten 5 deviations larger | 90.2 | 91.9 | 93.0 | 1.38 |
+    | what taking heads of SmolLM2 away changes | 91.9 | 94.2 | 95.1 | 1.07 |
+
+    Source: Hall, On the removal of skewness by transformation, 1992.
+    """
+    return _ends(values.mean(0), values - values.mean(0), np.abs(values).max(0))
+
+
+def ratio_ends(values: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """The ends of the 95% interval of Σ values / Σ sizes of each column, as `mean_ends` has them, of
+    what the ratio leaves, (values − ratio · sizes) over the mean size.
+
+    values: [value, column]. sizes: [value]. Source of the error: Cochran, Sampling techniques,
+    1977, chapter 6.
+    """
+    ratio = values.sum(0) / sizes.sum()
+    # what the ratio leaves: of sums near to each other few digits would be left
+    rest = (values - ratio * sizes[:, None]) / sizes.mean()
+    return _ends(ratio, rest, np.abs(values / sizes.mean()).max(0))
+
+
+def _ends(means: Floats, rest: Floats, largest: Floats) -> tuple[Floats, Floats]:
+    """Both ends around `means`, [column], of values that differ from them by `rest`, [value,
+    column]. largest: the size below which a share of `TINY` is rounding."""
+    count = len(rest)
+    spread = np.sqrt((rest**2).mean(0))
+    is_known = spread > TINY * largest
+    with np.errstate(invalid="ignore", divide="ignore"):
+        skewness = np.where(is_known, (rest**3).mean(0) / spread**3, 0.0)
+    # few values show too little of it
+    skewness *= math.sqrt(count * (count - 1)) / max(count - 2, 1)
+    error = np.where(is_known, spread / math.sqrt(count - 1), np.nan)
+    far = student(count - 1)
+    below = np.maximum(skewed_deviate(far, skewness, count), far)
+    above = np.maximum(-skewed_deviate(-far, skewness, count), far)
+    return means - below * error, means + above * error
+
+
+def no_interval(count: int) -> str:
+    """Why a mean over so many pairs has no interval."""
+    if count < FEWEST:
+        return message("Below 20 pairs there is no interval.")
+    return message("All pairs give the same number: it has no interval.")
+
+
+def mean_intervals(values: Floats) -> list[MeanInterval]:
+    """The mean of each column of `values`, [value, column], with its interval.
+
+    Args:
+        values: One row for each pair, without NaN.
+
+    Returns:
+        One interval for each column; without ends below `FEWEST` rows, and where all are the same.
+    """
+    means = values.mean(0)
+    share = (np.sign(values) == np.sign(means)).mean(0)
+    if len(values) < FEWEST:
+        return _intervals(means, None, share)
+    return _intervals(means, mean_ends(values), share)
+
+
+def ratio_intervals(values: Floats, sizes: Floats) -> list[MeanInterval]:
+    """Σ values / Σ sizes of each column of `values`, [value, column], with its interval; the sign is
+    that of single values over their size.
+
+    Args:
+        values: One row for each pair, without NaN.
+        sizes: One for each pair, whose sum is not 0.
+
+    Returns:
+        One interval for each column; without ends below `FEWEST` rows, and where no pair's ratio
+        differs.
+    """
+    ratios = values.sum(0) / sizes.sum()
+    share = (np.sign(values / sizes[:, None]) == np.sign(ratios)).mean(0)
+    if len(values) < FEWEST:
+        return _intervals(ratios, None, share)
+    return _intervals(ratios, ratio_ends(values, sizes), share)
+
+
+def _intervals(
+    means: Floats, ends: tuple[Floats, Floats] | None, share: Floats
+) -> list[MeanInterval]:
+    """One interval for each column, without ends where there are none or they are NaN."""
+    result = []
+    for place, mean in enumerate(means.tolist()):
+        low = high = None
+        if ends is not None and not np.isnan(ends[0][place]):
+            low = float(ends[0][place])
+            high = float(ends[1][place])
+        result.append(MeanInterval(mean, low, high, float(share[place])))
+    return result
