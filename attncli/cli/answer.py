@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
 
 DocumentType = TypeVar("DocumentType", bound="Document")
-PageDocument = TypeVar("PageDocument", bound="Document", contravariant=True)
 
 
 class Command(Struct, frozen=True):
@@ -71,14 +70,14 @@ class TextRun(Struct, frozen=True):
         return self.source.text
 
 
-class AnswerPage(Protocol[PageDocument]):
+class AnswerPage(Protocol):
     """The page that a command writes beside its answer."""
 
     def recording(self, command: Command, text: Text) -> Recording | None:
         """What keeps the heads of the command's own run for the page; None where nothing does."""
         ...
 
-    def write(self, command: Command, run: TextRun, document: PageDocument) -> None:
+    def write(self, command: Command, run: TextRun, document: Any) -> None:
         """Write the page to the file that `--html` names."""
         ...
 
@@ -154,7 +153,7 @@ def documents_of_texts(
     command: Command,
     compute: Callable[[TextRun], DocumentType],
     *,
-    page: AnswerPage[DocumentType],
+    page: AnswerPage,
     label: str | None = None,
     texts: Iterable[Text] | None = None,
     single: bool | None = None,
@@ -205,7 +204,7 @@ def answer_texts(
     command: Command,
     compute: Callable[[TextRun], DocumentType],
     *,
-    page: AnswerPage[DocumentType],
+    page: AnswerPage,
     label: str | None = None,
     texts: Iterable[Text] | None = None,
     single: bool | None = None,

@@ -286,7 +286,7 @@ def ablate(
         )
 
     command = Command(environment, loaded_model, text, setup, output, page, view, why)
-    documents: Iterator[AblateDocument] = documents_of_texts(
+    documents = documents_of_texts(
         command,
         compute,
         page=DocumentPage(),
