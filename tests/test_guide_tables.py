@@ -123,7 +123,7 @@ def test_the_table_of_exit_codes_is_that_of_the_program(lang: str) -> None:
     assert codes == {*map(int, ExitCode), 143, 129}
 
 
-@IN_LANGUAGES
+@pytest.mark.parametrize("lang", ["en", pytest.param("zh", marks=pytest.mark.thorough)])
 def test_the_table_of_two_heads_has_their_numbers(lang: str) -> None:
     model = attncli.load("minilm")
     text = "The animal didn't cross the street because it was too tired"

@@ -179,8 +179,7 @@ FIRST_CALLS = {
 """By public name, an expression that uses it and nothing else first. Files stand in the folder."""
 
 EVERY_DAY = (
-    "tokens", "mask", "cost", "topics", "topics.metric", "run", "heads", "explain", "find", "ablate", "why",
-    "cross", "patch", "learn",
+    "tokens", "mask", "topics.metric", "run", "heads", "ablate", "patch",
 )  # fmt: skip
 FIRST = """
 import os, sys, attncli

@@ -68,6 +68,7 @@ def same(model, single, names, texts=TEXTS, tolerance=1e-9, **chosen):
                 )
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_with_its_weights_held(monkeypatch):
     monkeypatch.setattr(models, "BATCH", 8)  # several batches, that threads share
     same(attncli.load("minilm", hold=True), attncli.load("minilm"), tuple(METRICS), tolerance=3e-5)

@@ -141,6 +141,7 @@ def test_what_a_batch_cannot_carry_is_refused() -> None:
         list(model().trace_batch(["a", " "]))
 
 
+@pytest.mark.thorough
 def test_many_texts_give_what_each_gives_alone_in_their_order():
     model = attncli.load("minilm", hold=True)
     alone = attncli.load("minilm")

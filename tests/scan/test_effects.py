@@ -28,7 +28,12 @@ def scanned(model, corpus, folder, way, shards, **wanted):
 
 
 @pytest.mark.parametrize(
-    ("which", "way"), [("encoder", "zero"), ("encoder", "mean"), ("decoder", "zero")]
+    ("which", "way"),
+    [
+        ("encoder", "mean"),
+        pytest.param("encoder", "zero", marks=pytest.mark.thorough),
+        pytest.param("decoder", "zero", marks=pytest.mark.thorough),
+    ],
 )
 def test_each_text_has_the_effect_that_ablate_finds(which, way, request, lines, tmp_path):
     folder = request.getfixturevalue(which)

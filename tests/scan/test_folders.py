@@ -165,6 +165,7 @@ def test_files_of_a_scan_are_read_within_bounds(spoil, code, told, name, scanned
     assert "recursion" not in answer.err
 
 
+@pytest.mark.thorough
 def test_no_more_workers_than_processors_are_started(encoder, corpus, tmp_path):
     started: list[int] = []
 

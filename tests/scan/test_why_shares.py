@@ -31,7 +31,7 @@ def scanned(model: Any, corpus: Any, folder: Any, shards: Any = None, **wanted: 
     return made
 
 
-@pytest.mark.parametrize("which", ["encoder", "decoder"])
+@pytest.mark.parametrize("which", ["decoder", pytest.param("encoder", marks=pytest.mark.thorough)])
 def test_shares_are_the_sums_of_what_why_says(
     which: str, request: Any, lines: Any, tmp_path: Any
 ) -> None:
@@ -92,6 +92,7 @@ def test_they_add_up_in_any_order_to_one_digest(encoder: Any, lines: Any, tmp_pa
         assert low <= part.query_share <= high
 
 
+@pytest.mark.thorough
 def test_long_texts_are_read_by_rows(
     decoder: Any, lines: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:

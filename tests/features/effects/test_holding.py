@@ -162,6 +162,7 @@ def test_a_region_is_cut_in_the_weights_that_are_held(folder_of: Callable[[str],
             assert abs(effect.moved) > 1e-6  # the negative control: held and free cuts differ
 
 
+@pytest.mark.thorough
 def test_golden_values_of_a_real_model() -> None:
     if (folder := local_folder("smollm2")) is None:
         pytest.skip("smollm2 is not installed")

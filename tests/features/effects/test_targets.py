@@ -126,6 +126,7 @@ def test_several_entries_are_told_by_all_of_them(model: Model) -> None:
     assert any("the first of them" in text for text in told)
 
 
+@pytest.mark.thorough
 def test_every_spelling_is_told_with_its_whole_probability(model: Model) -> None:
     """The note holds what each spelling has in all, so that none stands above the one taken."""
     first_decides = set()

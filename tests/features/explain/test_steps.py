@@ -187,6 +187,7 @@ def test_code_is_part_of_a_screen() -> None:
     assert ask("explain", "mask", TEXT, "--code", "torch").code == 2
 
 
+@pytest.mark.thorough
 def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
     sentence = "The animal didn't cross the street because it was too tired"
     asked = ("explain", sentence, "--model", "minilm", "--query", "it")

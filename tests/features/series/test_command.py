@@ -139,6 +139,7 @@ def test_interrupted_it_goes_on_where_it_was(snapshots, cache, monkeypatch) -> N
     assert len(count) == 4
 
 
+@pytest.mark.thorough
 def test_one_checkpoint_is_in_memory_at_a_time(snapshots, cache, monkeypatch) -> None:
     import gc
     import weakref
