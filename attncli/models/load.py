@@ -220,7 +220,12 @@ class CheckpointStore:
 
     def _table_rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
         """These rows of the table that plays a role, [row, width]."""
-        name = self.binding.outer[role].tensors[0]
+        bound = self.binding.outer[role]
+        name = bound.tensors[0]
+        whole = self._outer_arrays.get((role, backend.dtype))
+        is_plain = bound.form == "whole" and not bound.transposed
+        if whole is not None and is_plain and max(rows, default=0) < len(whole):
+            return whole[list(rows)]  # predictions read it: no second copy of Gemma's 671 MB
         if self._tables is None:
             return backend.array(self.checkpoint.read_rows(name, rows, backend.dtype))
         key = (name, backend.dtype)

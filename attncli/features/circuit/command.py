@@ -65,17 +65,28 @@ def circuit(
             hint="attn circuit --model MODEL --pairs indirect-object",
         )
     loaded_model = request.model(environment, setup, many_runs=True)
-    from attncli.cli.progress import foretell_work, progress
+    from attncli.cli.progress import LONG_WORK, progress
+    from attncli.draw.numbers import size_words
     from attncli.features.circuit.compute import STEPS
     from attncli.features.circuit.compute import circuit as compute_circuit
     from attncli.inputs.hub import own_cache_folder
-
-    hint = message("--count with fewer pairs")
+    from attncli.models.estimate import duration_words
 
     def on_cost(expected: CostEstimate, tokens: int) -> None:
-        """Refuse what memory does not hold, and note how long it will take."""
-        request.refuse_memory(expected.peak, setup.compute, hint, resident=expected.resident)
-        foretell_work(environment, tokens, expected.seconds, hint)
+        """Refuse what memory does not hold, and note what it will take."""
+        smaller = message("--steps with a smaller number, or pairs of shorter texts")
+        request.refuse_memory(expected.peak, setup.compute, smaller)
+        if expected.seconds < LONG_WORK:
+            return
+        environment.note(
+            message(
+                "pairs of up to {tokens:,} tokens: about {seconds} and {memory} of memory; what"
+                " takes less: --count with fewer pairs; after Ctrl-C the same command goes on",
+                tokens=tokens,
+                seconds=duration_words(expected.seconds),
+                memory=size_words(expected.peak),
+            )
+        )
 
     with (
         keeping_runs(output, environment, view) as kept_runs,

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from attncli.arrays.backend import ITEM
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UnsupportedError, UsageError, refused_value
@@ -65,6 +66,7 @@ from attncli.models.estimate import (
     seconds_of,
     work_of,
 )
+from attncli.models.load import CachedStore
 from attncli.models.model import Model
 from attncli.models.run import no_output_head
 from attncli.version import __version__
@@ -519,24 +521,36 @@ def _cost(
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
     scored = len(pairs.choice) * (steps + 1) * BACK_AND_FORTH
     tests = (len(pairs.choice) + 2 * len(pairs.held_out)) * len(SHARES)
-    item = 8 if dtype == "float64" else 4
-    per_token = sum(map(_numbers_in_graph, spec.blocks))
-    heads = max(block.attention.heads for block in spec.blocks)
-    scores = 4 * heads * count * len(spec.blocks)
-    remembered = (steps + 1) * count * (per_token + scores)
-    vectors = (len(graph.readers) + (steps + 3) * len(graph.writers)) * count * spec.d_model
-    moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
-    edges = len(graph.readers) * len(graph.writers) * (len(pairs.choice) + RESAMPLES + 4)
     return replace(
         expected,
         seconds=seconds * (scored + APART * (tests + cuts)) + roles,
-        memory={
-            **expected.memory,
-            message("runs with gradients, or with replaced edges"): item
-            * max(remembered + vectors, 2 * moved),
-            message("scores of edges"): item * edges,
-        },
+        memory=_memory(model, graph, pairs, count, steps, dtype),
+        resident=0,
     )
+
+
+def _memory(
+    model: Model, graph: EdgeGraph, pairs: SplitPairs, count: int, steps: int, dtype: str
+) -> dict[str, int]:
+    """Bytes at the peak by what they are for: the weights of all layers, which gradients go back
+    through, and the larger of a run with gradients and one with replaced edges."""
+    spec = model.spec
+    item = ITEM[dtype]
+    weights = work_of(spec, spec.blocks, count).weights
+    if isinstance(model.store, CachedStore):  # keeps the matrix of the logits, too
+        weights += spec.vocabulary * spec.d_model
+    per_token = sum(map(_numbers_in_graph, spec.blocks))
+    heads = sum(block.attention.heads for block in spec.blocks)
+    remembered = (steps + 1) * count * (per_token + 4 * heads * count)
+    vectors = (len(graph.readers) + (steps + 3) * len(graph.writers)) * count * spec.d_model
+    moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
+    edges = len(graph.readers) * len(graph.writers) * (len(pairs.choice) + RESAMPLES + 4)
+    return {
+        message("all weights at once"): item * weights,
+        message("runs with gradients, or with replaced edges"): item
+        * max(remembered + vectors, 2 * moved),
+        message("scores of edges"): item * edges,
+    }
 
 
 def _numbers_in_graph(block: Any) -> int:

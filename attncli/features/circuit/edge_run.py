@@ -60,7 +60,7 @@ class CircuitModel:
         self.graph = graph
         self.plain = numpy_backend(dtype)
         self.dtype = np.dtype(dtype)
-        self._outer = cache_weights(model.store.outer(self.plain))
+        self._outer = model.store.outer(self.plain)  # of large tables it reads single rows
 
     def pair_gradients(self, pair: TokenPair, steps: int) -> PairGradients:
         """Run both texts and the inputs between them, and take the gradients of m at each reader."""

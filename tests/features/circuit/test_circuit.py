@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -197,8 +200,54 @@ def test_what_cannot_be_done_is_refused(folder: Path) -> None:
     assert ask(*pairs, "--holdout", "3").code == 2
     assert ask(*pairs, "--count", "1").code == 3
     assert ask(*pairs, "--dtype", "bfloat16").code == 4
-    assert ask(*pairs, "--max-memory", "1kb").code == 5
+    refused = ask(*pairs, "--max-memory", "1kb")
+    assert refused.code == 5
+    assert "--steps" in refused.err
     assert ask("circuit", "--model", "minilm", "--pairs", str(SAMPLES)).code == 4
+
+
+def test_the_forecast_of_memory_is_what_a_run_takes(folder: Path) -> None:
+    model = attncli.load(folder, dtype="float64")
+    peaks: list[int] = []
+
+    def on_cost(expected, tokens: int) -> None:
+        assert tokens == 13
+        peaks.append(expected.peak)
+        tracemalloc.start()
+
+    try:
+        attncli.circuit(model, SAMPLES, on_cost=on_cost)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    assert peaks[0] == pytest.approx(peaks[1], rel=0.15)
+
+
+MEMORY = """
+import sys
+import attncli
+from attncli.models.estimate import peak_memory
+from attncli.models.load import hold_weights
+model = hold_weights(attncli.load(sys.argv[1]))
+before = []
+attncli.circuit(
+    model,
+    "indirect-object",
+    count=2,
+    on_cost=lambda cost, tokens: before.extend((cost.peak, peak_memory())),
+)
+print(before[0], peak_memory() - before[1])
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["smollm2", "gemma3"])
+def test_the_forecast_of_memory_holds_for_real_models(name: str) -> None:
+    if local_folder(name) is None:
+        pytest.skip(f"{name} is not installed")
+    line = [sys.executable, "-c", MEMORY, name]
+    forecast, taken = map(int, subprocess.check_output(line, text=True).split())
+    assert forecast == pytest.approx(taken, rel=0.15)
 
 
 def test_sizes_are_numbers_or_shares() -> None:
