@@ -12,8 +12,13 @@ from msgspec import json as documents_json
 
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.view import View
-from attncli.features.effects.document import AblateDocument
-from attncli.features.effects.effect_answer import ablate_answer, ablate_sentences
+from attncli.features.effects.document import AblateDocument, LensRow, NextToken, TargetToken
+from attncli.features.effects.effect_answer import (
+    _lens_words,
+    ablate_answer,
+    ablate_sentences,
+    effect_columns,
+)
 
 
 def document(**changes: Any) -> AblateDocument:
@@ -93,3 +98,51 @@ def test_of_signed_numbers_the_largest_is_the_farthest_from_zero() -> None:
 def test_sizes_have_their_units() -> None:
     text = " ".join(ablate_sentences(document(), View()))
     assert "0.300 (1 − cosine)" in text
+
+
+def test_changes_beside_probabilities_have_their_unit() -> None:
+    """Of a log-probability, what stands in brackets is nats: the sentence before tells percent."""
+    rows = [
+        effect(0, 0.3, logprob=-1.0, random={"logprob": -0.8}),
+        effect(1, 0.01, logprob=-0.02, looks={"key": 1, "weight": 0.45}),
+    ]
+    told = document(
+        effects=rows,
+        measures=["logprob"],
+        together={"logprob": -1.2},
+        target={"text": "cat", "id": 5},
+    )
+    text = " ".join(ablate_sentences(told, View()))
+    assert "a random change of the same size makes (-0.800 nats)" in text
+    assert "hardly matters here (-0.02 nats)" in text
+
+
+def test_a_link_that_a_mask_hides_is_told_as_that() -> None:
+    """Cutting it changes nothing because there is nothing, which is no finding about heads."""
+    link = {"query": 1, "key": 2}
+    for weight in (0.0, 0.4):
+        rows = [effect(head, 0.0, weight=weight) for head in range(3)]
+        text = " ".join(ablate_sentences(document(effects=rows, link=link), View()))
+        assert ("there is nothing to cut" in text) == (weight == 0)
+        assert ("changes nothing" in text) == (weight > 0)
+
+
+def test_small_effects_keep_a_digit_that_tells_them_apart() -> None:
+    assert effect_columns([0.0013, 0.0004, None])[0] == ["0.0013", "0.0004", "-"]
+    assert effect_columns([0.105, 0.0004])[0] == ["0.105", "0.000"]
+    assert effect_columns([1.87e-4, 4.5e-5])[0] == ["1.870e-04", "4.500e-05"]
+    assert effect_columns([None, None])[0] == ["-", "-"]
+    assert effect_columns([0.0, 0.0])[0] == ["0.000", "0.000"]
+
+
+def test_a_row_of_the_lens_ends_with_a_whole_number() -> None:
+    """Tokens that a line has no room for are left out, never cut in their probability."""
+    entries = [
+        NextToken(token=TargetToken(id=at, text=text), probability=0.25)
+        for at, text in enumerate(("mountain", "hill", "rock"))
+    ]
+    row = LensRow(layer=3, stage="end", rank=1, probability=0.25, top=entries)
+    whole = "mountain 0.25  hill 0.25  rock 0.25"
+    assert _lens_words(row, len(whole), View()) == whole
+    assert _lens_words(row, len(whole) - 1, View()) == "mountain 0.25  hill 0.25"
+    assert _lens_words(row, 3, View()) == "mountain 0.25"

@@ -181,7 +181,7 @@ def test_a_comparison_names_the_link_that_changed_most_and_what_it_does_and_cost
     a, b = (sum(head["pairs"][side] for head in heads) for side in "ab")
     assert f"Cost: A computes {a} pairs, B {b} ({b / a:.1%} of A's)." in said
     kept = sum(head["kept"] for head in heads) / 2
-    assert (f"Of the weight in A, {kept:.0%} rests on keys that B sees too." in said) == (
+    assert (f"Of the weight in A, {kept:.0%} is on keys that B sees too." in said) == (
         mask != "none"
     )
 

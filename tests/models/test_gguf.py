@@ -1108,3 +1108,80 @@ def test_blocks_read_wrongly_are_noticed_by_the_reference(
     alone = verify(file, IDS)
     assert alone.is_within_limits
     assert alone.blocks == "attn"
+
+
+def test_a_file_tells_its_positions_and_every_kind_of_its_numbers_with_bytes(
+    wide: Path, tmp_path: Path
+):
+    """`models show` names the longest text that the file is made for, and lists each kind of blocks
+    with the bytes of all its tensors; a longer text runs, and the run says so."""
+    kinds = {"attn_q": Kind.Q4_0, "ffn_down": Kind.Q8_0}
+
+    def choose(name: str, array: np.ndarray) -> Kind:
+        """Two kinds of blocks, single numbers for all else."""
+        return next((kind for part, kind in kinds.items() if part in name), Kind.F32)
+
+    vocabulary = merges("qwen2")
+    file = gguf_files.write(
+        wide,
+        tmp_path / "mixed.gguf",
+        "qwen2",
+        quantise=choose,
+        vocabulary=vocabulary.write,
+        more={"context_length": 24},
+    )
+    told = ask("models", "show", str(file), "--json").json
+    expected: dict[str, int] = {}
+    for tensor in gguf.GGUFReader(file).tensors:
+        name = tensor.tensor_type.name.replace("F32", "float32")
+        expected[name] = expected.get(name, 0) + tensor.n_bytes
+    assert told["bytes"] == expected
+    assert set(expected) == {"Q4_0", "Q8_0", "float32"}
+    shown = ask("models", "show", str(file)).out
+    assert "made for 24" in shown
+    assert all(kind in shown for kind in expected)
+    for count in (24, 25):
+        ids = ("--ids", " ".join(["7"] * count))
+        warnings = ask("run", *ids, "--model", str(file), "--json").json["warnings"]
+        is_told = any("the 24 positions that this model is made for" in text for text in warnings)
+        assert is_told == (count > 24)
+
+
+@pytest.mark.parametrize(
+    "make_vocabulary",
+    [lambda: merges("qwen2"), lambda: sentence_pieces("bpe"), merged_characters],
+    ids=["merges", "scores", "Gemma 4"],
+)
+def test_a_short_text_builds_the_merges_of_its_own_characters_alone(
+    make_vocabulary: Callable[[], Vocabulary],
+    wide: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The table of all merges is never made for it, and what is built joins nothing but parts of
+    the text."""
+    monkeypatch.setattr(gguf_tokenizers, "WORTH_PARTS", 0)
+    vocabulary = make_vocabulary()
+    file = gguf_files.write(wide, tmp_path / "v.gguf", "qwen2", vocabulary=vocabulary.write)
+    tokenizer = attncli.load(file, note=None).tokenizer
+    assert isinstance(tokenizer, PartTokenizer)
+    every = len(tokenizer.vocabulary.scheme.every_merge(all_pieces(tokenizer)))
+
+    def refuse(ids: object) -> None:
+        """Stand for the table of all merges."""
+        pytest.fail("a short text built every merge")
+
+    monkeypatch.setattr(tokenizer.vocabulary.scheme, "every_merge", refuse)
+    sample = "the model"
+    assert [token.id for token in tokenizer.encode(sample)] == vocabulary.ids(sample)
+    built = tokenizer.vocabulary.for_texts([sample], lambda hf, text: hf.encode(text))
+    joined = ["".join(merge) for merge in json.loads(built.to_str())["model"]["merges"]]
+    written = sample.translate({ord(" "): None})
+    letters = {*written, "\u0120", "\u2581"}
+    assert 0 < len(joined) < every / 4
+    assert all(letters.issuperset(piece) for piece in joined if piece.strip("\n"))
+
+
+def all_pieces(tokenizer: PartTokenizer) -> dict[str, int]:
+    """Every piece of a vocabulary with its id."""
+    return {piece: number for number, piece in enumerate(tokenizer.vocabulary.tokens)}

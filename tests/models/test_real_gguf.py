@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import finish
 
 import attncli
 from attncli.errors import AttnError
@@ -310,3 +312,64 @@ def test_a_chat_is_written_and_cut_as_transformers_does(
     assert written.text == theirs.apply_chat_template(TALKS[talk], tokenize=False, **options)
     expected = theirs.apply_chat_template(TALKS[talk], return_dict=False, **options)
     assert [token.id for token in encode_chat(ours, written)] == expected
+
+
+def test_a_short_text_takes_few_of_the_merges(name: str) -> None:
+    """Of Gemma's 514,847 merges a sentence needs some hundred, and no more are built."""
+    tokenizer = attncli.load(name).tokenizer
+    assert isinstance(tokenizer, PartTokenizer)
+    tokenizer.encode(SENTENCES[name])
+    (built,) = tokenizer.vocabulary._built.values()
+    merges = json.loads(built.to_str())["model"]["merges"]
+    assert 0 < len(merges) < 1000
+    assert "hf" not in vars(tokenizer)
+
+
+def test_single_precision_is_as_near_as_transformers_own(
+    name: str, file: Path, reference: tuple[list[np.ndarray], np.ndarray, np.ndarray]
+) -> None:
+    """The default promises what it keeps: weights at most twice as far from float64 as those of
+    transformers in float32."""
+    import torch
+    import transformers
+
+    exact, *_ = reference
+    theirs: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32, attn_implementation="eager"
+    )
+    theirs.eval()
+    model = attncli.load(name, backend="torch", dtype="float32")
+    tokens = model.encode(SENTENCES[name])
+    with torch.no_grad():
+        answer = theirs(torch.tensor([[token.id for token in tokens]]), output_attentions=True)
+    far = max(
+        float(np.abs(layer[0].double().numpy() - expected).max())
+        for layer, expected in zip(answer.attentions, exact, strict=True)
+    )
+    own = max(
+        float(np.abs(np.asarray(trace.stages["weights"], np.float64) - expected).max())
+        for trace, expected in zip(model.trace(tokens, keep=("weights",)), exact, strict=True)
+    )
+    assert 0 < own <= 2 * far
+    assert far < 1e-3
+
+
+def test_the_parts_of_a_logit_take_little_more_memory_than_a_run(name: str) -> None:
+    """The output head is multiplied tile by tile: no matrix of the whole vocabulary is in memory."""
+    peaks = [peak_of(command, name) for command in ("run", "logits")]
+    assert peaks[1] < 1.35 * peaks[0]
+    assert peaks[1] < 450
+
+
+def peak_of(command: str, name: str) -> float:
+    """The most memory of a process that answers by a command, in MB."""
+    code = (
+        "import sys\n"
+        "from attncli.cli import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])\n"
+    )
+    words = [command, SENTENCES[name], "--model", name, "--brief", "--quiet"]
+    answer = finish([sys.executable, "-c", code, *words])
+    assert answer.returncode == 0, answer.stderr
+    return int(answer.stdout.split()[-1]) / 1000

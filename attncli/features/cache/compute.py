@@ -21,6 +21,7 @@ from attncli.features.regions.compute import first_choice, interruption_note, su
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
+from attncli.language import listing
 from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.measure.rest import resting_keys
 from attncli.measure.row_stream import share
@@ -527,9 +528,11 @@ def _refuse_two_sided(model: Model) -> None:
             expected="--mask causal as well",
         )
     raise UnsupportedError(
-        "this {family} model reads in both directions: it keeps no keys from token to token",
-        expected="a decoder",
+        "this {family} model reads in both directions (mask {mask}): it keeps no keys from token to"
+        " token",
+        expected="a decoder with its own mask",
         family=model.spec.family,
+        mask=listing(dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks)),
     )
 
 

@@ -321,7 +321,7 @@ def _answer_change_sentences(
         return [
             say(
                 view,
-                "The log probability of {answer} changes by less than 0.01 with each of them.",
+                "The log probability of {answer} changes by less than 0.01 nats with each of them.",
                 answer=text,
             )
         ]
@@ -329,7 +329,7 @@ def _answer_change_sentences(
         return [
             say(
                 view,
-                "The log probability of {answer} changes by {change}: its probability is {share}, "
+                "The log probability of {answer} changes by {change} nats: its probability is {share}, "
                 "{whole} with every key.",
                 answer=text,
                 change=_fixed_or_dash(most.change, signed=True),
@@ -341,7 +341,7 @@ def _answer_change_sentences(
         return [
             say(
                 view,
-                "The log probability of {answer} changes by {change} with each of them.",
+                "The log probability of {answer} changes by {change} nats with each of them.",
                 answer=text,
                 change=changes[most.policy],
             )
@@ -349,8 +349,8 @@ def _answer_change_sentences(
     return [
         say(
             view,
-            "The log probability of {answer} changes least with {least}, by {least_change}, and"
-            " most with {most}, by {most_change}.",
+            "The log probability of {answer} changes least with {least}, by {least_change} nats, and"
+            " most with {most}, by {most_change} nats.",
             answer=text,
             least=_joined_names(
                 [policy for policy in changed if changes[policy.policy] == changes[least.policy]],

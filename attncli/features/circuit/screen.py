@@ -140,6 +140,11 @@ def _node_table(document: CircuitDocument, view: View) -> Lines:
         message("Σ |score|"),
     ]
     title = message("the strongest parts of the circuit; H is a head, MLP a feed-forward part")
+    if any("KV" in cell for row in rows for cell in row):
+        title = message(
+            "the strongest parts of the circuit; H is a head, KV a key-value head that several heads"
+            " share, MLP a feed-forward part"
+        )
     body = table(names, rows, view, align=["left", "left", "left", "right"], title=title)
     return stack(body, _more(len(parts) - len(shown), view))
 

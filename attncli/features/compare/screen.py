@@ -328,11 +328,12 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
             text = message("nothing: the weights are equal")
         return stack(heading("what moved most", "", view), remark(text, view))
     first = 0 if len(document.heads) > 1 else 1  # of one head nobody has to say which
+    room = max((view.width - BESIDE_ENDS) // 2, LEAST_END)
     rows = [
         [
             head_label(weight.layer, weight.head),
             arrow_text.join(
-                f"{place} {short(texts[place], 10, view)}" for place in (weight.query, weight.key)
+                f"{place} {short(texts[place], room, view)}" for place in (weight.query, weight.key)
             ),
             f"{weight.a:.{view.precision}f}",
             f"{weight.b:.{view.precision}f}",
@@ -343,6 +344,12 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     columns = ["head", f"query{arrow_text}key", "A", "B", "B − A"]
     align = ["left", "left", "right", "right", "right"]
     return table(columns[first:], rows, view, align=align[first:], title="what moved most")
+
+
+BESIDE_ENDS = 50
+"""Cells of a row of what moved most that the two words do not take."""
+LEAST_END = 10
+"""Cells that each of them has at least."""
 
 
 # What is compared: the two sides, the words that differ, what ran.
@@ -404,16 +411,23 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
 def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     """Which tokens are compared, where not all are."""
     only = document.only
-    for index, partner in document.aligned:
-        if document.a.tokens[index].text != document.b.tokens[partner].text:
-            yield remark(
-                message(
-                    "{word} in A is compared with {other} in B, which stands in its place",
-                    word=quoted_token(document.a.tokens, index, view),
-                    other=quoted_token(document.b.tokens, partner, view),
-                ),
-                view,
-            )
+    pairs = [
+        (
+            quoted_token(document.a.tokens, index, view),
+            quoted_token(document.b.tokens, partner, view),
+        )
+        for index, partner in document.aligned
+        if document.a.tokens[index].text != document.b.tokens[partner].text
+    ]
+    for word, partner_word in dict.fromkeys(pairs):  # pieces of one word may read alike
+        yield remark(
+            message(
+                "{word} in A is compared with {other} in B, which stands in its place",
+                word=word,
+                other=partner_word,
+            ),
+            view,
+        )
     if not only.a and not only.b:
         if [right for _, right in document.aligned] != sorted(
             right for _, right in document.aligned
@@ -759,7 +773,7 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
     kept_shares = [head.kept for head in document.heads if head.kept is not None]
     if kept_shares and min(kept_shares) < 1:
         share = percent(sum(kept_shares) / len(kept_shares))
-        yield say(view, "Of the weight in A, {share} rests on keys that B sees too.", share=share)
+        yield say(view, "Of the weight in A, {share} is on keys that B sees too.", share=share)
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
         if len(errors) == 1:

@@ -36,6 +36,7 @@ from attncli.features.effects.document import (
     AblateDocument,
     AttentionKind,
     EffectRow,
+    LensRow,
     LogitPart,
     LogitsDocument,
     Measure,
@@ -107,6 +108,8 @@ def effect_text(value: float) -> str:
 
 DIGITS = 3
 """Digits after the point in tables of effects."""
+FEW_UNITS = 5
+"""Units of the last digit below which a column gets a digit more."""
 
 
 SIZES = {
@@ -123,8 +126,14 @@ def size_text(value: float, measure: Measure, view: View) -> str:
 
 
 def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
-    """Format columns of effects with one common number of digits, as cells; `-` for None."""
-    write = writer([value for column in columns for value in column if value is not None], DIGITS)
+    """Format columns of effects with one common number of digits, as cells; `-` for None. A digit
+    more where the largest would have one alone, and most others none."""
+    values = [value for column in columns for value in column if value is not None]
+    largest = max(map(abs, values), default=0.0)
+    digits = DIGITS
+    if 0.5 <= largest * 10.0**DIGITS < FEW_UNITS:
+        digits += 1
+    write = writer(values, digits)
     return [["-" if value is None else write(value) for value in column] for column in columns]
 
 
@@ -219,7 +228,10 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     if effects:
         first = effects[0]
         largest = abs(effect_size(effects[0], document) or 0.0)
-        if largest < NEGLIGIBLE:
+        if document.link is not None and not any(row.weight for row in effects):
+            # a mask hides it
+            yield say(view, templates["hidden"])
+        elif largest < NEGLIGIBLE:
             yield say(view, templates["nothing"], **changed)
         else:
             if len(effects) > 1:
@@ -270,6 +282,7 @@ HEAD_SENTENCES = {
 }
 """What is said of heads that are taken away."""
 LINK_SENTENCES = {
+    "hidden": message("This link has no weight in any of these heads: there is nothing to cut."),
     "nothing": message("Cutting this link in a single head changes nothing in {subject}."),
     "alone": message("Cutting this link in {head} changes {subject}: {size}."),
     "most": message("Cutting this link in {head} changes {subject} most: {size}."),
@@ -330,9 +343,18 @@ def _alike_sentences(
             key=quoted_token(keys, first.looks.key, view),
             weight=f"{weight:.2f}",
             strongest=f"{first.looks.weight:.2f}",
-            effect=effect_text(effect_size(effect, document) or 0.0),
+            effect=_aside(effect_size(effect, document) or 0.0, document, view),
         )
     ]
+
+
+def _aside(value: float, document: AblateDocument, view: View) -> str:
+    """An effect as brackets have it: with its unit where that is nats, of which the sentence before
+    may say nothing, as it tells probabilities."""
+    measure = document.measures[0]
+    if measure == "vector":
+        return effect_text(value)
+    return size_text(value, measure, view)
 
 
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
@@ -350,7 +372,7 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
         template = message(
             "That is at most twice what a random change of the same size makes ({size})."
         )
-    return [say(view, template, size=effect_text(random_size))]
+    return [say(view, template, size=_aside(random_size, document, view))]
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:
@@ -545,6 +567,20 @@ def short_name(effect: AnyHead) -> str:
 
 LENS_WORDS, LENS_WORD = 3, 14
 """Tokens that a row of the lens shows, and cells of each."""
+LENS_GAP = 2
+"""Blanks between columns, and between tokens."""
+
+
+def _lens_words(row: LensRow, room: int, view: View) -> str:
+    """The likeliest tokens of a row with their probabilities, as many as the room has cells for."""
+    entries = [
+        f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}"
+        for entry in row.top[:LENS_WORDS]
+    ]
+    gap = " " * LENS_GAP
+    while len(entries) > 1 and cells(gap.join(entries)) > room:
+        entries.pop()
+    return gap.join(entries)
 
 
 def lens_table(document: LogitsDocument, view: View) -> Lines:
@@ -559,16 +595,18 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
             say(view, LENS_STAGES[row.stage]),
             f"{row.rank:,}",
             f"{row.probability:.3f}",
-            "  ".join(
-                f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}"
-                for entry in row.top[:LENS_WORDS]
-            ),
         ]
         for row in document.lens
     ]
+    titles = ["", "", say(view, "rank"), say(view, "probability")]
+    number_width = sum(
+        LENS_GAP + max(map(cells, column)) for column in zip(titles, *rows, strict=True)
+    )
+    for row, cells_of_row in zip(document.lens, rows, strict=True):
+        cells_of_row.append(_lens_words(row, max(view.width - number_width, 1), view))
     target = quote_text(document.target.text, view)
     return table(
-        ["", "", say(view, "rank"), say(view, "probability"), say(view, "would say next")],
+        [*titles, say(view, "would say next")],
         rows,
         view,
         align=["left", "left", "right", "right", "left"],

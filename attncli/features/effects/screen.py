@@ -4,6 +4,7 @@ patch`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -47,6 +48,7 @@ from attncli.features.effects.document import (
     PatchDocument,
     PatchRow,
     Reading,
+    WordPart,
     logit_part_name,
     reading_of,
     readings_of,
@@ -669,6 +671,20 @@ def _measure_name(document: LogitsDocument, view: View) -> str:
     )
 
 
+def _word_names(words: Sequence[WordPart], view: View) -> dict[int, str]:
+    """The words in quotes, by the position of their first token, which tells two of the same text
+    apart."""
+    counts = Counter(word.word for word in words)
+    names: dict[int, str] = {}
+    for word in words:
+        names[word.first] = quote_text(word.word, view)
+        if counts[word.word] > 1:
+            names[word.first] = say(
+                view, "{name} ({place})", name=names[word.first], place=word.first
+            )
+    return names
+
+
 def _word_table(document: LogitsDocument, view: View) -> Lines:
     """The words by what each adds, the rest as one, the biases, and the sum; below, the words taken
     out."""
@@ -680,7 +696,8 @@ def _word_table(document: LogitsDocument, view: View) -> Lines:
     if not view.full:
         shown = words_by_size[: view.top]
     rest = words_by_size[len(shown) :]
-    rows = [(quote_text(word.word, view), word.value) for word in shown]
+    names_of_words = _word_names(part.words, view)
+    rows = [(names_of_words[word.first], word.value) for word in shown]
     if rest:
         others = say(view, contextual("parts of a logit", "{count} others"), count=len(rest))
         rows.append((others, sum(word.value for word in rest)))
@@ -721,7 +738,7 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     yield say(
         view,
         "Of the words {word} adds most: {value} of {logit}; words and biases add up to it.",
-        word=quote_text(first.word, view),
+        word=_word_names(part.words, view)[first.first],
         value=format_signed(first.value, 2),
         logit=f"{part.logit:.2f}",
     )
@@ -993,11 +1010,11 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         view,
         (
             "the clean text's heads are put in at every token of the corrupt one; measured:"
-            " {measure}"
+            " {measure}."
             if is_everywhere
             else (
                 "the clean text's heads are put in at {place} of the corrupt one; measured:"
-                " {measure}"
+                " {measure}."
             )
         ),
         place=comma.join(quoted_row(document.tokens[index], view) for index in document.places),
@@ -1009,7 +1026,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
             for receiver in document.into
         )
         yield say(
-            view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers
+            view, "only {heads} read what is put in; norms as in the corrupt text.", heads=receivers
         )
     if document.effects:
         first = document.effects[0]

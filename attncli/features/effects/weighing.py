@@ -14,7 +14,7 @@ from attncli.documents import PlacedHead
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.document import Weighed
 from attncli.inputs.regions import Region, region_tokens
-from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.token import Token, choose_token, find_span, ignore, note_first
 from attncli.language import message
 from attncli.mechanism.context import Intervention, Interventions, Kind, Weigh
 from attncli.mechanism.spec import Spec
@@ -117,9 +117,10 @@ def find_weighing(
         expected = message("NAME=×FACTOR, the factor from 0 to {most:g}", most=MOST)
         raise UsageError(what, expected=expected, hint="--weigh 'document=×4'")
     name = parts["name"].strip()
-    keys = region_tokens(regions, name, note)
+    # without a word on sums and means: what is weighed is each weight
+    keys = region_tokens(regions, name)
     if keys is None:
-        keys = tuple(range(*choose_span(tokens, name, note)))
+        keys = _named_keys(tokens, name, note)
     if len(keys) >= len(tokens):
         what = message("{name} is the whole text: weighed against nothing", name=repr(name))
         raise InputError(what, expected="a region that leaves other tokens")
@@ -127,6 +128,16 @@ def find_weighing(
     if heads is not None:
         chosen = tuple(dict.fromkeys(heads))
     return Weighing(name, tuple(keys), factor, chosen)
+
+
+def _named_keys(tokens: Sequence[Token], name: str, note: Callable[[str], None]) -> tuple[int, ...]:
+    """The positions of the tokens that a name stands for. note: is told which of several fitting
+    runs was taken."""
+    span = find_span(tokens, name)
+    if span.stop - span.first == 1:
+        return (choose_token(tokens, name, note),)
+    note_first(span, name, note)
+    return tuple(range(span.first, span.stop))
 
 
 def _factor(text: str) -> float | None:

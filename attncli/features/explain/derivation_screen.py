@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, structs
 
-from attncli.documents import Numbers
+from attncli.documents import Header, Numbers
 from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import (
     Lines,
@@ -41,7 +41,7 @@ from attncli.features.explain.document import (
     Scores,
     SoftmaxRow,
 )
-from attncli.language import contextual, message, plural, say
+from attncli.language import Message, contextual, message, plural, say
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_name
 
@@ -540,9 +540,9 @@ class Derivation:
         query = self.document.query
         tokens = document.tokens
         weights: Sequence[float] = self.weights[: len(tokens)].tolist()
-        tint = message("tint: the weight that the word gets")
+        shares, tint = weights_as_tints(document, weights)
         tinted_sentence = shaded_sentence(
-            document.text, tokens, weights, view, query=query, tint=tint
+            document.text, tokens, shares, view, query=query, tint=tint
         )
         said = (*self._looks_sentences(weights), not_learned_note(document.model, view))
         return stack(tinted_sentence, sentences(said, view))
@@ -632,6 +632,33 @@ def lead_remark(part: str, query: str, view: View) -> Lines:
     text.
     """
     return remark(say(view, LEADS[part], query=say(view, '"{text}"', text=query)), view, style="")
+
+
+def weights_as_tints(
+    document: Header, weights: Sequence[float] | Numbers, *, several: bool = False
+) -> tuple[list[float], Message]:
+    """Weights of a query as the shares that tint its text, 0 where heads rest, and what the tint
+    shows.
+
+    Args:
+        document: For the tokens, and whether its weights are learned.
+        weights: By key; keys past the tokens are left out.
+        several: Whether each is the largest of several heads.
+    """
+    rest = resting_keys(document.tokens, document.model.source)
+    shares = np.nan_to_num(np.asarray(weights, np.float64))[: rest.size]
+    counted = np.where(rest[: shares.size], 0.0, shares).tolist()
+    if several and rest.any():
+        tint = message(
+            "tint: the strongest weight that a word gets in any head, left out where heads rest"
+        )
+    elif several:
+        tint = message("tint: the strongest weight that a word gets in any head")
+    elif rest.any():
+        tint = message("tint: the weight that the word gets, left out where heads rest")
+    else:
+        tint = message("tint: the weight that the word gets")
+    return counted, tint
 
 
 def agreement_remark(difference: float, view: View) -> Lines:

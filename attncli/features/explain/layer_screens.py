@@ -12,6 +12,7 @@ from msgspec import UNSET
 from attncli.documents import Document
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_column, brief, format_fixed
+from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
@@ -19,7 +20,11 @@ from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
 from attncli.draw.tables import ledger, table, vector_sum, vectors
 from attncli.draw.token_names import key_names, position_and_text, quoted_token, short
 from attncli.draw.view import View
-from attncli.features.explain.derivation_screen import agreement_remark, others_text
+from attncli.features.explain.derivation_screen import (
+    agreement_remark,
+    others_text,
+    weights_as_tints,
+)
 from attncli.features.explain.document import (
     MaskTopic,
     MatrixSoftmaxTopic,
@@ -49,6 +54,7 @@ from attncli.features.explain.softmax_screens import (
     tinted_answer,
 )
 from attncli.language import contextual, message, plural, say, say_each
+from attncli.measure.rest import Bools, resting_keys
 
 CLOSE = 1e-4
 """How near the weights must be to what the sentence about them says."""
@@ -56,8 +62,6 @@ KEYS = 24
 """Keys of the worked row that have a line of their own."""
 CELL = 9
 """Cells of a token in the drawing of a batch."""
-STRONGEST = message("tint: the strongest weight that a word gets in any head")
-"""What the tint of several heads says."""
 
 
 def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
@@ -113,8 +117,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         mask_sentence,
         not_learned_note(document.model, view),
     )
-    tint = message("tint: the weight that the word gets")
-    answer_lines = tinted_answer(document, row, answers, view, query=document.query, tint=tint)
+    shares, tint = weights_as_tints(document, row)
+    answer_lines = tinted_answer(document, shares, answers, view, query=document.query, tint=tint)
     if not hides:
         parts = (*batch, *matrices)
     else:
@@ -423,6 +427,16 @@ def _single_head(
     return stack(top, weights, output, remark(agree, view))
 
 
+def _keys_of_rest(document: MultiheadTopic, average: NDArray) -> Bools:
+    """Which keys heads rest on, booleans [key]; none where all of the query's weight is there.
+    average: the heads' mean weights."""
+    rest = np.zeros(average.size, bool)
+    of_tokens = resting_keys(document.tokens, document.model.source)[: average.size]
+    if np.delete(average, np.flatnonzero(of_tokens)).any():
+        rest[: of_tokens.size] = of_tokens
+    return rest
+
+
 def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     """Yield sentences on what averaging the heads' weights hides: heads that look elsewhere than
     the average, or else how much each looks at its key; and how much higher the average's entropy
@@ -440,24 +454,34 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         )
         return
 
-    best = int(np.argmax(average))
-    keys = [int(np.argmax(row)) for row in rows]
+    rest = _keys_of_rest(document, average)
+    best = int(np.argmax(np.where(rest, 0.0, average)))
+    keys = [int(np.argmax(np.where(rest, 0.0, row))) for row in rows]
     mentioned = {document.query, best, *keys}
 
     def name(key: int) -> str:
         """A key's text in quotes."""
         return quoted_token(document.tokens, key, view, beside=mentioned)
 
+    template = message("Averaged, {query} would look most at {key} ({weight}).")
+    if rest.any():
+        template = message(
+            "Averaged, {query} would look most at {key} ({weight}), with {rest}, where heads rest,"
+            " left out."
+        )
     yield say(
         view,
-        "Averaged, {query} would look most at {key} ({weight}).",
+        template,
         query=name(document.query),
         key=name(best),
         weight=format_fixed(float(average[best]), 2),
+        rest=rest_names(document.tokens),
     )
     heads_elsewhere = [index for index, key in enumerate(keys) if rows[index].any() and key != best]
     if heads_elsewhere:
-        heads_elsewhere.sort(key=lambda index: float(average[keys[index]] - rows[index].max()))
+        heads_elsewhere.sort(
+            key=lambda index: float(average[keys[index]] - rows[index][keys[index]])
+        )
         parts = []
         for index in heads_elsewhere[:MOST_HEADS]:
             key = keys[index]
@@ -541,9 +565,8 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
         answer_sentences = [say(view, template, query=query_text, difference=difference)]
     largest_weights = as_matrix([head.weights for head in document.heads]).max(axis=0)
     texts = (*answer_sentences, not_learned_note(document.model, view))
-    return tinted_answer(
-        document, largest_weights, texts, view, query=document.query, tint=STRONGEST
-    )
+    shares, tint = weights_as_tints(document, largest_weights, several=True)
+    return tinted_answer(document, shares, texts, view, query=document.query, tint=tint)
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
@@ -657,8 +680,9 @@ def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
         )
     turn = say(view, template, query=query_text, cosine=f"{document.cosine:.2f}")
     texts = (turn, not_learned_note(document.model, view))
-    weights = None if document.weights is UNSET else document.weights
-    return tinted_answer(document, weights, texts, view, query=document.query, tint=STRONGEST)
+    weights = () if document.weights is UNSET else document.weights
+    shares, tint = weights_as_tints(document, weights, several=True)
+    return tinted_answer(document, shares, texts, view, query=document.query, tint=tint)
 
 
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:

@@ -9,9 +9,10 @@ from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, stack
 from attncli.draw.numbers import percent
+from attncli.draw.safe import spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
-from attncli.draw.token_names import claim, quote_text
+from attncli.draw.token_names import claim, quote_text, quoted_token
 from attncli.draw.view import View
 from attncli.features.effects.difference_answer import (
     interval_text,
@@ -53,8 +54,9 @@ def _known(value: object) -> object:
     return None if value is UNSET else value
 
 
-def pair_table(links: Sequence[PairLink], view: View) -> Lines:
-    """The heads whose weight on the key differs most between the clean and the corrupt texts."""
+def pair_table(document: FindDocument, links: Sequence[PairLink], view: View) -> Lines:
+    """The heads whose weight on the key differs most between the clean and the corrupt texts.
+    document: for the ends of the link in the first pair."""
     shown = links
     if not view.full:
         shown = links[: view.top]
@@ -76,7 +78,14 @@ def pair_table(links: Sequence[PairLink], view: View) -> Lines:
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
         align=["left", *["right"] * (len(columns) - 1)],
-        title=say(view, "weights of the link, means over pairs, the largest change first"),
+        title=say(
+            view,
+            "weights of the link, in the first pair {query} {arrow} {key}; means over pairs, the"
+            " largest change first",
+            query=quoted_token(document.tokens, document.query, view),
+            arrow=spell("→", ascii=view.ascii),
+            key=quoted_token(document.tokens, document.key, view),
+        ),
     )
     more = say(
         view, "{count} more heads; --top N or --full shows them", count=len(links) - len(shown)

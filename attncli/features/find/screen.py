@@ -13,7 +13,7 @@ from attncli.draw.rest_names import rest_names
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import region_name, short_token
+from attncli.draw.token_names import quoted_token, region_name, short_token
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
@@ -85,7 +85,7 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     """The heads, strongest first, with what of them and of their columns is not shown; where the
     mask hides the link in every head, those of the link in the other direction."""
     if document.pair_links is not UNSET:
-        return pair_table(document.pair_links, view)
+        return pair_table(document, document.pair_links, view)
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
     places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
     heads = document.heads
@@ -118,6 +118,15 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     if absent:
         hidden_columns = listing(map(term, absent))
         notes.append(message("a wider terminal also shows: {absent}", absent=hidden_columns))
+    if EFFECT in columns:
+        subject = quoted_token(document.tokens, document.query, view)
+        notes.append(
+            message(
+                "effect: how far the last vector of {subject} turns where this head does not see the"
+                " key, 1 − cosine",
+                subject=subject,
+            )
+        )
     notes.append(_rest_note(document, is_hidden=is_hidden))
     if is_hidden or is_one_way:
         if is_hidden and is_one_way:

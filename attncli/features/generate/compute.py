@@ -33,7 +33,7 @@ from attncli.features.effects.targets import likeliest_tokens
 from attncli.features.effects.weighing import Weighing, find_weighing, weighing_notes
 from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, ignore
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.measure.rest import Bools, resting_keys
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
@@ -361,10 +361,11 @@ def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
     # a decoder's first query sees no later key
     if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
         raise UnsupportedError(
-            "a {family} model does not continue texts: its tokens see later ones",
-            expected="a decoder, such as gpt2 or llama",
+            "this {family} model does not continue texts: its tokens see later ones (mask {mask})",
+            expected="a decoder with its own mask, such as gpt2 or llama",
             hint="" if model.spec.decoder is None else "--source TEXT, whose answer is continued",
             family=model.spec.family,
+            mask=listing(dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks)),
         )
     limit = model.spec.max_positions
     if limit is not None and prompt + count > limit:

@@ -125,14 +125,18 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
             ]
         )
     columns = ["", "token", "prob", "lookback", message("per key"), "", message("strongest look")]
-    note = message("share of attention on the prompt, mean over the heads kept")
+    note = message(
+        "lookback: share of attention on the prompt, mean over the heads kept; per key: the same of"
+        " the mean weight per key"
+    )
     align = ["right", "left", "right", "right", "right", "left", "left"]
     if any(step.rest is not UNSET for step in document.steps):
         columns.insert(4, message("at rest"))
         align.insert(4, "right")
         note = message(
-            "share of attention on the prompt, mean over the heads kept; at rest: on {rest}; the"
-            " strongest look leaves these and the token itself out",
+            "lookback: share of attention on the prompt, mean over the heads kept; per key: the"
+            " same of the mean weight per key; at rest: on {rest}; the strongest look leaves these"
+            " and the token itself out",
             rest=rest_names(document.tokens),
         )
     return table(columns, rows, view, align=align, title="lookback", note=note)

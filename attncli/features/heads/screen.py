@@ -65,6 +65,7 @@ from attncli.measure.rest import (
     choosing_queries,
     mean_at_offset,
     mean_received,
+    rest_kinds,
     resting_keys,
 )
 from attncli.mechanism.spec import head_label, spoken_head
@@ -609,7 +610,7 @@ def _notes_on_numbers(document: HeadsDocument) -> Iterator[str]:
             ),
             metric=term(sort.metric),
         )
-    if document.links_leave_out:
+    if document.links_leave_out and any(head.top_link for head in document.heads):
         yield message(
             "top links leave out {links_leave_out} (--all-links counts all)",
             links_leave_out=listing(KINDS[name] for name in document.links_leave_out),
@@ -744,7 +745,9 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
-        kinds = document.links_leave_out or ()
+        kinds: Sequence[str] = document.links_leave_out or ()
+        if not kinds and rest.any():
+            kinds = rest_kinds(document.tokens)
         answer_sentences.append(not_counted(kinds, document.tokens, view))
         if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
             note = say(

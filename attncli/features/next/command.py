@@ -96,7 +96,9 @@ def next_word(
         """The `attn.next/1` document of one text."""
         text_regions = []
         if weigh is not None:
-            text_regions = request.regions_of(environment, regions, run.source, run.tokens)
+            # that regions overlap is of no account where one is weighed
+            quiet = environment.without_notes()
+            text_regions = request.regions_of(quiet, regions, run.source, run.tokens)
         return compute_next(
             loaded_model,
             run.text,

@@ -15,9 +15,9 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, quoted_row, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import quoted_target
-from attncli.features.effects.document import NextToken
+from attncli.features.effects.document import NextToken, Weighed
 from attncli.features.next.document import Dose, LayerChoice, NextDocument
-from attncli.language import listing, message, say
+from attncli.language import Message, listing, message, say
 from attncli.mechanism.spec import spoken_head
 
 DOSE_BAR, CONTINUED_CELLS = 12, 28
@@ -172,6 +172,29 @@ def _random_text(dose: Dose) -> str:
     return f"{low}–{high}"
 
 
+def _dose_template(weighed: Weighed) -> Message:
+    """The sentence on one dose, beside attention as it is and, unless that is the dose, none."""
+    if weighed.heads is None and weighed.factor == 0.0:
+        return message(
+            "Without attention on {name} in all heads (×0), {target} has {share}, as it is (×1)"
+            " {own}."
+        )
+    if weighed.factor == 0.0:
+        return message(
+            "Without attention on {name} in the chosen heads (×0), {target} has {share}, as it is"
+            " (×1) {own}."
+        )
+    if weighed.heads is None:
+        return message(
+            "With attention on {name} weighed ×{factor} in all heads, {target} has {share}, as it is"
+            " (×1) {own}, with none of it (×0) {none}."
+        )
+    return message(
+        "With attention on {name} weighed ×{factor} in the chosen heads, {target} has {share}, as"
+        " it is (×1) {own}, with none of it (×0) {none}."
+    )
+
+
 def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
     """Yield how likely the target is at the dose asked for and without the region, and at how many
     doses that lies outside what random tokens give."""
@@ -188,17 +211,7 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
         "factor": f"{weighed.factor:g}",
         "none": percent(by_factor[0.0].probability),
     }
-    if weighed.heads is None:
-        template = message(
-            "With attention on {name} weighed ×{factor} in all heads, {target} has {share}, as it is"
-            " (×1) {own}, with none of it (×0) {none}."
-        )
-    else:
-        template = message(
-            "With attention on {name} weighed ×{factor} in the chosen heads, {target} has {share}, as"
-            " it is (×1) {own}, with none of it (×0) {none}."
-        )
-    yield say(view, template, **places)
+    yield say(view, _dose_template(weighed), **places)
     if not document.draws:
         yield say(view, "There are not as many other tokens: nothing random stands beside it.")
         return

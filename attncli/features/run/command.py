@@ -147,9 +147,15 @@ def run(
 
         padded = next(traces_of_batch)
         tokens = run.tokens
-        known_regions = request.regions_of(environment, regions, run.source, tokens)
-        # regions that are named for what is weighed alone leave the answer about words
-        text_regions = known_regions if weighing.weigh is None else []
+        if weighing.weigh is None:
+            known_regions = request.regions_of(environment, regions, run.source, tokens)
+            text_regions = known_regions
+        else:
+            # regions that are named for what is weighed alone leave the answer about words, and
+            # that they overlap is of no account
+            quiet = environment.without_notes()
+            known_regions = request.regions_of(quiet, regions, run.source, tokens)
+            text_regions = []
         keeps_weights = all_stages or save or padded is not None or words
         keeps_weights = keeps_weights or (
             output.svg is not None and not is_named

@@ -88,13 +88,13 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
         several = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
-        answer_sentences.append(not_counted(document.links_leave_out or (), tokens, view))
+        answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
         if link.weight < head_links[0].weight:
             note = message(
                 "Queries that see a single key are not counted: all of their weight is there."
             )
             answer_sentences.append(say(view, note))
-    if tokens and not answer_sentences and (kinds := document.links_leave_out):
+    if tokens and not answer_sentences and (kinds := _kinds_left_out(document)):
         answer_sentences.append(say(view, "No link is left to name."))
         answer_sentences.append(not_counted(kinds, tokens, view))
     return [*answer_sentences, not_learned_note(document.model, view)]
@@ -114,7 +114,7 @@ def _tint_sentence(document: RunDocument) -> Message:
                 "tint: words that get more than an even share of the weight that does not rest"
             )
         return message("tint: words that get more than an even share of all weights")
-    if document.links_leave_out:
+    if _kinds_left_out(document):
         return message(
             "tint: the strongest weight that a word gets in any head, without what is not counted"
         )
@@ -124,6 +124,14 @@ def _tint_sentence(document: RunDocument) -> Message:
 def _rest(document: RunDocument) -> Bools:
     """Which tokens of a document heads rest on, booleans [key]."""
     return resting_keys(document.tokens, document.model.source)
+
+
+def _kinds_left_out(document: RunDocument) -> Sequence[str]:
+    """Kinds of links that no superlative of the answer counts: those that the list of links leaves
+    out, or, where that counts every link, those to keys where heads rest."""
+    if document.links_leave_out or not _rest(document).any():
+        return document.links_leave_out or ()
+    return rest_kinds(document.tokens)
 
 
 def strongest(document: RunDocument) -> list[HeadLink]:
@@ -199,9 +207,10 @@ def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> l
     1. Rows that see a single key do not count where there are others."""
     count = len(document.tokens)
     heads = [np.nan_to_num(as_matrix(head.weights))[:, :count] for head in _heads(document)]
-    if not heads:
-        return _largest_shares(head_links, count)
     rest = _rest(document)
+    if not heads:
+        counted = [link for link in head_links if link.key >= count or not rest[link.key]]
+        return _largest_shares(counted, count)
     mean_weights = []
     for weights in heads:
         # a row that sees one key gives it all of its weight, whatever the head does
@@ -244,7 +253,7 @@ def _query_sentences(
     if any(row.query == query for row in document.empty_rows) and not query_links:
         template = message("{query} can see no word: its weights and its output are 0.")
         return [say(view, template, query=query_text)]
-    kinds = document.links_leave_out or ()
+    kinds = _kinds_left_out(document)
     answer_sentences: list[str] = []
     if document.every_link_counts:
         answer_sentences.append(_narrow_view_sentence(document, query, view))

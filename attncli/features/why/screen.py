@@ -10,6 +10,7 @@ from msgspec import UNSET
 from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_period, percent, writer
+from attncli.draw.rest_names import resting_key
 from attncli.draw.safe import cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
@@ -41,6 +42,7 @@ from attncli.features.why.pair_reason_screen import (
     spread_columns,
 )
 from attncli.language import contextual, message, plural, say
+from attncli.measure.rest import resting_keys
 
 if TYPE_CHECKING:
     from attncli.features.why.document import WhyDocument, WhyPart
@@ -444,6 +446,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
     texts = [
         *pair_reason_sentences(document.over_pairs, view),
         _look_sentence(document, view),
+        _resting_sentence(document, view),
         *_reasons(document, view),
         _exactness_sentence(document, view),
         *_writes_sentences(document, view),
@@ -472,6 +475,16 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         texts.append(say(view, "To save memory, the heads of each layer are one part here."))
     texts.append(not_learned_note(document.model, view))
     return [capitalize(text) for text in texts if text]
+
+
+def _resting_sentence(document: WhyDocument, view: View) -> str:
+    """That the key of the link is one where heads rest; "" for other keys and several pairs."""
+    key = document.link.key
+    if document.over_pairs is not UNSET or key >= len(document.keys):
+        return ""
+    if not resting_keys(document.keys, document.model.source)[key]:
+        return ""
+    return resting_key(document.keys, key, view)
 
 
 def _writes_sentences(document: WhyDocument, view: View) -> list[str]:

@@ -502,10 +502,14 @@ class AnyOf(Combination, frozen=True):
 
 def intersection(*masks: Mask) -> Mask:
     """The mask that shows what all these masks show: one of them alone is returned as it is,
-    `Everywhere` masks are left out, and for none the result is Everywhere."""
-    parts = tuple(mask for mask in masks if not isinstance(mask, Everywhere))
+    `Everywhere` masks are left out, equal ones count once, and for none the result is
+    Everywhere."""
+    parts: list[Mask] = []
+    for mask in masks:
+        if not isinstance(mask, Everywhere) and mask not in parts:
+            parts.append(mask)
     if len(parts) == 1:
         return parts[0]
     if parts:
-        return AllOf(parts)
+        return AllOf(tuple(parts))
     return Everywhere()

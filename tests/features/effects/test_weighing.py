@@ -166,3 +166,19 @@ def test_the_last_line_of_a_run_tells_what_comes_next(folder: Path) -> None:
     assert "Next comes" in ask("run", "--model", str(folder), TEXT).out
     # a run that ends before the last layer does not know
     assert "next" not in ask("run", "--model", str(folder), TEXT, "--layer", "0", "--json").json
+
+
+def test_a_region_that_is_weighed_is_not_said_to_be_summed(folder: Path) -> None:
+    """Each weight is multiplied: notes on sums, and on shares of regions that overlap, have no
+    place; of a region that is taken out the share is told once."""
+    regions = ("--region", "x=tokens:1-2", "--region", "y=tokens:2-3")
+    for command in ("run", "next"):
+        told = ask(command, "--model", str(folder), TEXT, *regions, "--weigh", "x=×0")
+        assert told.code == 0
+        assert "summed" not in told.err
+        assert "shares add up" not in told.err
+    assert 'Without attention on "x" in all heads (×0)' in told.out
+    assert told.out.count("(×0)") == 1
+    halved = ask("next", "--model", str(folder), TEXT, *regions, "--weigh", "x=×0.5").out
+    assert "weighed ×0.5 in all heads" in halved
+    assert "(×0)" in halved

@@ -128,3 +128,16 @@ def test_the_command_tells_the_sum_what_is_held_and_the_test(tmp_path: Path) -> 
     assert "Attention weights, the statistics of norms and gates are held" in screen
     assert "L0 H0" not in screen  # never of heads
     assert ask(*line[:-1], "head").code == 2
+
+
+def test_words_of_the_same_text_are_told_apart(tmp_path: Path) -> None:
+    """A word that stands twice has its place beside it, in the table and in the sentence."""
+    folder = str(small_gpt2(tmp_path / "model"))
+    shown = ask("logits", "a cat sat on a mat", "--by", "word", "--model", folder, "--full").out
+    told = ask("logits", "a cat sat on a mat", "--by", "word", "--model", folder, "--json").json
+    words = told["words"]["words"]
+    twice = [word for word in words if word["word"] == "a"]
+    assert len(twice) == 2
+    for word in twice:
+        assert shown.count(f'"a" ({word["first"]})') >= 1
+    assert '"cat" (' not in shown

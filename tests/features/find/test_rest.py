@@ -103,3 +103,13 @@ def test_a_column_that_is_hidden_in_every_row_is_not_drawn() -> None:
     assert "hidden" not in screen
     assert "the mask hides 2 b → 4 a in every head" in screen
     assert PREVIOUS in _by_head(document)
+
+
+def test_the_unit_of_a_cut_links_effect_is_named() -> None:
+    """The column of `--effect` has its unit below the table."""
+    model = resting_model.model()
+    for effect in (False, True):
+        document = find(model, "cdbeac", "#5", "#2", effect=effect)
+        screen = draw_parts(FIND_PARTS, document, WIDE).plain
+        assert ("1 − cosine" in screen) == effect
+        assert ("effect: how far the last vector of" in screen) == effect

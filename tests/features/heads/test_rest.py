@@ -97,3 +97,17 @@ def test_titles_above_narrow_grids_of_a_figure_are_whole() -> None:
     drawn = " ".join(drawing.pieces)
     assert "first token" in drawn
     assert "next token" not in drawn
+
+
+def test_a_note_on_links_stands_only_beside_links() -> None:
+    """Two words leave no link that counts: no column of links, and no note on what they leave out;
+    with every link in the list, the sentence names what it does not count."""
+    model = resting_model.model()
+    notes = {
+        text: draw_parts(HEADS_PARTS, heads(model, text), replace(WIDE, show=("metrics",))).plain
+        for text in ("cd", TEXT)
+    }
+    assert "top link" not in notes["cd"]
+    assert "top links leave out" in notes[TEXT]
+    said = _said(heads(model, TEXT, all_links=True))
+    assert "Not counted: the first token, where heads rest." in said

@@ -15,6 +15,7 @@ from attncli.features.heads.compute import heads
 from attncli.features.run import compute as running
 from attncli.features.run.compute import run
 from attncli.features.run.document import RunDocument
+from attncli.features.run.run_answer import run_answer
 from attncli.features.run.screen import RUN_PARTS, run_sentences
 from attncli.inputs.regions import Region
 from attncli.mechanism.mask import Everywhere
@@ -157,3 +158,15 @@ def test_regions_of_weights_that_are_not_learned_are_told_as_they_are() -> None:
     document = run(resting_model.model(source="file"), "cdbeac", regions=regions)
     assert not document.region_shares.rest
     assert "rests" not in _said(document)
+
+
+def test_every_link_listed_still_says_what_the_sentence_leaves_out() -> None:
+    """With --all-links the list has the first token's links; the tint and the sentence have not,
+    and say so."""
+    document = run(resting_model.model(), "cdbeac", query="#5", all_links=True)
+    assert any(link.key == 0 for link in document.links)
+    answer = run_answer(document, WIDE).plain
+    assert "Not counted: the first token, where heads rest." in answer
+    assert "without what is not counted" in answer
+    free = run_answer(run(resting_model.model(source="file"), "cdbeac", all_links=True), WIDE).plain
+    assert "ot counted: the first token" not in free

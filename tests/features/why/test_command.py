@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import resting_model
 from asking import ask
 from msgspec.structs import replace
 from sample_files import SAMPLES
@@ -17,7 +18,10 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.draw.view import View
 from attncli.features.effects import logit_parts
+from attncli.features.why.compute import why
+from attncli.features.why.screen import why_sentences
 from attncli.models import residual_stream
 
 TEXT = "The animal didn't cross the street because it was too tired"
@@ -642,3 +646,11 @@ def test_the_answer_says_what_the_head_writes_where_that_was_asked(gpt2: str) ->
     assert re.search(rf'what the head writes for "{query}"[^,]*, \S+% comes from "{source}"', brief)
     assert f"It adds {written['logit']:+.2f} to the logit of" in brief
     assert "the head writes" not in ask("why", *line, "--head", "L1H0", "--brief").out
+
+
+def test_a_link_to_a_key_where_heads_rest_is_told_as_that() -> None:
+    """The reasons of rest are told, and that it is rest; of another key nothing is."""
+    model = resting_model.model()
+    for key, rests in (("#0", True), ("#2", False)):
+        said = " ".join(why_sentences(why(model, "cdbeac", "#5", key, heads=[0]), View(width=200)))
+        assert ("is the first token: heads rest there whatever it is." in said) == rests
