@@ -157,6 +157,11 @@ PAIRS = subject_option(
 PAIR_COUNT = subject_number(
     "--count", help="How many pairs of the file. [default: all; of a template what it says]"
 )
+CIRCUIT = subject_option(
+    "--circuit",
+    help="Keep the heads of this circuit: all others are taken away at once.",
+    metavar="FILE",
+)
 UNKNOWN = subject_option(
     help="Also take tokens that the model does not know: to it all of these are one.", rare=True
 )

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from attncli.cli import declarations, request
 from attncli.cli.border import on_stop_signal
 from attncli.cli.declarations import ModelOptions, OutputOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import meaning, only, without
+from attncli.cli.option import meaning, only, redeclare, without
 from attncli.cli.output import validate_options
 from attncli.cli.progress import silent
 from attncli.cli.request import layers_and_heads
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.language import message
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ def explore(
     setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
     query: Annotated[str | None, declarations.QUERY] = None,
+    circuit: Annotated[
+        Path | None,
+        redeclare(declarations.CIRCUIT, help="Only the heads of this circuit."),
+    ] = None,
 ) -> None:
     """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key
     does.
@@ -40,13 +45,15 @@ def explore(
     attn explore --model minilm "The animal was too tired, so it slept" --query it
 
     attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
+
+    attn circuit --model smollm2 --pairs indirect-object --json -o circuit.json && attn explore circuit.json
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     _refuse_elsewhere(environment)
     from attncli.explore.explorer import Terminal, take_keyboard
 
-    source, about = _open_source(environment, text, setup, query)
+    source, about = _open_source(environment, text, setup, query, circuit)
     if not take_keyboard():
         what = message("attn explore hears keys, and there is no terminal to hear them from")
         raise UsageError(what, expected="a terminal as standard input")
@@ -110,21 +117,65 @@ def _open_source(
     text: TextOptions,
     setup: RunSetup,
     query: str | None,
+    circuit: Path | None,
 ) -> tuple[Source, int | None]:
     """The source that the options name, and the position of the word to begin with, if one was
-    named.
+    named. A saved circuit in place of a text is its model over the first text of its pairs.
     """
-    from attncli.explore.loaded_run import LiveSource
-    from attncli.features.run.compute import RunRequest
-    from attncli.models.run import rows_for
-
     if (
         text.text is not None
         and text.text.lower().endswith(FILES)
         and not any(map(str.isspace, text.text))
     ):
-        return _saved_source(Path(text.text)), None
-    from dataclasses import replace
+        file = Path(text.text)
+        if not _is_circuit(file):
+            return _saved_source(file), None
+        circuit = file
+        text, setup = _text_of_circuit(file, text, setup)
+    return _live_source(environment, text, setup, query, circuit)
+
+
+def _is_circuit(file: Path) -> bool:
+    """Whether a file holds a circuit. Raises InputError for one that cannot be read."""
+    from attncli.features.circuit.document import CircuitDocument
+    from attncli.features.view.command import open_document
+
+    return isinstance(open_document(file), CircuitDocument)
+
+
+def _text_of_circuit(
+    file: Path, text: TextOptions, setup: RunSetup
+) -> tuple[TextOptions, RunSetup]:
+    """The first clean text of the pairs of a circuit, and its model, unless options name another.
+    Raises InputError where the pairs cannot be read."""
+    from attncli.features.effects.circuit_heads import read_circuit
+    from attncli.inputs.pairs import read_pairs
+
+    document = read_circuit(file)
+    try:
+        pairs = read_pairs(document.pairs.name, count=1).pairs
+    except InputError as error:
+        error.hint = f"attn explore TEXT --circuit {file.name}"
+        raise
+    model = setup.model
+    if model.model is None:
+        model = replace(model, model=document.model.name)
+    return replace(text, text=pairs[0].clean), replace(setup, model=model)
+
+
+def _live_source(
+    environment: Environment,
+    text: TextOptions,
+    setup: RunSetup,
+    query: str | None,
+    circuit: Path | None,
+) -> tuple[Source, int | None]:
+    """The model and the text that options name, of a circuit its heads alone."""
+    import dataclasses
+
+    from attncli.explore.loaded_run import LiveSource
+    from attncli.features.run.compute import RunRequest
+    from attncli.models.run import rows_for
 
     loaded_model = request.model(
         environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
@@ -142,9 +193,14 @@ def _open_source(
         rows=rows_for(loaded_model.spec, len(tokens)),
     )
     layers, heads = layers_and_heads(loaded_model, setup.model)
-    source = replace(
+    source = dataclasses.replace(
         LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads
     )
+    if circuit is not None:
+        from attncli.features.effects.circuit_heads import heads_of_circuit, read_circuit
+
+        places = heads_of_circuit(read_circuit(circuit), loaded_model, str(circuit))
+        source = source.with_places(places)
     if query is None:
         index = None
     else:
@@ -176,5 +232,5 @@ def _saved_source(file: Path) -> Source:
 
 
 explore_app = command_app(
-    explore, essentials="--model --weights --file --layer --head --mask --lang --ascii"
+    explore, essentials="--model --weights --file --circuit --layer --head --mask --lang --ascii"
 )

@@ -7,18 +7,19 @@ Weights are decoded when they are looked at.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias, assert_never
 
 import numpy as np
+from msgspec import structs
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents import Document
 from attncli.draw.safe import cells, label
 from attncli.draw.token_names import PieceName, named_bytes, piece_names, word_name
-from attncli.errors import UnsupportedError
+from attncli.errors import InputError, UnsupportedError
 from attncli.explore.state import Extent, State
 from attncli.features.effects.document import AblateDocument
 from attncli.features.explain.document import AttentionTopic
@@ -49,7 +50,8 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, eq=False)
 class LiveSource:
-    """A model and a text. layers, heads: which. words: whether pieces are merged to words.
+    """A model and a text. layers, heads: which. words: whether pieces are merged to words. places: of
+    these, the heads (layer, head) that are shown, such as those of a circuit; none for all.
 
     typed_count: how many of the tokens were typed; those after it were generated.
     """
@@ -61,6 +63,7 @@ class LiveSource:
     layers: Selection = EVERY
     heads: Selection = EVERY
     words: bool = False
+    places: frozenset[tuple[int, int]] = frozenset()
 
     @classmethod
     def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> LiveSource:
@@ -70,7 +73,7 @@ class LiveSource:
 
     def record(self, progress: Progress) -> RunRecord:
         """The run, whose heads come one after another."""
-        return run_record(
+        record = run_record(
             self.model,
             self.text,
             self.tokens,
@@ -81,6 +84,20 @@ class LiveSource:
             exact=True,
             progress=progress,
         )
+        if not self.places:
+            return record
+        heads = (head for head in record.heads if (head.layer, head.head) in self.places)
+        return structs.replace(record, heads=heads)
+
+    def with_places(self, places: Collection[tuple[int, int]]) -> LiveSource:
+        """The same run with these heads alone. Raises InputError for none."""
+        if not places:
+            raise InputError(
+                "this circuit has no heads to look at",
+                expected="a larger one, such as attn circuit --size 2%",
+            )
+        layers = sorted({layer for layer, _ in places})
+        return replace(self, layers=layers, heads=EVERY, places=frozenset(places))
 
     def with_text(self, text: str) -> LiveSource:
         """The same model reading another text."""

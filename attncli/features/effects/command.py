@@ -55,7 +55,7 @@ from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.pair_answer import PAIR_SUBJECTS, foretell, is_over_pairs, write_pair_answer
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
-from attncli.language import listing, message
+from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import (
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Measure,
         PatchDocument,
     )
+    from attncli.mechanism.spec import HeadSelection
     from attncli.models.model import Model
 
 QUERY = redeclare(
@@ -166,6 +167,7 @@ class RemovalOptions(Struct, frozen=True):
     together: Annotated[
         bool, model_option(help="Take the chosen heads away at once, not one at a time.")
     ] = False
+    circuit: Annotated[Path | None, declarations.CIRCUIT] = None
     start: Annotated[
         str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")
     ] = None
@@ -211,6 +213,8 @@ def ablate(
 
     attn ablate --model smollm2 --pairs indirect-object --hold attention
 
+    attn ablate --model smollm2 --pairs indirect-object --circuit circuit.json
+
     attn ablate --model DIR --chat chat.json --each-region --target yes
 
     attn ablate --model minilm --lines --file texts.txt --json -o effects.json
@@ -235,6 +239,7 @@ def ablate(
     view = validate_options(output, environment, "ablate", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
+    _refuse_beside_circuit(removal, setup)
     names = measures(measure_options)
     loaded_model = request.model(
         environment, setup, tokenizer=text.tokenizer, heads=EIGHT, many_runs=True
@@ -265,8 +270,8 @@ def ablate(
             by=removed_by,
             link=link,
             cross=removal.cross,
-            heads=request.head_selection(loaded_model.spec, setup.model),
-            together=removal.together,
+            heads=_chosen_heads(environment, loaded_model, setup, removal),
+            together=removal.together or removal.circuit is not None,
             measures=names,
             query=measure_options.query,
             target=measure_options.target,
@@ -313,6 +318,7 @@ def _ablate_pairs(
 ) -> None:
     """Run `attn ablate --pairs`: take heads away in the clean text of each pair, and write the
     means over pairs."""
+    _refuse_beside_circuit(removal, setup)
     baselines: dict[str, Literal["corrupt", "zero", "mean"]] = {
         "zero": "zero",
         "mean": "mean",
@@ -329,8 +335,8 @@ def _ablate_pairs(
             pairs.pairs or "",
             count=pairs.count,
             by=baselines[removal.by] if is_given else "corrupt",
-            heads=request.head_selection(model.spec, setup.model),
-            together=removal.together,
+            heads=_chosen_heads(environment, model, setup, removal),
+            together=removal.together or removal.circuit is not None,
             hold="attention" if measure_options.hold else None,
             memory=request.memory_limit(setup.compute).bytes,
             on_cost=partial(foretell, environment),
@@ -344,7 +350,7 @@ def _ablate_pairs(
         compute,
         command="ablate",
         label=message("taking heads away"),
-        subjects=(*PAIR_SUBJECTS, "by", "together", "hold"),
+        subjects=(*PAIR_SUBJECTS, "by", "together", "circuit", "hold"),
     )
 
 
@@ -432,6 +438,43 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
         raise UsageError("--reference-file gives a mean", expected="--by mean")
     if removal.by == "resample" and removal.reference is None:
         raise UsageError("--by resample takes from another text", expected="--reference TEXT")
+
+
+def _refuse_beside_circuit(removal: RemovalOptions, setup: RunSetup) -> None:
+    """Raise UsageError for heads, or a link, beside a circuit, which says what is taken away."""
+    if removal.circuit is None:
+        return
+    for option, is_given in (
+        ("--head", bool(setup.model.head)),
+        ("--layer", bool(setup.model.layer)),
+        ("--from", removal.start is not None or removal.end is not None),
+    ):
+        if is_given:
+            raise UsageError(
+                "--circuit says which heads are taken away, and so does {option}",
+                expected="one or the other",
+                option=option,
+            )
+
+
+def _chosen_heads(
+    environment: Environment, model: Model, setup: RunSetup, removal: RemovalOptions
+) -> HeadSelection:
+    """The heads to take away: those that options name, or all that are not in a circuit."""
+    if removal.circuit is None:
+        return request.head_selection(model.spec, setup.model)
+    from attncli.features.effects.circuit_heads import heads_outside, read_circuit
+
+    selection = heads_outside(read_circuit(removal.circuit), model, str(removal.circuit))
+    count = len(selection.pairs)
+    environment.note(
+        plural(
+            "{count} head is not in the circuit and is taken away",
+            "{count} heads are not in the circuit and are taken away at once",
+            count=count,
+        )
+    )
+    return selection
 
 
 def _reference_texts(

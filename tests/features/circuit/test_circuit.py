@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -13,12 +12,16 @@ from asking import ask
 from msgspec import UNSET
 from msgspec.json import encode
 from msgspec.structs import replace
+from processes import finish
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.cli.declarations import RunSetup, TextOptions
 from attncli.draw.figures import figure
 from attncli.errors import InputError
+from attncli.explore.command import _is_circuit, _text_of_circuit
+from attncli.explore.loaded_run import LiveSource
 from attncli.features.circuit.compute import edge_count, split_pairs
 from attncli.features.circuit.document import CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
@@ -26,6 +29,7 @@ from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
 from attncli.features.circuit.figure import shared_name
 from attncli.features.effects.ablation import choose_backend
+from attncli.features.effects.circuit_heads import heads_of_circuit, read_circuit
 from attncli.features.effects.sweep import resample_from
 from attncli.inputs.pairs import Pair, read_pairs
 from attncli.inputs.token import Token
@@ -191,6 +195,94 @@ def test_heads_have_the_roles_that_ablation_gives_them(folder: Path) -> None:
     assert all(node.labels is UNSET for node in document.nodes if node.kind != "head")
 
 
+@pytest.fixture(scope="module")
+def saved(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A circuit of the small model, of half of its heads."""
+    document = attncli.circuit(attncli.load(folder, dtype="float64"), SAMPLES, size="40%")
+    heads = [node for node in document.nodes if node.kind == "head"]
+    file = tmp_path_factory.mktemp("saved") / "circuit.json"
+    file.write_bytes(encode(replace(document, nodes=[*heads[1:4], document.nodes[-1]])))
+    return file
+
+
+def test_ablate_keeps_the_heads_of_a_circuit(folder: Path, saved: Path) -> None:
+    model = attncli.load(folder)
+    document = read_circuit(saved)
+    inside = {(node.layer, node.head) for node in document.nodes if node.kind == "head"}
+    outside = [
+        (layer, head) for layer in (0, 1) for head in range(3) if (layer, head) not in inside
+    ]
+    assert len(inside) == len(outside) == 3
+    line = ("ablate", "the cat sat", "--model", str(folder), "--target", "id:5", "--json")
+    own = attncli.ablate(
+        model, "the cat sat", heads=HeadSelection(pairs=outside), together=True, target="id:5"
+    )
+    told = ask(*line, "--circuit", str(saved)).json["together"]
+    assert told["logprob"] == own.together.logprob != 0
+    pairs = ("ablate", "--pairs", str(SAMPLES), "--model", str(folder), "--json")
+    over = ask(*pairs, "--circuit", str(saved))
+    assert over.json["together"]["difference"]["all"] != 0
+    assert "3 heads are not in the circuit" in over.err
+    for option in (("--head", "1"), ("--layer", "0"), ("--from", "cat", "--to", "the")):
+        assert ask(*line, "--circuit", str(saved), *option).code == 2
+
+
+def test_a_file_that_is_no_circuit_of_the_model_is_refused(
+    folder: Path, saved: Path, tmp_path: Path
+) -> None:
+    deeper = small_gpt2(tmp_path / "deeper", layers=3)
+    run = tmp_path / "run.json"
+    run.write_text(ask("run", "a b", "--json").out)
+    whole = saved.read_bytes()
+    (tmp_path / "empty.json").write_text("")
+    (tmp_path / "cut.json").write_bytes(whole[: len(whole) // 2])
+    all_heads = [
+        replace(CIRCUIT_HEAD, id=f"L{layer}H{head}", layer=layer, head=head)
+        for layer in (0, 1)
+        for head in range(3)
+    ]
+    (tmp_path / "all.json").write_bytes(encode(replace(read_circuit(saved), nodes=all_heads)))
+    text = ("ablate", "the cat sat", "--model")
+    for model, file, says in (
+        (folder, tmp_path / "empty.json", "empty"),
+        (folder, tmp_path / "cut.json", "JSON"),
+        (folder, run, "no circuit"),
+        (folder, tmp_path / "none.json", "none.json"),
+        (folder, tmp_path / "all.json", "there is none to take away"),
+        (deeper, saved, "another model"),
+    ):
+        refused = ask(*text, str(model), "--circuit", str(file))
+        assert (refused.code, refused.out) == (3, ""), file
+        assert says in refused.err
+
+
+CIRCUIT_HEAD = CircuitNode(
+    id="L0H0", kind="head", layer=0, head=0, strength=1.0, reads=None, writes=None
+)
+
+
+def test_the_explorer_shows_the_heads_of_a_circuit(folder: Path, saved: Path) -> None:
+    model = attncli.load(folder)
+    places = heads_of_circuit(read_circuit(saved), model, "")
+    source = LiveSource.of(model, "the cat sat").with_places(places)
+    record = source.record(lambda share: None)
+    assert [(head.layer, head.head) for head in record.heads] == list(places)
+    with pytest.raises(InputError):
+        source.with_places([])
+    document = read_circuit(saved)
+    task = saved.with_name("task.json")
+    task.write_bytes(
+        encode(replace(document, pairs=replace(document.pairs, name="indirect-object")))
+    )
+    assert _is_circuit(task)
+    text, setup = _text_of_circuit(task, TextOptions(), RunSetup())
+    assert text.text == read_pairs("indirect-object", count=1).pairs[0].clean
+    assert setup.model.model == document.model.name
+    with pytest.raises(InputError) as error:  # the folder of the pairs is not known
+        _text_of_circuit(saved, TextOptions(), RunSetup())
+    assert "explore TEXT --circuit" in error.value.hint
+
+
 def test_what_cannot_be_done_is_refused(folder: Path) -> None:
     line = ("circuit", "--model", str(folder))
     assert ask(*line).code == 2
@@ -246,7 +338,7 @@ def test_the_forecast_of_memory_holds_for_real_models(name: str) -> None:
     if local_folder(name) is None:
         pytest.skip(f"{name} is not installed")
     line = [sys.executable, "-c", MEMORY, name]
-    forecast, taken = map(int, subprocess.check_output(line, text=True).split())
+    forecast, taken = map(int, finish(line).stdout.split())
     assert forecast == pytest.approx(taken, rel=0.15)
 
 

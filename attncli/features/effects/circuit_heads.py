@@ -1,0 +1,98 @@
+"""A saved circuit, and which heads of a model are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attncli.documents import ModelPart
+from attncli.documents.header import model_part
+from attncli.documents.reading import document_of
+from attncli.errors import InputError
+from attncli.features.circuit.document import CircuitDocument
+from attncli.inputs.files import read_object
+from attncli.language import message
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.model import Model
+
+LARGEST = 1 << 30
+"""Bytes of the largest document that is read."""
+HINT = "attn circuit --model MODEL --pairs FILE --json -o circuit.json"
+SIZES = ("family", "d_model", "layers", "heads", "kv_heads", "d_k", "d_v")
+"""What the model of a circuit and the one that it is looked at in must have in common."""
+
+
+def read_circuit(file: Path) -> CircuitDocument:
+    """The circuit that a file holds. Raises InputError for a file that holds none."""
+    fields = read_object(file, what=message("a circuit"), limit=LARGEST, most=LARGEST)
+    document = document_of(fields, str(file))
+    if not isinstance(document, CircuitDocument):
+        raise InputError(
+            "this is {schema}, and no circuit",
+            where=str(file),
+            expected="attn.circuit/1, as attn circuit --json writes it",
+            hint=HINT,
+            schema=document.schema,
+        )
+    return document
+
+
+def heads_of_circuit(
+    document: CircuitDocument, model: Model, where: str
+) -> Sequence[tuple[int, int]]:
+    """The heads of a circuit, each a layer and a head, in the order in which they run.
+
+    Raises InputError for a circuit of another model: another family or size, or other weights where
+    a digest of both is known. where: what errors call the file.
+    """
+    own = model_part(model)
+    part = document.model
+    same = all(getattr(own, name) == getattr(part, name) for name in SIZES)
+    if None not in (own.digest, part.digest):
+        same = same and own.digest == part.digest
+    places = [
+        (node.layer, node.head)
+        for node in document.nodes
+        if node.layer is not None and node.head is not None
+    ]
+    counts = [block.attention.heads for block in model.spec.blocks]
+    if not same or any(layer >= len(counts) or head >= counts[layer] for layer, head in places):
+        raise InputError(
+            "this circuit is of another model: {circuit}, and {model} runs",
+            where=where,
+            expected="the model that the circuit was found in",
+            hint=HINT,
+            circuit=_model_words(part),
+            model=_model_words(own),
+        )
+    return places
+
+
+def heads_outside(document: CircuitDocument, model: Model, where: str) -> HeadSelection:
+    """The heads that are not in a circuit. Raises InputError as `heads_of_circuit`, and where all
+    heads are in it."""
+    inside = set(heads_of_circuit(document, model, where))
+    outside = [
+        (layer, head)
+        for layer, block in enumerate(model.spec.blocks)
+        for head in range(block.attention.heads)
+        if (layer, head) not in inside
+    ]
+    if not outside:
+        raise InputError(
+            "this circuit has all {count} heads: there is none to take away",
+            where=where,
+            expected="a smaller one, such as attn circuit --size 1%",
+            count=len(inside),
+        )
+    return HeadSelection(pairs=outside)
+
+
+def _model_words(part: ModelPart) -> str:
+    """A model by name and size."""
+    return message(
+        "{name} ({layers} layers × {heads} heads)",
+        name=part.name or part.source,
+        layers=part.layers,
+        heads=part.heads,
+    )
