@@ -18,6 +18,7 @@ from contextlib import (
 )
 from difflib import get_close_matches
 from io import StringIO
+from itertools import takewhile
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -249,8 +250,11 @@ def no_option(context: Any, name: str) -> UsageError:
     )
     option_names = [spelling for spelling in spellings if spelling.startswith("--")]
     spelling = VALUES_MEANT.get(name, "")
-    if spelling.partition(" ")[0] in option_names:
+    option, _, value = spelling.partition(" ")
+    if option in option_names:
         close = [spelling]
+    elif path == f"attn {option.removeprefix('--')}":  # attn mask takes the values themselves
+        close = [f"{path} {value}"]
     elif RENAMED.get(name) in option_names:
         close = [RENAMED[name]]
     else:
@@ -264,15 +268,16 @@ def no_option(context: Any, name: str) -> UsageError:
     return UsageError("{path} has no option {name}", hint=hint, path=path, name=name)
 
 
-DASHED = re.compile(r"[‐-―−﹘﹣－][‐-―−﹘﹣－-]?([a-z][a-z0-9-]+)(=.*)?", re.DOTALL)
-"""An option whose hyphens a text processor or a web page made into a dash."""
+DASHED = re.compile(r"(?:[‐-―−﹘﹣－][‐-―−﹘﹣－-]?|-(?!-))([a-z][a-z0-9-]+)(=.*)?", re.DOTALL)
+"""An option whose hyphens a text processor or a web page made into a dash, or one of them only."""
 
 
 def refuse_dashes(context: Any, words: list[str]) -> None:
-    """Raise UsageError where a word is an option of the command behind a dash that is no hyphen."""
+    """Raise UsageError where a word is an option of the command behind a dash that is no hyphen, or
+    behind a single one."""
     import shlex
 
-    for place, word in enumerate(words):
+    for place, word in enumerate(takewhile(lambda word: word != "--", words)):
         match = DASHED.fullmatch(word)
         if match is None:
             continue
@@ -280,12 +285,22 @@ def refuse_dashes(context: Any, words: list[str]) -> None:
         parameters = context.command.get_params(context)
         if any(option in (*item.opts, *item.secondary_opts) for item in parameters):
             rest = [*words[:place], option + (match[2] or ""), *words[place + 1 :]]
+            what = message(
+                "{word} begins with a dash, and an option with two hyphens", word=repr(word)
+            )
+            if word.startswith("-"):
+                what = message(
+                    "{word} begins with one hyphen, and a long option with two", word=repr(word)
+                )
             raise UsageError(
-                "{word} begins with a dash, and an option with two hyphens",
+                what,
                 expected=option,
                 hint=f"{context.command_path.rstrip()} {shlex.join(rest)}",
-                word=repr(word),
             )
+
+
+COUNT = re.compile(r"(?:n\s*=\s*)?[0-9]{1,3}(?:[,_]?[0-9]{3})*|(?:n\s*=\s*)?[0-9]+", re.ASCII)
+"""How many tokens, as one writes it without the option: 1000, 1,000, n=1000."""
 
 
 def too_many(context: Any, extra: list[str]) -> UsageError:
@@ -302,8 +317,8 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
     if not isinstance(text, str):
         hint = f"{path} --help"
         counts = any("-n" in parameter.opts for parameter in context.command.params)
-        if counts and len(extra) == 1 and extra[0].isdecimal():
-            hint = f"{path} -n {extra[0]}"
+        if counts and len(extra) == 1 and COUNT.fullmatch(extra[0]):
+            hint = f"{path} -n {re.sub('[^0-9]', '', extra[0])}"
         return UsageError("{many}: {extra}", hint=hint, many=many, extra=" ".join(extra))
     if values.get("lines") or any(len(words.split()) > 1 for words in extra):
         padded = (item.name for item in context.command.params if "--padded" in item.opts)

@@ -5,6 +5,7 @@ by group.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -26,6 +27,9 @@ from attncli.cli.option import PlainParameters, flat
 from attncli.errors import UsageError
 from attncli.language import message
 
+SHORT_DASH = re.compile("-[a-z]{3}")
+"""How a word begins that has one hyphen and is longer than options of one letter are together."""
+
 
 class GroupedCommand(PlainParameters, TyperCommand):
     """A command whose help page lists its options by group.
@@ -42,7 +46,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
         """
         show_help(self, ctx, args)
         if not ctx.resilient_parsing:
-            if not all(word.isascii() for word in args):
+            if any(not word.isascii() or SHORT_DASH.match(word) for word in args):
                 from attncli.cli.border import refuse_dashes
 
                 refuse_dashes(ctx, args)

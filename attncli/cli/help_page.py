@@ -209,8 +209,14 @@ def check_command(group: Any, context: Any, arguments: Sequence[str]) -> None:
     else:
         text = message("No such command {name}", name=repr(name))
     hint = f"{context.command_path.rstrip()} --help"
-    if context.parent is None and not matches:
-        hint = _command_of_text(arguments) or hint
+    if context.parent is None:
+        import shlex
+
+        topics = getattr(group.get_command(context, "explain"), "commands", ())
+        if name in topics:
+            hint = f"attn explain {shlex.join(arguments)}"
+        elif not matches:
+            hint = _command_of_text(arguments) or hint
     raise UsageError(text, hint=hint)
 
 

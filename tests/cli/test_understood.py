@@ -12,7 +12,10 @@ from asking import ask
 from attncli.measure.layer_metrics import EVERY_METRIC, TEXT_METRICS
 from attncli.models.families import MODEL_TYPES
 
-SOFTMAX = ("2.0 1.0 0.1", "[2.0, 1.0, 0.1]", "2.0，1.0，0.1", "(2.0;1.0;0.1)", "【2.0、1.0、0.1】")
+SOFTMAX = (
+    "2.0 1.0 0.1", "[2.0, 1.0, 0.1]", "2.0，1.0，0.1", "(2.0;1.0;0.1)", "【2.0、1.0、0.1】",
+    "［2.0，1.0，0.1］", "[[2.0, 1.0, 0.1]]",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("written", SOFTMAX)
@@ -55,6 +58,13 @@ HINTS = (
         r"printf '%s\n' 'a b' 'c d' | attn run --lines --padded",
     ),
     (("heads", "a", "b"), "attn heads 'a b'"),
+    (("run", "a b", "-query", "a"), "attn run 'a b' --query a"),
+    (("run", "a b", "-output", "x.json"), "attn run 'a b' --output x.json"),
+    (("mask", "--causal"), "attn mask causal"),
+    (("cost", "1,000"), "attn cost -n 1000"),
+    (("cost", "n = 1000"), "attn cost -n 1000"),
+    (("softmax", "[2.0, 1.0, 0.1]"), "attn explain softmax '[2.0, 1.0, 0.1]'"),
+    (("scaling", "--d-k", "64"), "attn explain scaling --d-k 64"),
 )
 
 
@@ -65,9 +75,17 @@ def test_the_error_tells_the_command_meant(words: tuple[str, ...], hint: str) ->
     assert hint in found.err
 
 
+def test_a_matrix_is_no_list_of_scores() -> None:
+    found = ask("explain", "softmax", "[[2.0, 1.0], [0.1, 3]]")
+    assert (found.code, found.out) == (3, "")
+    assert "2 rows of numbers" in found.err
+    assert "attn explain softmax 2.0 1.0\n" in found.err
+
+
 def test_a_dash_in_a_text_is_text() -> None:
     assert ask("tokens", "—query is what was pasted").code == 0
     assert ask("tokens", "—qery").code == 0
+    assert ask("tokens", "--", "-query").code == 0
 
 
 PLACES = (

@@ -5,6 +5,8 @@ order, metrics.
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
@@ -106,18 +108,29 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     )
 
 
-SIGNS_OF_LISTS = str.maketrans({"−": "-", **dict.fromkeys("[](){},;，、；【】（）", " ")})
+SIGNS_OF_LISTS = str.maketrans({"−": "-", **dict.fromkeys("[](){},;、【】", " ")})
 """What stands around and between numbers in a list; the sign of printed negative numbers."""
+NEXT_ROW = re.compile(r"[\])}][\s,;]*[\[({]")
+"""Between two rows of a matrix, as programs write one."""
 
 
 def parse_scores(numbers: Sequence[str]) -> list[float]:
     """Parse the numbers of `attn explain softmax`, given as separate words, joined by commas of any
     script, or as the list that a program prints.
 
-    Raises InputError for none or for what is no finite number.
+    Raises InputError for none, for what is no finite number, and for several rows.
     """
     scores = []
-    for piece in " ".join(numbers).translate(SIGNS_OF_LISTS).split():
+    written = unicodedata.normalize("NFKC", " ".join(numbers))  # wide letters of Chinese input
+    rows = NEXT_ROW.split(written)
+    if len(rows) > 1:
+        raise InputError(
+            "these are {count} rows of numbers",
+            expected="one row: softmax is taken of each row alone",
+            hint=f"attn explain softmax {' '.join(rows[0].translate(SIGNS_OF_LISTS).split())}",
+            count=len(rows),
+        )
+    for piece in written.translate(SIGNS_OF_LISTS).split():
         try:
             value = float(piece)
         except ValueError:
