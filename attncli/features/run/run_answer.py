@@ -95,7 +95,10 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
             )
             answer_sentences.append(say(view, note))
     if tokens and not answer_sentences and (kinds := _kinds_left_out(document)):
-        answer_sentences.append(say(view, "No link is left to name."))
+        no_link = message("No link is left to name.")
+        if document.links_leave_out:
+            no_link = message("No link is left to name; --all-links counts all.")
+        answer_sentences.append(say(view, no_link))
         answer_sentences.append(not_counted(kinds, tokens, view))
     return [*answer_sentences, not_learned_note(document.model, view)]
 
@@ -117,6 +120,10 @@ def _tint_sentence(document: RunDocument) -> Message:
     if _kinds_left_out(document):
         return message(
             "tint: the strongest weight that a word gets in any head, without what is not counted"
+        )
+    if rests:
+        return message(
+            "tint: the strongest weight that a word gets in any head, but where heads rest"
         )
     return message("tint: the strongest weight that a word gets in any head")
 
@@ -303,12 +310,12 @@ def _sees_itself_alone(document: RunDocument, query: int) -> bool:
 def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
     """Why a query has no links but those that are left out otherwise: what it sees."""
     query_text = quoted_token(document.tokens, query, view)
-    if document.tokens[query].special:
-        return say(
-            view, "{query} is a special token: all of its links count here.", query=query_text
-        )
     average = np.zeros(0) if document.average is UNSET else np.asarray(document.average)
     keys = [key for key in np.flatnonzero(average > 0).tolist() if key != query]
+    if keys and document.tokens[query].special:
+        return say(
+            view, "{query} is a special token: all of its links are shown.", query=query_text
+        )
     names = [quoted_token(document.tokens, key, view, beside=(query,)) for key in keys]
     is_causal = bool(keys) and max(keys) < query
     if not keys:
@@ -318,17 +325,17 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
     elif is_causal and len(keys) <= FEW_KEYS:
         template = message(
             "{query} is token {place} of {count} and sees only {keys} and itself, as the model reads"
-            " from left to right: all of its links count here."
+            " from left to right: all of its links are shown."
         )
     elif any(document.tokens[key].unknown for key in keys):
         template = message(
             "{query} sees nothing but words that the model does not know, special tokens,"
-            " separators, the first token, its neighbours and itself: all of its links count here."
+            " separators, the first token, its neighbours and itself: all of its links are shown."
         )
     else:
         template = message(
             "{query} sees nothing but special tokens, separators, the first token, its neighbours"
-            " and itself: all of its links count here."
+            " and itself: all of its links are shown."
         )
     return say(
         view,
