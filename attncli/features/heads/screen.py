@@ -884,9 +884,13 @@ def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         )
 
 
+MOST_OTHERS = 3
+"""Heads that do as the first one, in a sentence one by one."""
+
+
 def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
-    """The head that looks most at the previous word, the next, the word itself, where that is most
-    of its weight, over the rows that have a choice and without keys where heads rest.
+    """The heads that give more than half of their weight to the previous word, the next, the word
+    itself, over the rows that have a choice and without keys where heads rest.
     """
     weights = _whole_weights(document)
     rest = _rest(document)
@@ -908,11 +912,35 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
                 for metric in metrics
             ]
         pairs = zip(values, document.heads, strict=True)
-        value, head = max(pairs, key=lambda pair: pair[0], default=(0.0, None))
-        if head is not None and value > HALF:
-            yield say(
-                view, template, layer=head.layer, head=head.head, value=format_number(value, view)
-            )
+        doing = sorted(
+            ((value, head.layer, head.head) for value, head in pairs if value > HALF),
+            key=lambda entry: -entry[0],
+        )
+        if not doing:
+            continue
+        value, layer, head = doing[0]
+        yield say(view, template, layer=layer, head=head, value=format_number(value, view))
+        if len(doing) > 1:
+            yield _others_sentence(doing[1:], view)
+
+
+def _others_sentence(others: Sequence[tuple[float, int, int]], view: View) -> str:
+    """That these heads do as the one named before, the first of them by name. others: the value, the
+    layer and the head of each, the largest value first."""
+    names = [
+        message(
+            "layer {layer} head {head} ({value})",
+            layer=layer,
+            head=head,
+            value=format_number(value, view),
+        )
+        for value, layer, head in others[:MOST_OTHERS]
+    ]
+    rest = len(others) - len(names)
+    if rest:
+        names.append(message("{count} more", count=rest))
+    template = plural("So does {heads}.", "So do {heads}.", count=len(others), heads=listing(names))
+    return say(view, template)
 
 
 HEADS_PARTS: Parts[HeadsDocument] = (
