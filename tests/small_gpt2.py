@@ -52,3 +52,20 @@ def small_gpt2(
     }
     write_tensors(folder / "model.safetensors", tensors, {})
     return folder
+
+
+def byte_gpt2(folder: Path, *, layers: int = LAYERS) -> Path:
+    """The same decoder with a vocabulary of bytes and a few merges: a Chinese character is three
+    tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    small_gpt2(folder, layers=layers)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=260, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(["pty pty pty"] * 3, trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask
-from small_gpt2 import small_gpt2
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from small_gpt2 import byte_gpt2
 
 TEXT = "她 umpty"
 
@@ -16,16 +15,7 @@ TEXT = "她 umpty"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A decoder whose vocabulary is bytes and a few merges: a Chinese character is three tokens."""
-    folder = small_gpt2(tmp_path_factory.mktemp("bytes") / "model", layers=1)
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=260, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(["pty pty pty"] * 3, trainer)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return str(folder)
+    return str(byte_gpt2(tmp_path_factory.mktemp("bytes") / "model", layers=1))
 
 
 COMMANDS = (

@@ -364,7 +364,7 @@ def test_found_and_cut_links_and_removed_heads_tint_one_word() -> None:
 
 def test_where_no_link_is_left_the_answer_says_which_are_not_counted() -> None:
     told = ask("run", "a b", "--model", "minilm", "--brief").out
-    assert "No link is left to name; --all-links counts all.\nNot counted: special tokens, where heads rest;" in told
+    assert "No link is left to name; --all-links counts all.\nNot counted: special tokens" in told
     assert "tint" not in told
 
 

@@ -67,6 +67,8 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
     )
     screen = screen_of(document.schema)
     if screen.sentences is not None:
-        return title, " ".join(text for text in screen.sentences(document, View(lang=lang)) if text)
+        return title, " ".join(
+            filter(None, screen.sentences(name_tokens(document), View(lang=lang)))
+        )
     answer = screen.screen(document, View(lang=lang, width=4000, brief=True, color=True))
     return title, " ".join(answer.plain.split())

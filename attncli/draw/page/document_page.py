@@ -24,6 +24,7 @@ from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.shaded_matrix import tint
+from attncli.draw.token_names import name_tokens
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.language import Message, languages, say
@@ -108,7 +109,7 @@ def table_part(document: Document) -> tuple[str, dict[str, Message]]:
     """A document's table as HTML, folded and with a button that saves it, and the words of these by
     their names.
     """
-    rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
+    rows = list(islice(screen_of(document.schema).rows(name_tokens(document)), MOST_ROWS + 2))
     columns, body = (rows[0], rows[1:]) if rows else ((), [])
     table = TABLE.format(
         columns="".join(f'<th scope="col">{safe_html(str(column))}</th>' for column in columns),

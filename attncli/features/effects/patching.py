@@ -38,7 +38,7 @@ from attncli.features.effects.sweep import (
     same_length,
     sweep,
 )
-from attncli.features.effects.targets import Target, choose_target, predicted_token, predicts_next
+from attncli.features.effects.targets import Target, choose_target, predicts_next, target_token
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -254,7 +254,7 @@ def _predictions(
     if reader.rows_read:
         patched = reader.rows_read[0]
     return PatchPredictions(
-        target=predicted_token(model, target),
+        target=target_token(model, target),
         clean=prediction_of(model, own, target),
         corrupt=prediction_of(model, reader.own, target),
         patched=prediction_of(model, patched, target) if best else None,

@@ -14,7 +14,7 @@ from attncli.features.effects.measures import (
     portions,
 )
 from attncli.features.effects.sweep import SweepPlan, SweepText, sweep
-from attncli.features.effects.targets import likeliest_tokens, predicted_token
+from attncli.features.effects.targets import likeliest_tokens, target_token
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 
@@ -42,7 +42,7 @@ def predictions(
     # the run with every change is read before those of single heads
     together, *single = changed
     return Predictions(
-        target=predicted_token(model, reader.target),
+        target=target_token(model, reader.target),
         own=own,
         without=(single[0] if single else own) if plan.places else None,
         together=together,

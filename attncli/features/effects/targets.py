@@ -180,19 +180,10 @@ def small_note(model: Model, target: Target | None) -> list[str]:
             " ({most})",
             target=quoted_entry(answer_text(model, target.ids)),
             probability=probability_text(probability),
-            choice=_own_name(model, target.own),
+            choice=quoted_entry(target_token(model, target.own).text),
             most=probability_text(float(np.exp(target.own_logprob or 0.0))),
         )
     ]
-
-
-def _own_name(model: Model, number: int) -> str:
-    """The model's own choice by its text; by its id where the tokenizer does not have it, since a
-    vocabulary may be padded."""
-    try:
-        return quoted_entry(target_token(model, number).text)
-    except InputError:
-        return f"{BY_ID}{number}"
 
 
 def probability_text(probability: float) -> str:
@@ -369,11 +360,17 @@ def target_token(model: Model, number: int, word: str | None = None) -> TargetTo
 
 def target_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
     """Vocabulary entries as documents hold them: id and text, with the blank before it that an
-    entry stands for inside of a text."""
+    entry stands for inside of a text; called by its number where the output has more rows than the
+    tokenizer has entries, as padded vocabularies do."""
     if not numbers:
         return []
     tokenizer = model.tokenizer
-    tokens = tokenizer.ids_to_tokens(numbers)
+    try:
+        tokens = tokenizer.ids_to_tokens(numbers)
+    except InputError:
+        if len(numbers) > 1:
+            return [target_token(model, number) for number in numbers]
+        return [TargetToken(id=number, text=f"<{number}>") for number in numbers]
     texts = [token.text for token in tokens]
     places = [place for place, token in enumerate(tokens) if _may_have_blank(token)]
     if places and (_differ_by_blanks(tokens) or _tells_blanks(tokenizer)):
@@ -407,23 +404,6 @@ def _differ_by_blanks(tokens: Sequence[Token]) -> bool:
     return any(starts_with_blank) and not all(starts_with_blank)
 
 
-def predicted_token(model: Model, number: int) -> TargetToken:
-    """The vocabulary entry that a model predicts, as documents hold it; called by its number where
-    the output has more rows than the tokenizer has entries, as padded vocabularies do."""
-    (entry,) = predicted_tokens(model, [number])
-    return entry
-
-
-def predicted_tokens(model: Model, numbers: Sequence[int]) -> list[TargetToken]:
-    """The vocabulary entries that a model predicts, as `predicted_token` gives each."""
-    try:
-        return target_tokens(model, numbers)
-    except InputError:
-        if len(numbers) > 1:
-            return [predicted_token(model, number) for number in numbers]
-        return [TargetToken(id=number, text=f"<{number}>") for number in numbers]
-
-
 def likeliest(values: Floats, count: int) -> list[int]:
     """The entries with the largest of these values, [vocabulary], the largest first, and of equal
     ones the one with the smaller number; all where there are fewer than `count`."""
@@ -441,7 +421,7 @@ def likeliest_tokens(model: Model, probabilities: Floats, count: int) -> list[Ne
     entries that the tokenizer does not have, as padded vocabularies hold some, by their number."""
     return [
         NextToken(token=token, probability=float(probabilities[token.id]))
-        for token in predicted_tokens(model, likeliest(probabilities, count))
+        for token in target_tokens(model, likeliest(probabilities, count))
     ]
 
 

@@ -121,8 +121,8 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
     Raises InputError for none, for what is no finite number, and for several rows.
     """
     scores = []
-    written = unicodedata.normalize("NFKC", " ".join(numbers))  # wide letters of Chinese input
-    rows = NEXT_ROW.split(written)
+    text = unicodedata.normalize("NFKC", " ".join(numbers))  # wide letters of Chinese input
+    rows = NEXT_ROW.split(text)
     if len(rows) > 1:
         raise InputError(
             "these are {count} rows of numbers",
@@ -130,7 +130,7 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
             hint=f"attn explain softmax {' '.join(rows[0].translate(SIGNS_OF_LISTS).split())}",
             count=len(rows),
         )
-    for piece in written.translate(SIGNS_OF_LISTS).split():
+    for piece in text.translate(SIGNS_OF_LISTS).split():
         try:
             value = float(piece)
         except ValueError:

@@ -20,7 +20,7 @@ from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import reads_on
 from attncli.features.effects.sweep import CutLink
-from attncli.features.effects.targets import choose_target, predicted_token
+from attncli.features.effects.targets import choose_target, target_token
 from attncli.features.find.document import (
     BeyondRest,
     FindDocument,
@@ -517,8 +517,8 @@ def _with_effects(
     members: dict[str, Any] = {"effect_together": _finite_or_none(removal.together["cosine"])}
     if cutting.entries is not None:
         target, versus = cutting.entries
-        members["target"] = predicted_token(model, target)
-        members["versus"] = predicted_token(model, versus)
+        members["target"] = target_token(model, target)
+        members["versus"] = target_token(model, versus)
         members["difference_together"] = Difference(
             all=_finite_or_none(removal.together["difference"])
         )

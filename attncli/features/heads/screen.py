@@ -912,16 +912,16 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
                 for metric in metrics
             ]
         pairs = zip(values, document.heads, strict=True)
-        doing = sorted(
+        entries = sorted(
             ((value, head.layer, head.head) for value, head in pairs if value > HALF),
             key=lambda entry: -entry[0],
         )
-        if not doing:
+        if not entries:
             continue
-        value, layer, head = doing[0]
+        value, layer, head = entries[0]
         yield say(view, template, layer=layer, head=head, value=format_number(value, view))
-        if len(doing) > 1:
-            yield _others_sentence(doing[1:], view)
+        if len(entries) > 1:
+            yield _others_sentence(entries[1:], view)
 
 
 def _others_sentence(others: Sequence[tuple[float, int, int]], view: View) -> str:

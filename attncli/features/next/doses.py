@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import InputError
 from attncli.features.effects.measures import log_softmax
-from attncli.features.effects.targets import predicted_token
+from attncli.features.effects.targets import target_token
 from attncli.features.effects.weighing import Weighing
 from attncli.features.next.document import Dose
 from attncli.features.next.masked_word import token_logits
@@ -150,7 +150,7 @@ def _probability(logits: Floats, entry: int) -> float:
 
 def _word(model: Model, logits: Floats) -> str:
     """The likeliest word behind a mask."""
-    return predicted_token(model, int(logits.argmax())).text
+    return target_token(model, int(logits.argmax())).text
 
 
 def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> str:
