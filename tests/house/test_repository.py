@@ -97,7 +97,7 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     assert "OTHER=3" in done.stdout
     assert "ran in" in done.stdout
     assert re.search(
-        r"then -m pytest -n 2 --dist loadfile -m thorough or cluster --share 1?[0-9]/20\n",
+        r"then -m pytest -n 2 --dist loadfile -m thorough or cluster --share [12]?[0-9]/30\n",
         done.stdout,
     )
     assert "then -m pytest -n 2 --dist loadfile -m thorough or cluster\n" in whole.stdout
