@@ -167,33 +167,36 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
     before = -1
     gap_mark = spell(" … ", ascii=view.ascii)
     places = _places_to_show(words, view)
-    place_set = frozenset(places)
+    chosen = frozenset(place for place in places if words[place].is_chosen)
     for place in places:
         word = words[place]
         has_gap = place != before + 1
-        first = before < 0
+        opens = place in chosen and (has_gap or place - 1 not in chosen)
+        closes = place in chosen and place + 1 not in chosen
+        pieces = _word_pieces(word, view, opens, closes)
+        if has_gap:
+            is_first = before < 0
+            pieces = [(gap_mark[is_first:], FAINT), *pieces]
         before = place
-        opens = word.is_chosen and (has_gap or not (place and words[place - 1].is_chosen))
-        closes = word.is_chosen and (place + 1 not in place_set or not words[place + 1].is_chosen)
-        pieces = [
-            *([(gap_mark[first:], FAINT)] if has_gap else []),
-            *_word_pieces(word, view, opens, closes),
-        ]
-        gap = 1 if row and word.apart and not has_gap else 0
+        gap = int(bool(row) and word.apart and not has_gap)
         size = sum(cells(text) for text, _ in pieces)
         if row and row_width + gap + size > view.width:
             rows.append(tuple(row))
             row = []
             row_width = 0
             gap = 0
-        row += [*([(" ", "")] if gap else []), *pieces]
+        if gap:
+            row.append((" ", ""))
+        row += pieces
         row_width += gap + size
     if places and before + 1 < len(words) and row_width + cells(gap_mark) - 1 <= view.width:
         row.append((gap_mark[:-1], FAINT))
     elif places and before + 1 < len(words):
         rows = [*rows, tuple(row)]
         row = [(gap_mark.strip(), FAINT)]
-    return fit_to_view(Lines((*rows, tuple(row)) if row else tuple(rows)), view)
+    if row:
+        rows = [*rows, tuple(row)]
+    return fit_to_view(Lines(tuple(rows)), view)
 
 
 def _places_to_show(words: Sequence[Word], view: View) -> list[int]:

@@ -80,8 +80,7 @@ def table(
     from rich.table import Column, Table
 
     names = [localize(name, view) for name in columns]
-    texts = zip(names, *rows, *([total] if total else ()), strict=False)
-    widths = [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in texts]
+    widths = _column_widths([names, *rows, total] if total else [names, *rows], view)
     is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
     is_kept = [
         right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)
@@ -95,16 +94,17 @@ def table(
             rules = RULES.replace("─", "-")
         box = Box(rules, ascii=view.ascii)
         gap = GAP - 1
-    frame_columns = [
-        Column(
-            _rich_cell(names[index], view),
-            _rich_cell(total[index], view) if index < len(total) else "",
-            justify="right" if is_right[index] else "left",
-            style=FAINT if index in faint else "",
-            no_wrap=is_kept[index],  # what may wrap is cut first
-        )
-        for index in range(len(columns))
-    ]
+    frame_columns = []
+    for index, name in enumerate(names):
+        # what may wrap is cut first
+        column = Column(_rich_cell(name, view), no_wrap=is_kept[index])
+        if index < len(total):
+            column.footer = _rich_cell(total[index], view)
+        if is_right[index]:
+            column.justify = "right"
+        if index in faint:
+            column.style = FAINT
+        frame_columns.append(column)
     blocks = []
     for band in _bands(rows, widths, is_kept, view.width):
         frame = Table(
@@ -120,11 +120,16 @@ def table(
         )
         for place, row in enumerate(rows):
             weight = "bold" if place == strong else ""
-            frame.add_row(
-                *(_table_cell(row[column], column == bars, weight, view) for column in band)
-            )
+            frame_cells = [_table_cell(row[index], index == bars, weight, view) for index in band]
+            frame.add_row(*frame_cells)
         blocks.append(lay_out(frame, view))
     return fit_to_view(stack(top, stack_spaced(*blocks)), view)
+
+
+def _column_widths(rows: Sequence[Sequence[str]], view: View) -> list[int]:
+    """The cells of the widest text of each column, as far as the shortest row has columns."""
+    columns = zip(*rows, strict=False)
+    return [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in columns]
 
 
 def _table_cell(text: str, is_bar: bool, weight: str, view: View) -> Text:

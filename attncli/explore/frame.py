@@ -229,16 +229,16 @@ def _look_sentences(scene: Scene) -> list[str]:
     weights = np.array([share or 0.0 for share in _looks(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
-    others = loaded_run.queries if state.is_turned else loaded_run.keys
-    words_here = loaded_run.keys if state.is_turned else loaded_run.queries
+    words_here = loaded_run.queries
+    others = loaded_run.keys
+    if state.is_turned:
+        words_here = loaded_run.keys
+        others = loaded_run.queries
     word = words_here[min(state.word, len(words_here) - 1)]
     word_text = _word_text(loaded_run, word, view)
     order = np.argsort(-weights, kind="stable")
     first = int(order[0])
-    if len(order) > 1:
-        second = int(order[1])
-    else:
-        second = int(order[0])
+    second = int(order[min(1, len(order) - 1)])
     if state.is_turned and loaded_run.rest[state.word]:
         return [resting_reason(words_here[state.word], state.word, word_text, view)]
     rested = _rested_sentences(scene, word_text)
@@ -247,17 +247,10 @@ def _look_sentences(scene: Scene) -> list[str]:
     if weights[first] <= 0:
         if loaded_run.row((state.layer, state.head), 0) is None:
             return []
-        return [
-            (
-                say(view, "No word sees {key}.", key=word_text)
-                if state.is_turned
-                else say(
-                    view,
-                    "{query} can see no word: its weights and its output are 0.",
-                    query=word_text,
-                )
-            )
-        ]
+        if state.is_turned:
+            return [say(view, "No word sees {key}.", key=word_text)]
+        template = message("{query} can see no word: its weights and its output are 0.")
+        return [say(view, template, query=word_text)]
     if state.is_turned:
         query = _word_text(loaded_run, others[first], view)
         share = percent(weights[first])
@@ -280,10 +273,9 @@ def _look_sentences(scene: Scene) -> list[str]:
             even=f"{1 / visible_count:.2f}",
         )
         return [say(view, spread)]
+    indices = [first]
     if second != first and weights[second] >= SECOND * weights[first]:
         indices = [first, second]
-    else:
-        indices = [first]
     keys = [
         (_word_text(loaded_run, others[index], view), float(weights[index])) for index in indices
     ]

@@ -597,62 +597,85 @@ def resolve(
     variables = os.environ if variables is None else variables
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
-    if exists and (is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder))):
-        return ModelLocation(folder, name, None, "folder")
-    quantized = None
-    if not exists:
-        quantized = _quantized_id(name)
+    if exists:
+        if is_folder(folder) or (folder.suffix.lower() == ".gguf" and is_file(folder)):
+            return ModelLocation(folder, name, None, "folder")
+        raise _no_model(name, is_file=True)
+    quantized = _quantized_id(name)
     if quantized is not None:
         return _gguf_location(name, *quantized, variables, fetch)
+    return _hub_location(name, _near_place(folder), variables, fetch)
+
+
+def _hub_location(
+    name: str, near: Path | None, variables: Mapping[str, str], fetch: Fetch
+) -> ModelLocation:
+    """A model of the hub, from the cache or fetched into it. near: a model beside the place that
+    the name would have, with almost the same name. Raises as `resolve`.
+    """
     hub_id = HubId.parse(name)
-    near = None
-    if not exists:
-        near = _near_place(folder)
     snapshot = None
     if hub_id is not None:
         snapshot = find_snapshot(cache_folder(variables), hub_id)
     # a folder's name may be meant for the hub; that of a GGUF file may not
     if near is not None and snapshot is None and (hub_id is None or near.suffix == SUFFIX):
         raise _misspelt(name, near)
-    if hub_id is None or exists:
-        what = message("this is a file, not a folder" if exists else "there is no such folder")
-        raise InputError(
-            what,
-            where=name,
-            expected=(
-                "a folder with config.json and model.safetensors, a .gguf file, or a hub id"
-                " owner/name[@revision]"
-            ),
-        )
-    cache = cache_folder(variables)
+    if hub_id is None:
+        raise _no_model(name, is_file=False)
     missing = []
     usable = None
     if snapshot is not None:
-        missing = [
-            file
-            for file in snapshot.missing
-            if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION
-        ]
+        missing = _missing_of(snapshot, fetch)
         cached = ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
         if not missing:
             return cached
         # without its weights a model is of no use; without a tokenizer it still runs on token ids
-        usable = cached if missing == [TOKENIZER] else None
-    if is_offline(variables):
-        if usable is not None:
-            return usable
-        if near is not None:
-            raise _misspelt(name, near)
-        raise _forbidden(hub_id, cache, missing="".join(missing[:1]))
+        if missing == [TOKENIZER]:
+            usable = cached
     try:
-        folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
+        return _fetched(name, hub_id, variables, fetch, missing="".join(missing[:1]))
     except AttnError as error:
         if usable is not None:
             return usable
-        if near is not None and isinstance(error, InputError):
+        if near is not None and (isinstance(error, InputError) or is_offline(variables)):
             raise _misspelt(name, near) from error
         raise
-    return ModelLocation(folder_in_cache, name, folder_in_cache.name, "hub", tensors)
+
+
+def _no_model(name: str, *, is_file: bool) -> InputError:
+    """The error, returned and not raised, that a name is neither a folder nor a hub id."""
+    what = message("there is no such folder")
+    if is_file:
+        what = message("this is a file, not a folder")
+    return InputError(
+        what,
+        where=name,
+        expected=(
+            "a folder with config.json and model.safetensors, a .gguf file, or a hub id"
+            " owner/name[@revision]"
+        ),
+    )
+
+
+def _missing_of(snapshot: Snapshot, fetch: Fetch) -> list[str]:
+    """The files that a model in the cache lacks, of those that are asked for."""
+    if fetch.parts is not Parts.TOKENIZER:
+        return list(snapshot.missing)
+    return [file for file in snapshot.missing if file in DESCRIPTION]
+
+
+def _fetched(
+    name: str, hub_id: HubId, variables: Mapping[str, str], fetch: Fetch, *, missing: str
+) -> ModelLocation:
+    """Fetch a model from the hub into the cache. missing: a file that the cache lacks, "" for all.
+
+    Raises AttnError where the network is forbidden, and as `download`.
+    """
+    cache = cache_folder(variables)
+    if is_offline(variables):
+        raise _forbidden(hub_id, cache, missing=missing)
+    folder, tensors = download(hub_id, cache, variables, fetch)
+    return ModelLocation(folder, name, folder.name, "hub", tensors)
 
 
 def is_offline(variables: Mapping[str, str]) -> bool:

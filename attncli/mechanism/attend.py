@@ -9,7 +9,7 @@ is the one of the trained models (a soft cap after the mask would turn −inf in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial, reduce
 from math import frexp, prod
 from operator import and_
@@ -288,14 +288,13 @@ def attend_rows(
         # a power of two scales exactly: few queries instead of many scores
         queries = queries * scale
         scale = 1.0
-    scores = by_group(
-        backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), buffer
-    )
+    keys_across = backend.transpose(backend.cast(k[..., low:high, :], dtype))
+    scores = by_group(backend, queries, keys_across, buffer)
     apart = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
     if apart is not None:
-        asking = (
-            apart.q if scale == rule.scale else apart.q * rule.scale
-        )  # scaled as the others were
+        asking = apart.q
+        if scale != rule.scale:  # scaled as the others were
+            asking = apart.q * rule.scale
         scores[..., list(apart.rows), :] = by_group(backend, asking, backend.transpose(apart.k))
     stages.note("raw", scores)
     scores = stages.note("scaled", scores if scale == 1.0 else stages.multiply(scores, scale))
@@ -305,24 +304,15 @@ def attend_rows(
     row = backend.arange(start, stop)[:, None]
     i = row + rule.offset
     j = backend.arange(low, high)[None, :]
-    if rule.position_bias is not None:
-        bias = backend.cast(rule.position_bias(i, j), dtype)
-        scores = stages.add(
-            scores,
-            backend.where(j < keys - rule.extra_keys, bias, 0.0) if rule.extra_keys else bias,
-        )
-    if rule.bias is not None:
-        scores = stages.add(
-            scores, backend.cast(_block_of(rule.bias, start, stop, low, high), dtype)
-        )
+    for bias in _biases(backend, rule, i, j, (start, stop, low, high), keys):
+        scores = stages.add(scores, backend.cast(bias, dtype))
     stages.note("biased", scores)
     find_visibility = partial(
         _find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high)
     )
+    edges = None
     if finite and stages.free(scores):
         edges = _partly_hidden_keys(rule, start, stop, low, high, keys)
-    else:
-        edges = None
     if edges is not None:
         hidden = [slice(first - low, last - low) for first, last in edges]
         # every row sees something, and hidden values are finite: only the edges need a look
@@ -336,10 +326,7 @@ def attend_rows(
         visibility = find_visibility()
         hidden = None
         if visibility is not None:
-            if stages.free(scores):
-                scores = backend.hide(scores, visibility)
-            else:
-                scores = backend.where(visibility, scores, -float("inf"))
+            scores = stages.hide(backend, scores, visibility)
     stages.note("masked", scores)
     weights, lse, empty, entropy, peak = softmax(
         backend,
@@ -359,9 +346,8 @@ def attend_rows(
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), visibility)
     if apart is not None:
         rows = list(apart.rows)
-        if visibility is None:
-            row_visibility = None
-        else:
+        row_visibility = visibility
+        if visibility is not None:
             row_visibility = backend.broadcast(visibility, weights.shape)[..., rows, :]
         mixed[..., rows, :] = mix(backend, weights[..., rows, :], apart.v, row_visibility)
     mixed = backend.cast(mixed, backend.dtype_of(v))
@@ -370,6 +356,27 @@ def attend_rows(
     return RowBlock(
         start, stop, low, high, stages.kept, mixed, sees, empty[..., 0], lse[..., 0], alone=alone
     )
+
+
+def _biases(
+    backend: Backend,
+    rule: Rule,
+    i: Array,
+    j: Array,
+    block: tuple[int, int, int, int],
+    keys: int,
+) -> Iterator[Array]:
+    """Yield what the rule adds to the scores of a block: by position, and by number of row and key.
+
+    i, j: positions of its queries and keys. block: its first and last row, and key. keys: of all.
+    """
+    if rule.position_bias is not None:
+        bias = rule.position_bias(i, j)
+        if rule.extra_keys:
+            bias = backend.where(j < keys - rule.extra_keys, bias, 0.0)
+        yield bias
+    if rule.bias is not None:
+        yield _block_of(rule.bias, *block)
 
 
 def _partly_hidden_keys(
@@ -422,6 +429,12 @@ class _Stages:
             return scores * factor
         scores *= factor
         return scores
+
+    def hide(self, backend: Backend, scores: Array, visibility: Array) -> Array:
+        """Scores with −∞ where a key is not seen, in their place where they are free."""
+        if self.free(scores):
+            return backend.hide(scores, visibility)
+        return backend.where(visibility, scores, -float("inf"))
 
     def add(self, scores: Array, bias: Array) -> Array:
         """Scores and a bias, in the scores' place where they are free."""

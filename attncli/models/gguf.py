@@ -282,15 +282,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         tensors = self._tensors
         width = own("embedding_length")
         heads = self._one_value("attention.head_count")
-        layers = own("block_count")
-        self._ahead = 0
-        ahead = own("nextn_predict_layers")
-        if _are_sizes(layers, ahead) and ahead < layers:
-            layers = layers - ahead
-            self._ahead = ahead
+        layers = self._own_layers()
         kv_heads, attending = self._kv_heads_and_attending_layers()
         inner = self._one_value("feed_forward_length")
-        expert_inner = self._one_value("expert_feed_forward_length")
         table = tensors.get("token_embd.weight")
         first = "blk.0."
         dim = own("attention.key_length")
@@ -303,9 +297,6 @@ class GgufCheckpoint(DerivedCheckpoint):
         positions = own("context_length")
         scale = own("attention.scale")
         cap = own("attn_logit_softcapping")
-        experts = own("expert_count")
-        chosen = own("expert_used_count")
-        shared_inner = own("expert_shared_feed_forward_length")
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
         parallel = own("use_parallel_residual")
         two_norms = f"{first}attn_norm_2.weight" in tensors
@@ -359,19 +350,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             "embedding_multiplier": own("embedding_scale"),
             "logits_scaling": own("logit_scale"),
             "logit_scale": own("logit_scale"),
-            "num_local_experts": experts or None,
-            "num_experts": experts or None,
-            "num_experts_per_tok": chosen or None,
-            "moe_intermediate_size": expert_inner,
-            "n_routed_experts": experts or None,
-            "moe_topk": chosen or None,
-            "shared_expert_intermediate_size": shared_inner,
-            "shared_intermediate_size": shared_inner or inner,
-            "n_shared_experts": own("expert_shared_count"),
-            "norm_topk_prob": own("expert_weights_norm"),
-            "n_group": own("expert_group_count"),
-            "topk_group": own("expert_group_used_count"),
-            "routed_scaling_factor": own("expert_weights_scale"),
+            **self._expert_keys(inner),
             "first_k_dense_replace": own("leading_dense_block_count"),
             "num_dense_layers": own("leading_dense_block_count"),
             "full_attention_interval": own("full_attention_interval"),
@@ -397,6 +376,40 @@ class GgufCheckpoint(DerivedCheckpoint):
             more = {}
         stated = {key: value for key, value in values.items() if value is not None} | dict(more)
         return {key: _python_value(value) for key, value in stated.items()}
+
+    def _own_layers(self) -> Any:
+        """How many layers the model has, without those that predict tokens further ahead, which are
+        counted in `_ahead`; None where the file does not tell."""
+        layers = self.metadata.own("block_count")
+        ahead = self.metadata.own("nextn_predict_layers")
+        self._ahead = 0
+        if _are_sizes(layers, ahead) and ahead < layers:
+            layers = layers - ahead
+            self._ahead = ahead
+        return layers
+
+    def _expert_keys(self, inner: object) -> dict[str, object]:
+        """The sizes and choices of experts as config values, under the keys of all families. inner:
+        the width of a feed-forward part that is no expert."""
+        own = self.metadata.own
+        experts = own("expert_count") or None
+        chosen = own("expert_used_count") or None
+        shared_inner = own("expert_shared_feed_forward_length")
+        return {
+            "num_local_experts": experts,
+            "num_experts": experts,
+            "num_experts_per_tok": chosen,
+            "moe_intermediate_size": self._one_value("expert_feed_forward_length"),
+            "n_routed_experts": experts,
+            "moe_topk": chosen,
+            "shared_expert_intermediate_size": shared_inner,
+            "shared_intermediate_size": shared_inner or inner,
+            "n_shared_experts": own("expert_shared_count"),
+            "norm_topk_prob": own("expert_weights_norm"),
+            "n_group": own("expert_group_count"),
+            "topk_group": own("expert_group_used_count"),
+            "routed_scaling_factor": own("expert_weights_scale"),
+        }
 
     def _recurrence_keys(self, width: object) -> dict[str, object]:
         """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys

@@ -487,30 +487,37 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             if not block.residual:
                 tap.forget()
             branch, factors = self._branch(tap, f"{prefix}.out", weights, residual=block.residual)
-            by_head = (
-                (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
-            )
-            rows = tap.receiver.rows
+            heads_map = branch @ matrix
+            by_head = heads_map.reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
             if self.on_heads is not None:
-                event = HeadEvent(
-                    kind, trace, by_head, tap.norm_count, factors[rows], attention.own_global or ()
-                )
+                factors_of_rows = factors[tap.receiver.rows]
+                special = attention.own_global or ()
+                event = HeadEvent(kind, trace, by_head, tap.norm_count, factors_of_rows, special)
                 self.on_heads(tap.number, event)
-            if self.split == "layer":
-                joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
-                part = StreamPart("heads", self.layer, kind)
-                tap.note(part)[0] = joined @ (branch @ matrix).T * factors[rows]
-            elif self.split == "head":
-                heads = [
-                    StreamPart("head", self.layer, kind, head) for head in range(attention.heads)
-                ]
-                values = tap.note(*heads)
-                np.matmul(mixed[:, rows], by_head, out=values)
-                values *= factors[rows]
+            self._add_heads(tap, kind, mixed, heads_map, by_head, factors)
             if bias is not None:
                 tap.add(StreamPart("bias", self.layer, kind), bias, branch, factors)
         if not self._is_parallel:
             self._pass_norm(f"{prefix}.sum", weights)
+
+    def _add_heads(
+        self, tap: _Tap, kind: Kind, mixed: Floats, whole: Floats, by_head: Floats, factors: Floats
+    ) -> None:
+        """Add to a tap what the heads write, together or one by one as the split asks.
+
+        mixed: [head, token, v]. whole: what the heads' outputs side by side are taken through;
+        by_head: the same for each head. factors: of the norm behind, for each token.
+        """
+        rows = tap.receiver.rows
+        if self.split == "layer":
+            joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
+            part = StreamPart("heads", self.layer, kind)
+            tap.note(part)[0] = joined @ whole.T * factors[rows]
+        elif self.split == "head":
+            heads = [StreamPart("head", self.layer, kind, head) for head in range(len(by_head))]
+            values = tap.note(*heads)
+            np.matmul(mixed[:, rows], by_head, out=values)
+            values *= factors[rows]
 
     def feed_forward(self, weights: Weights) -> None:
         """Add to the taps what the feed-forward part, and a convolution if any, write to the

@@ -194,9 +194,11 @@ def probe_model(
         )
         expected = message("layers that attend, whose attention the library lets others compute")
         raise UnsupportedError(what, where=where, expected=expected)
+    calls_of_layer: dict[int, list[Call]] = {}
+    for call in calls:
+        calls_of_layer.setdefault(call.layer, []).append(call)
     by_layer = [
-        (passage, [call for call in calls if call.layer == layer])
-        for layer, passage in enumerate(ran.passages)
+        (passage, calls_of_layer.get(layer, [])) for layer, passage in enumerate(ran.passages)
     ]
     modules = list_members(
         hf_model, beside=[passage.module for passage, own_calls in by_layer if own_calls]
@@ -217,19 +219,20 @@ def probe_model(
         inner = int(entering.shape[-1])
         positions = added_positions(hf_model, backend.numpy(entering))
     attending = next(own_calls for _, own_calls in layer_calls if own_calls)
-    blocks = tuple(
-        _block(
-            own_calls or attending,
-            config,
-            layer,
-            backend,
-            instead="" if own_calls else mixer_name(hf_model, passage),
-        )
-        for layer, (passage, own_calls) in enumerate(layer_calls)
-    )
+    blocks = []
+    for layer, (passage, own_calls) in enumerate(layer_calls):
+        if own_calls:
+            blocks.append(_block(own_calls, config, layer, backend, instead=""))
+        else:
+            mixer = mixer_name(hf_model, passage)
+            blocks.append(_block(attending, config, layer, backend, instead=mixer))
     embedding = Embedding(width=None if inner == width else width, positions=positions)
     spec = Spec(
-        family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding
+        family=family,
+        d_model=inner,
+        vocabulary=vocabulary,
+        blocks=tuple(blocks),
+        embedding=embedding,
     )
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
 

@@ -555,12 +555,10 @@ def show(
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
 
-    new_folder = (
-        None if site is not None and is_folder(site) else site
-    )  # one that is there is no other output's file
-    view = validate_options(
-        output, environment, "scan", files={"--html": html, "--site": new_folder}
-    )
+    files = {"--html": html}
+    if site is not None and not is_folder(site):  # one that is there is no other output's file
+        files["--site"] = site
+    view = validate_options(output, environment, "scan", files=files)
     _check_page_name(html)
     has_pages = html is not None or site is not None
     is_beside = len(out) == 2 and head is not None and not has_pages
@@ -580,10 +578,10 @@ def show(
         "--brief": output.brief,
         "--top": "top" in environment.explicit_options,
     }
-    if len(out) > 1 and not is_beside:
-        _check_several_scans(len(out), about_one_scan | about_one_screen, has_pages=has_pages)
-    elif len(out) > 1:
+    if is_beside:
         _check_several_scans(len(out), about_one_scan, has_pages=True)
+    elif len(out) > 1:
+        _check_several_scans(len(out), about_one_scan | about_one_screen, has_pages=has_pages)
     head_place = None
     if head is not None:
         head_place = parse_heads(head)[0]

@@ -106,16 +106,21 @@ class MeasureOptions(Struct, frozen=True):
     ] = False
 
 
+def _usual_measure(options: MeasureOptions) -> Measure:
+    """What is measured where `--measure` does not say it."""
+    if options.versus is not None:
+        return "difference"
+    if options.target is not None:
+        return "logprob"
+    return "vector"
+
+
 def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     """Parse `--measure` into measures, each once. Raises UsageError for unknown names and options
     that do not go with them."""
     from attncli.features.effects.measures import MEASURES
 
-    if options.versus is not None:
-        usual = "difference"
-    else:
-        usual = "vector" if options.target is None else "logprob"
-    text = options.measure or usual
+    text = options.measure or _usual_measure(options)
     names = [name for part in text.split(",") if (name := part.strip())]
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:

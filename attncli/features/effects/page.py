@@ -13,6 +13,7 @@ from attncli.draw.token_names import name_tokens, words_at
 from attncli.features.effects.document import (
     AblateDocument,
     EffectRow,
+    LogitPart,
     LogitsDocument,
     PatchDocument,
     Reading,
@@ -160,28 +161,15 @@ def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple
     word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
     match document:
         case AblateDocument(place=place):
-            rows = [
-                row
-                for row in document.effects
-                if row.attention == "self" and (row.layer, row.head) == head
-            ]
+            rows = [row for row in document.effects if _is_of_head(row, head)]
             links = [(query, key) for row in rows for query, key, _ in _looked_at(document, row)]
-            word = word if isinstance(place, str) else place.token
+            if not isinstance(place, str):
+                word = place.token
         case PatchDocument():
-            pairs = enumerate(zip(document.tokens, document.corrupt_tokens, strict=False))
             links = []
-            if len(document.query) < len(document.tokens):
-                word = document.query[-1]
-            else:
-                word = next(
-                    (at for at, (clean, corrupt) in pairs if clean.text != corrupt.text), word
-                )
+            word = _first_difference(document, word)
         case LogitsDocument(position=word):
-            parts = [
-                part
-                for part in document.parts
-                if part.attention == "self" and (part.layer, part.head) == head
-            ]
+            parts = [part for part in document.parts if _is_of_head(part, head)]
             looks = [telling_look(part) for part in parts]
             links = [(word, place.key) for place in looks if place is not None]
         case _:
@@ -189,6 +177,24 @@ def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple
     if links:
         return links[0]
     return (word, word)
+
+
+def _is_of_head(row: EffectRow | LogitPart, head: tuple[int, int] | None) -> bool:
+    """Whether a row tells of this head of self-attention, (layer, head)."""
+    return row.attention == "self" and (row.layer, row.head) == head
+
+
+def _first_difference(document: PatchDocument, otherwise: int) -> int:
+    """The place that was measured at, else the first in which the two texts differ, else
+    `otherwise`.
+    """
+    if len(document.query) < len(document.tokens):
+        return document.query[-1]
+    pairs = zip(document.tokens, document.corrupt_tokens, strict=False)
+    for place, (clean, corrupt) in enumerate(pairs):
+        if clean.text != corrupt.text:
+            return place
+    return otherwise
 
 
 def lens_entry(document: LogitsDocument) -> dict[str, Any]:

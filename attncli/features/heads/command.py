@@ -369,9 +369,10 @@ def _comparison(
         metrics = tuple(dict.fromkeys(names))
     else:
         metrics = (*DEFAULT, *own)
-    maps = parts is None or bool(parts & MATRICES)
-    if output.svg is not None and parts is not None and "metrics" not in parts:
-        maps = True
+    maps = True
+    if parts is not None:
+        draws_maps = output.svg is not None and "metrics" not in parts
+        maps = draws_maps or bool(parts & MATRICES)
     return HeadsRequest(
         layers=layers,
         heads=heads,

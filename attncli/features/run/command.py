@@ -32,6 +32,8 @@ from attncli.language import message
 
 WEIGHT_PARTS = {"scores", "weights", "output", "maps", "shapes"}
 """Parts of the screen that need every weight."""
+TABLE_PARTS = {"scores", "weights", "output", "maps", "answer"}
+"""Parts of the screen that tables of weights stand for."""
 
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces
@@ -83,20 +85,16 @@ def run(
             environment, generate, text, setup, output, regions, page, weighing
         )
         return
-    if save is not None:
-        from attncli.inputs.tensors import check_writable_format
-
-        check_writable_format(save)
+    _check_save(save)
     validate_page(page, lines=text.lines, why=why, words=words)
     files = {"--save": save, "--html": page.html}
     view = validate_options(output, environment, "run", files=files)
     all_stages = wants_all_stages(stages, output)
     _check_texts(is_padded=batch, has_lines=text.lines, all_stages=all_stages, words=words)
-    parts = view.show or frozenset()
     is_named = bool(regions.region or regions.regions)
     if is_named and output.show == "all":  # all that there is: beside regions no weights
-        parts -= WEIGHT_PARTS | SHOWN.keys()
-        view = replace(view, show=parts)
+        view = replace(view, show=(view.show or frozenset()) - WEIGHT_PARTS - SHOWN.keys())
+    parts = view.show or frozenset()
     is_implicit = "implicit" in parts and output.show != "all"  # all: what every model has
     if is_implicit:
         _check_implicit_output(output, page)
@@ -107,20 +105,9 @@ def run(
     all_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
     # else links alone: every weight is for a document, a row, or an answer that leaves out rows
     # without a choice
-    every_weight = (
-        output.show is None
-        or all_stages
-        or bool(parts & {"scores", "weights", "output", "maps", "answer"})
-    )
-    if (
-        output.plain
-        and "top" in environment.explicit_options
-        and output.svg is None
-        and every_weight
-    ):
-        raise UsageError(
-            "--top is about links, and --plain lists every weight", expected="--show links as well"
-        )
+    every_weight = output.show is None or all_stages or bool(parts & TABLE_PARTS)
+    if every_weight:
+        _check_top(environment, output)
     is_data = output.json or output.ndjson or output.plain
     hint = request.smaller_run(loaded_model.spec, "--query TOK", "--show links")
 
@@ -141,6 +128,17 @@ def run(
         texts = list(request.texts(environment, text))
         traces_of_batch = iter(_together(loaded_model, texts, setup))
 
+    keeps_weights = any(
+        (
+            parts & WEIGHT_PARTS,
+            all_stages,
+            save is not None,
+            batch,
+            words,
+            output.svg is not None and not is_named,  # a chat's figure is of its weights
+        )
+    )
+
     def compute(run: TextRun) -> RunDocument:
         """The document of one text, whose stages are saved where asked for."""
         from attncli.features.run import compute as runs
@@ -156,11 +154,7 @@ def run(
             quiet = environment.without_notes()
             known_regions = request.regions_of(quiet, regions, run.source, tokens)
             text_regions = []
-        keeps_weights = all_stages or save or padded is not None or words
-        keeps_weights = keeps_weights or (
-            output.svg is not None and not is_named
-        )  # a chat's figure is of its weights
-        if text_regions and (keeps_weights or parts & WEIGHT_PARTS):
+        if text_regions and keeps_weights:
             if is_named:
                 raise UsageError(
                     "regions are sums over weights, and no weights are kept",
@@ -169,10 +163,9 @@ def run(
                     ),
                 )
             text_regions = []
+        saved_stages = None
         if save is not None:
             saved_stages = runs.SavedStages(loaded_model.backend)
-        else:
-            saved_stages = None
         document = runs.run(
             loaded_model,
             run.text,
@@ -209,10 +202,9 @@ def run(
 
         if is_data:
             return every_weight
-        one_layer = len(loaded_model.spec.blocks) == 1
-        one_layer = one_layer or bool(setup.model.layer or setup.model.head)
-        few_rows = output.full or query is not None or not is_long(count)
-        return every_weight and one_layer and few_rows
+        which = (len(loaded_model.spec.blocks) == 1, setup.model.layer, setup.model.head)
+        few_rows = any((output.full, query is not None, not is_long(count)))
+        return every_weight and any(which) and few_rows
 
     def opens_at(run: TextRun, record: RunRecord) -> Mapping[str, str]:
         """The token asked about."""
@@ -249,6 +241,22 @@ def _check_texts(*, is_padded: bool, has_lines: bool, all_stages: bool, words: b
     if all_stages and words:
         raise UsageError(
             "--stages all goes with tokens, and --words merges them", expected="one or the other"
+        )
+
+
+def _check_save(file: Path | None) -> None:
+    """Raise UsageError for a file of stages that does not end as one of tensors."""
+    if file is not None:
+        from attncli.inputs.tensors import check_writable_format
+
+        check_writable_format(file)
+
+
+def _check_top(environment: Environment, output: OutputOptions) -> None:
+    """Raise UsageError for a number of links where a plain answer lists every weight."""
+    if output.plain and "top" in environment.explicit_options and output.svg is None:
+        raise UsageError(
+            "--top is about links, and --plain lists every weight", expected="--show links as well"
         )
 
 

@@ -315,26 +315,16 @@ def run(
     is_saved = on_trace is not None
     # what needs every row at once
     needs_whole = stages or bool(words) or several is not None or is_saved
-    if regions and (needs_whole or batch is not None):
-        what = message("regions are counted by blocks of rows of single tokens")
-        raise UsageError(
-            what, expected="no stages, words, padded texts or query of several tokens beside them"
-        )
+    if regions:
+        _check_regions_alone(needs_whole or batch is not None)
     matrices = matrices and not regions
     recurrences: Sequence[int] = ()
     if implicit:
         merged = bool(words) or several is not None
         recurrences = recurrences_of(model.spec, layers, len(tokens), merged=merged)
-        if layers is not EVERY:
-            layers = model.spec.attending(
-                [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
-            )
-    weighing = None
-    if weigh is not None:
-        from attncli.features.effects.weighing import find_weighing
-
-        nameable = [*regions, *weigh_regions]
-        weighing = find_weighing(weigh, tokens, nameable, heads=weigh_in, note=note)
+        layers = _without_recurrences(model.spec, layers, recurrences)
+    nameable = [*regions, *weigh_regions]
+    weighing = _weighing_of(weigh, tokens, nameable, weigh_in, note)
     request = RunRequest(
         layers,
         heads,
@@ -348,9 +338,10 @@ def run(
         tuple(regions),
         weighing,
     )
-    whole = not regions and (whole or len(tokens) <= LONG or needs_whole)
     rows = None
-    if not whole and not (matrices and query is None):
+    fits_at_once = whole or not is_long(len(tokens)) or needs_whole
+    wants_blocks = bool(regions) or not fits_at_once
+    if wants_blocks and not (matrices and query is None):
         rows = rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
     if batch is None:
@@ -372,12 +363,45 @@ def run(
     )
     document = replace(document, resources=resources(model, before, expected.peak))
     if implicit:
-        document = replace(
-            document, implicit=implicit_layers(model, tokens, recurrences, heads, index)
-        )
+        implicit_weights = implicit_layers(model, tokens, recurrences, heads, index)
+        document = replace(document, implicit=implicit_weights)
     if projections:
         return with_projections(document, model)
     return document
+
+
+def _check_regions_alone(is_beside: bool) -> None:
+    """Raise UsageError for regions beside what needs single tokens or every row at once."""
+    if is_beside:
+        what = message("regions are counted by blocks of rows of single tokens")
+        raise UsageError(
+            what, expected="no stages, words, padded texts or query of several tokens beside them"
+        )
+
+
+def _weighing_of(
+    weigh: str | None,
+    tokens: Sequence[Token],
+    regions: Sequence[Region],
+    heads: Sequence[tuple[int, int]] | None,
+    note: Callable[[str], None],
+) -> Weighing | None:
+    """What a run multiplies attention by; None where nothing is weighed. regions: those that
+    `weigh` may name. heads: as `weigh_in` of `run`.
+    """
+    if weigh is None:
+        return None
+    from attncli.features.effects.weighing import find_weighing
+
+    return find_weighing(weigh, tokens, regions, heads=heads, note=note)
+
+
+def _without_recurrences(spec: Spec, layers: Selection, recurrences: Sequence[int]) -> Selection:
+    """The layers named that attend, without those whose recurrences are told on their own."""
+    if layers is EVERY:
+        return layers
+    others = [layer for layer in numbers_of(layers, 0) if layer not in recurrences]
+    return spec.attending(others)
 
 
 def _query_place(

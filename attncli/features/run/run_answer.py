@@ -244,16 +244,8 @@ def _query_sentences(
     document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View
 ) -> list[str]:
     """What the query looks at most, what that leaves out, and how much of its weight rests."""
-    several = (
-        len({(link.layer, link.head) for link in head_links}) > 1
-        or len(document.overview or ()) > 1
-    )
     rest = _rest(document)
-    query_links = [
-        link
-        for link in head_links
-        if link.query == query and (link.key >= rest.size or not rest[link.key])
-    ]
+    query_links = _links_beyond_rest(query, head_links, rest)
     query_text = quoted_token(
         document.tokens, query, view, beside=[link.key for link in query_links[:2]]
     )
@@ -264,10 +256,9 @@ def _query_sentences(
     answer_sentences: list[str] = []
     if document.every_link_counts:
         answer_sentences.append(_narrow_view_sentence(document, query, view))
+        kinds = ["self"]
         if rest.any():
             kinds = [*rest_kinds(document.tokens), "self"]
-        else:
-            kinds = ["self"]
         query_links = [link for link in query_links if link.key != query]
     if not query_links:
         if not _sees_itself_alone(document, query):
@@ -278,19 +269,9 @@ def _query_sentences(
     first = query_links[0]
     visible_count = _visible_keys(document, query)
     if first.weight < EVEN / max(visible_count, 1) and not rest.any():
-        weight = format_number(first.weight, view)
-        even = format_number(1 / visible_count, view)
-        template = message(
-            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
-            " share is {even}."
-        )
-        return [say(view, template, query=query_text, weight=weight, even=even)]
-    further = (
-        link
-        for link in query_links
-        if link.key != first.key and link.weight >= SECOND * first.weight
-    )
-    second = next(further, None)
+        return [_even_sentence(query_text, first.weight, visible_count, view)]
+    second = _second_link(query_links)
+    several = _tells_of_several_heads(document, head_links)
     answer_sentences.append(_looks_sentence(document, query_text, first, second, several, view))
     answer_sentences.append(not_counted(kinds, document.tokens, view))
     if several:
@@ -298,6 +279,42 @@ def _query_sentences(
     if document.every_link_counts:
         answer_sentences += _back_sentences(document, query_text, view)
     return answer_sentences
+
+
+def _links_beyond_rest(query: int, head_links: Sequence[HeadLink], rest: Bools) -> list[HeadLink]:
+    """The links of a query to keys where no head rests."""
+    links = [link for link in head_links if link.query == query]
+    return [link for link in links if link.key >= rest.size or not rest[link.key]]
+
+
+def _tells_of_several_heads(document: RunDocument, head_links: Sequence[HeadLink]) -> bool:
+    """Whether the answer is about more than one head."""
+    if len(document.overview or ()) > 1:
+        return True
+    return len({(link.layer, link.head) for link in head_links}) > 1
+
+
+def _second_link(links: Sequence[HeadLink]) -> HeadLink | None:
+    """The strongest link to another key than the first one's, if it is nearly as strong. links:
+    strongest first; not empty.
+    """
+    first = links[0]
+    for link in links:
+        if link.key != first.key and link.weight >= SECOND * first.weight:
+            return link
+    return None
+
+
+def _even_sentence(query: str, most: float, count: int, view: View) -> str:
+    """That a query spreads its weight almost evenly. most: its largest weight. count: of the keys
+    that it sees."""
+    template = message(
+        "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
+        " share is {even}."
+    )
+    weight = format_number(most, view)
+    even = format_number(1 / count, view)
+    return say(view, template, query=query, weight=weight, even=even)
 
 
 def _sees_itself_alone(document: RunDocument, query: int) -> bool:
