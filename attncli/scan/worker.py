@@ -632,11 +632,7 @@ class Worker:
         norm = np.zeros(shape)
         baseline = np.full(shape, np.nan)
         row_counts = np.zeros(shape[1:], np.int64)
-        places = {
-            "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
-            "file": np.array([text.record.file for text in texts], np.int64),
-            "line": np.array([text.record.line for text in texts], np.int64),
-        }
+        places = _places_of(texts)
         names_beyond = []
         if self.plan.measures.labels:
             names_beyond = [metric.name for metric in BEYOND]
@@ -646,9 +642,7 @@ class Worker:
         names = [TextPlace(text.name, text.record.file, text.record.line) for text in texts]
         if self._effects is not None:
             self._fill_effects(self._effects, batch, value, norm, row_counts)
-        if self._why is not None and takers.why is not None:
-            for text, tokens in batch:
-                self._why.take(tokens, text.hash, takers.why)
+        self._take_reasons(batch, takers)
         token_lists = [tokens for _, tokens in batch]
         rest = np.stack([rest_keys(tokens) for tokens in token_lists])
         condition_places = [
@@ -731,7 +725,7 @@ class Worker:
                 )
                 row_counts[column, start] = count
 
-        is_traced = MOVED in self.columns or MASSIVE in self.columns
+        is_traced = not {MOVED, MASSIVE}.isdisjoint(self.columns)
         self._layers.run(
             batch,
             on_layer,
@@ -752,6 +746,12 @@ class Worker:
         takers.sample.add(values, places, strong)
         if takers.rows is not None:
             takers.rows.add(names, count, every.mean, row_counts)
+
+    def _take_reasons(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
+        """Add why the heads asked about look where they do, where that is asked."""
+        if self._why is not None and takers.why is not None:
+            for text, tokens in batch:
+                self._why.take(tokens, text.hash, takers.why)
 
     def _fill_effects(
         self,
@@ -826,6 +826,15 @@ class Worker:
             else:
                 texts.rows[column] = beyond.rows[measured[0, 0]]
         return dataclasses.replace(texts, offsets=best)
+
+
+def _places_of(texts: Sequence[CountedText]) -> dict[str, Ints]:
+    """What names each text: its hash, its file and its line there."""
+    return {
+        "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
+        "file": np.array([text.record.file for text in texts], np.int64),
+        "line": np.array([text.record.line for text in texts], np.int64),
+    }
 
 
 @dataclass(frozen=True, eq=False)

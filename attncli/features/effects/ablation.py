@@ -166,40 +166,15 @@ def remove(
     refuse_hashed(model)
     if isinstance(removal.by, ByResample):
         same_length(tokens, removal.by.tokens, message("the reference"))
-    if removal.link is None:
-        kinds = {"self", "cross"}
-    else:
-        kinds = {removal.link.kind}
-    chosen_places = [
-        place for place in places(model.spec, removal.selection) if place.kind in kinds
-    ]
-    if not chosen_places:
-        raise InputError(
-            "no chosen head has such a link", expected="heads of the attention that the link is in"
-        )
+    chosen_places = _chosen_places(model, removal)
     text = choose_backend(model, tokens, [] if removal.together else chosen_places)
     text.size(predicts=request.predicts).refuse_over(memory)
-    link = removal.link
-    looking = _LookReader(text, request, link)
-    plan = SweepPlan(
-        () if removal.together else chosen_places,
-        (
-            partial(cut_link, text, link)
-            if link is not None
-            else lambda trace, weights, kind: ablate_heads(text, removal.by, trace, kind)
-        ),
-        start=removal.start if link is None else min(link.queries),
-        joint=(
-            partial(cut_link_together, text, link, removal.selection)
-            if link is not None
-            else partial(ablate_heads_together, text, removal.by, removal.selection)
-        ),
-    )
+    looking = _LookReader(text, request, removal.link)
+    plan = _removal_plan(text, removal, chosen_places)
     has_baseline = removal.baseline != "none" and not removal.together
-    if removal.baseline == "all":
-        compared = len(chosen_places)
-    else:
-        compared = min(removal.top, len(chosen_places))
+    compared = len(chosen_places)
+    if removal.baseline != "all":
+        compared = min(removal.top, compared)
     # of the whole work: a random change takes as long as taking the head away
     branches = len(chosen_places) * (1 + removal.hold)
     if has_baseline:
@@ -214,14 +189,10 @@ def remove(
         on_progress=lambda share: progress(share * first),
     )
     assert swept.together is not None
-    effects = [
-        Effect(
-            place,
-            {name: float(column[index, 0]) for name, column in swept.readings.items()},
-            *looking.of_head(place),
-        )
-        for index, place in enumerate(plan.places)
-    ]
+    effects = []
+    for index, place in enumerate(plan.places):
+        readings = _readings_of(swept.readings, index)
+        effects.append(Effect(place, readings, *looking.of_head(place)))
     if has_baseline:
         ranked = [effects[index].place for index in rank_effects(effects)[:compared]]
         drawing = replace(
@@ -238,10 +209,10 @@ def remove(
             memory,
             on_progress=lambda share: progress(first + share * compared * DRAWS / branches),
         ).readings
-        random_readings = {
-            place: {name: float(column[index].mean()) for name, column in random.items()}
-            for index, place in enumerate(drawing.places)
-        }
+        random_readings = {}
+        for index, place in enumerate(drawing.places):
+            means = {name: float(column[index].mean()) for name, column in random.items()}
+            random_readings[place] = means
         effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
     held_together: dict[str, float] | None = None
     if removal.hold:
@@ -254,15 +225,9 @@ def remove(
         )
         assert held_sweep.together is not None
         held_together = {name: float(value[0]) for name, value in held_sweep.together.items()}
-        effects = [
-            replace(
-                effect,
-                holding={
-                    name: float(column[index, 0]) for name, column in held_sweep.readings.items()
-                },
-            )
-            for index, effect in enumerate(effects)
-        ]
+        for index, effect in enumerate(effects):
+            readings = _readings_of(held_sweep.readings, index)
+            effects[index] = replace(effect, holding=readings)
     return RemovalResult(
         effects,
         {name: float(value[0]) for name, value in swept.together.items()},
@@ -271,6 +236,46 @@ def remove(
         plan,
         held_together,
         swept.reader.m_clean if isinstance(swept.reader, Meter) else None,
+    )
+
+
+def _readings_of(readings: Mapping[str, Floats], branch: int) -> dict[str, float]:
+    """What each measure reads of one branch of a sweep that has one variant. readings: each
+    [branch, variant]."""
+    return {name: float(column[branch, 0]) for name, column in readings.items()}
+
+
+def _chosen_places(model: Model, removal: Removal) -> list[HeadAddress]:
+    """The heads to take away, or to cut the link in. Raises InputError where there are none."""
+    if removal.link is None:
+        kinds = {"self", "cross"}
+    else:
+        kinds = {removal.link.kind}
+    chosen = [place for place in places(model.spec, removal.selection) if place.kind in kinds]
+    if not chosen:
+        raise InputError(
+            "no chosen head has such a link", expected="heads of the attention that the link is in"
+        )
+    return chosen
+
+
+def _removal_plan(text: SweepText, removal: Removal, heads: Sequence[HeadAddress]) -> SweepPlan:
+    """How the heads are taken away, or the link is cut in them: one at a time, and all at once."""
+    if removal.together:
+        heads = ()
+    link = removal.link
+    if link is not None:
+        return SweepPlan(
+            heads,
+            partial(cut_link, text, link),
+            start=min(link.queries),
+            joint=partial(cut_link_together, text, link, removal.selection),
+        )
+    return SweepPlan(
+        heads,
+        lambda trace, weights, kind: ablate_heads(text, removal.by, trace, kind),
+        start=removal.start,
+        joint=partial(ablate_heads_together, text, removal.by, removal.selection),
     )
 
 

@@ -484,10 +484,11 @@ def _combine_readings(
     """Build the `Contributions` of a link from what each part adds to the query and to the keys.
     readings: (query's, keys')."""
     frozen = space.query, space.keys
-    if link.kind == "self":
-        sides: tuple[Side, Side] = ("both", "both")
-    else:
+    sides: tuple[Side, Side] = ("both", "both")
+    first = 0
+    if link.kind == "cross":
         sides = ("query", "key")
+        first = len(readings[0].parts)
     parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
     if link.kind == "cross":
         parts += [LinkPart(part.kind, part, sides[1]) for part in readings[1].parts]
@@ -507,10 +508,6 @@ def _combine_readings(
     of_tokens = columns - len(learned)
     queries = np.zeros((len(parts), dim))
     keys = _room_for_keys(readings[1], (len(parts), columns, dim), link, learned)
-    if link.kind == "self":
-        first = 0
-    else:
-        first = len(readings[0].parts)
     for index in range(len(readings[0].parts)):
         queries[index] = frozen[0].apply(readings[0].values[index])[0]
     for index in range(len(readings[1].parts)):

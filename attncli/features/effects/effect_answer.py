@@ -226,34 +226,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     is_told = document.predictions is not UNSET and document.measures[0] == "logprob"
     templates = LINK_SENTENCES if document.link is not None else HEAD_SENTENCES
     if effects:
-        first = effects[0]
-        largest = abs(effect_size(effects[0], document) or 0.0)
-        if document.link is not None and not any(row.weight for row in effects):
-            # a mask hides it
-            yield say(view, templates["hidden"])
-        elif largest < NEGLIGIBLE:
-            yield say(view, templates["nothing"], **changed)
-        else:
-            if len(effects) > 1:
-                second = abs(effect_size(effects[1], document) or 0.0)
-            else:
-                second = 0.0
-            stands_out = second > 0 and largest / second >= TIMES
-            if stands_out:
-                ratio = say(view, "{ratio} times", ratio=times_words(largest / second, 2))
-            else:
-                ratio = ""
-            places = {
-                "head": head_phrase(first, view),
-                "size": size_text(effect_size(first, document) or 0.0, document.measures[0], view),
-            }
-            if not is_told:
-                name = "times" if stands_out else "most"
-                if len(document.effects) == 1:  # there is no other that it changes more than
-                    name = "alone"
-                yield say(view, templates[name], **changed, **places, times=ratio)
-            yield from _random_sentences(document, first, view)
-            yield from _alike_sentences(document, effects, view)
+        yield from _single_sentences(document, effects, templates, view)
     if len(document.effects) != 1:  # of one head it is the same
         if is_told and document.effects:
             yield from together_sentence(document, view)
@@ -269,6 +242,55 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
         yield say(view, "Without this head {subject} is 0 and has no direction.", **changed)
     if len(effects) > 1:
         yield say(view, templates["apart"])
+
+
+def _single_sentences(
+    document: AblateDocument,
+    effects: Sequence[EffectRow],
+    templates: Mapping[str, str],
+    view: View,
+) -> Iterator[str]:
+    """Yield what single heads change: the largest effect, beside random changes and beside a head
+    that looks at the same. effects: the largest first; not empty. templates: of the sentences."""
+    if document.link is not None and not any(row.weight for row in effects):
+        yield say(view, templates["hidden"])  # by a mask
+        return
+    if abs(effect_size(effects[0], document) or 0.0) < NEGLIGIBLE:
+        yield say(view, templates["nothing"], subject=subject(document, view))
+        return
+    if document.predictions is UNSET or document.measures[0] != "logprob":
+        yield _largest_sentence(document, effects, templates, view)
+    yield from _random_sentences(document, effects[0], view)
+    yield from _alike_sentences(document, effects, view)
+
+
+def _largest_sentence(
+    document: AblateDocument,
+    effects: Sequence[EffectRow],
+    templates: Mapping[str, str],
+    view: View,
+) -> str:
+    """Which head changes the measure most, and how often as much as the next. effects: the largest
+    first; not empty. templates: of the sentences."""
+    largest = effect_size(effects[0], document) or 0.0
+    second = 0.0
+    if len(effects) > 1:
+        second = abs(effect_size(effects[1], document) or 0.0)
+    name = "most"
+    ratio = ""
+    if second > 0 and abs(largest) / second >= TIMES:
+        name = "times"
+        ratio = say(view, "{ratio} times", ratio=times_words(abs(largest) / second, 2))
+    if len(document.effects) == 1:  # there is no other that it changes more than
+        name = "alone"
+    return say(
+        view,
+        templates[name],
+        subject=subject(document, view),
+        head=head_phrase(effects[0], view),
+        size=size_text(largest, document.measures[0], view),
+        times=ratio,
+    )
 
 
 HEAD_SENTENCES = {

@@ -234,12 +234,11 @@ def find(
     """
     if tokens is None:
         tokens = model.encode(text)
+    merged_tokens = None
+    named_tokens = tokens
     if words:
         merged_tokens = merged_words(tokens, text)
-    else:
-        merged_tokens = None
-    named_tokens = tokens if merged_tokens is None else merged_tokens.words
-    if merged_tokens is not None:
+        named_tokens = merged_tokens.words
         regions = word_regions(regions, merged_tokens.starts.tolist())
     spans = {
         reference: (
@@ -250,14 +249,7 @@ def find(
     }
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
-        if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
-            expected = message("two that do not, or the same twice")
-            raise UsageError(
-                "{end} and {end_2} share tokens",
-                expected=expected,
-                end=repr(query),
-                end_2=repr(key),
-            )
+        _check_apart(spans)
         merged_tokens = join_words(tokens, text, several, merged_tokens)
     # joining tokens before them moves the places of those after
     places = {
@@ -266,22 +258,23 @@ def find(
     }
     run_request = RunRequest(layers, heads, matrices=False)
     rows = rows_for(model.spec, len(tokens))
-    query_rows = sum(stop - start for start, stop in set(spans.values()))
+    last_rows = None
     if len(tokens) > LONG and recording is None and not effect:
+        query_rows = sum(stop - start for start, stop in set(spans.values()))
         last_rows = min(query_rows, len(tokens))
-    else:
-        last_rows = None
     expected_cost = cost(
         model, len(tokens), run_request, is_saved=False, rows=rows, last_rows=last_rows
     )
     on_cost(expected_cost, len(tokens))
     cutting = None
+    watch: Callable[[float], None] | None = progress
     if effect:
+        watch = None
         entries = _measured_entries(model, tokens, target, versus, note)
-        free = free_memory().bytes if memory is None else memory
-        cutting = CutOptions(free, progress, entries)
+        if memory is None:
+            memory = free_memory().bytes
+        cutting = CutOptions(memory, progress, entries)
     sought = SearchRequest(places[query], places[key], layers, heads, verify)
-    watch = None if effect else progress
     document = find_document(
         model,
         text,
@@ -292,9 +285,28 @@ def find(
         progress=watch,
         recording=recording,
     )
-    names = {region.name for region in regions}
-    ends = [RegionRow(name=name, tokens=[place]) for name, place in places.items() if name in names]
+    ends = _ends_in_regions(places, regions)
     return replace(document, regions=ends or UNSET)
+
+
+def _ends_in_regions(places: Mapping[str, int], regions: Sequence[Region]) -> list[RegionRow]:
+    """The ends of a link that are named by a region, each with its place."""
+    names = {region.name for region in regions}
+    return [RegionRow(name=name, tokens=[place]) for name, place in places.items() if name in names]
+
+
+def _check_apart(spans: Mapping[str, tuple[int, int]]) -> None:
+    """Raise UsageError where two names share tokens and do not name the same ones. spans: the first
+    token of each name, and the one behind its last."""
+    ordered = sorted(spans.values())
+    if any(a != b and a[1] > b[0] for a, b in pairwise(ordered)):
+        query, key = spans
+        raise UsageError(
+            "{end} and {end_2} share tokens",
+            expected=message("two that do not, or the same twice"),
+            end=repr(query),
+            end_2=repr(key),
+        )
 
 
 def find_document(

@@ -89,8 +89,7 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
     places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
     heads = document.heads
-    is_hidden = bool(heads) and all(head.rank is None for head in heads)
-    is_one_way = all(head.reverse.rank is None for head in heads)
+    is_hidden, is_one_way = _hidden_ways(heads)
     if is_hidden and not is_one_way:
         heads = sorted(heads, key=lambda head: (-head.reverse.weight, head.layer, head.head))
         places |= {"query": names[1], "key": names[0]}
@@ -100,41 +99,53 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     columns = _columns(document, heads_shown, view, is_hidden=is_hidden, is_one_way=is_one_way)
     wide_columns = [LOOKS] if is_hidden or is_one_way else [LOOKS, REVERSE]
     absent = [name for name in wide_columns if name not in columns]
+    reverse_note = ""
+    if REVERSE in columns:
+        reverse_note = message("reverse: {key} {arrow} {query}", **places)
     body = table(
         list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
+        list(zip(*columns.values(), strict=True)),
         view,
         align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
         title=message("heads by weight, {query} {arrow} {key}", **places),
         bars=list(columns).index(BAR),
-        note=message("reverse: {key} {arrow} {query}", **places) if REVERSE in columns else "",
+        note=reverse_note,
     )
     notes: list[str] = []
-    if len(heads_shown) < len(heads):
-        counts = {"heads_shown": len(heads_shown), "heads": len(heads)}
-        notes.append(
-            message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
-        )
+    notes.append(_count_note(len(heads_shown), len(heads)))
     if absent:
         hidden_columns = listing(map(term, absent))
         notes.append(message("a wider terminal also shows: {absent}", absent=hidden_columns))
     if EFFECT in columns:
-        subject = quoted_token(document.tokens, document.query, view)
-        notes.append(
-            message(
-                "effect: how far the last vector of {subject} turns where this head does not see the"
-                " key, 1 − cosine",
-                subject=subject,
-            )
-        )
+        notes.append(_effect_note(document, view))
     notes.append(_rest_note(document, is_hidden=is_hidden))
     if is_hidden or is_one_way:
-        if is_hidden and is_one_way:
-            hidden = places
-        else:
-            hidden = _turned(places)
+        hidden = places if is_hidden and is_one_way else _turned(places)
         notes.append(message("the mask hides {query} {arrow} {key} in every head", **hidden))
     return stack(body, *(remark(note, view) for note in notes))
+
+
+def _count_note(shown: int, heads: int) -> str:
+    """How many of the heads are shown; "" for all."""
+    if shown == heads:
+        return ""
+    counts = {"heads_shown": shown, "heads": heads}
+    return message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
+
+
+def _effect_note(document: FindDocument, view: View) -> str:
+    """What the numbers of the column of effects are."""
+    return message(
+        "effect: how far the last vector of {subject} turns where this head does not see the key,"
+        " 1 − cosine",
+        subject=quoted_token(document.tokens, document.query, view),
+    )
+
+
+def _hidden_ways(heads: Sequence[FoundHead]) -> tuple[bool, bool]:
+    """Whether the mask hides the link in every head, and whether it hides the reverse."""
+    is_hidden = bool(heads) and all(head.rank is None for head in heads)
+    return is_hidden, all(head.reverse.rank is None for head in heads)
 
 
 def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:

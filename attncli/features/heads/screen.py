@@ -301,69 +301,41 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     """One row of metrics per head, then one for uniform attention (one for each layer that differs
     in it).
     """
-    all_heads = document.heads
     heads, choice_note = _heads_to_list(document, view)
-    # a metric that no head has a value of, such as the next token's of a causal model, is no column
-    names_of_metrics = dict.fromkeys(name for head in all_heads for name in head.metrics)
-    names = [
-        name
-        for name in names_of_metrics
-        if any(metric_value(head.metrics.get(name)) is not None for head in all_heads)
-    ]
-    texts = [token.text for token in document.tokens]
-    several = len({head.layer for head in heads}) > 1
-    has_labels = any(head.labels for head in heads)
-    rows = [
-        [
-            str(head.layer),
-            str(head.head),
-            *(_metric_text(head.metrics.get(name), view) for name in names),
-            _link_text(head.top_link, texts, view),
-            say(view, contextual("between", ", ")).join(_label_names(head, view)),
-        ]
-        for head in heads
-    ]
-    uniform = _uniform_rows(all_heads, names, view)
-    rows += [
-        [localize(layers, view), localize("uniform", view), *numbers, "", ""]
-        for layers, numbers in uniform
-    ]
-    columns = [
-        "layer",
-        "head",
-        *(SHORT.get(name, name) if view.width < ROOMY else name for name in names),
-        message("top link"),
-        "labels",
-    ]
+    names = _names_of_metrics(document.heads)
+    rows = _head_rows(document, heads, names, view)
+    uniform = _uniform_rows(document.heads, names, view)
+    for layers, numbers in uniform:
+        rows.append([localize(layers, view), localize("uniform", view), *numbers, "", ""])
+    column_names = names
+    if view.width < ROOMY:
+        column_names = [SHORT.get(name, name) for name in names]
+    columns = ["layer", "head", *column_names, message("top link"), "labels"]
     first_word = len(names) + 2  # the columns before it hold numbers
-    if several:
+    name_columns = [1]
+    if len({head.layer for head in heads}) > 1:
         name_columns = [0, 1]
-    else:
-        name_columns = [1]
-    has_links = any(head.top_link for head in heads)
-    words = [*([first_word] if has_links else []), *([first_word + 1] if has_labels else [])]
+    words = _word_columns(heads, first_word)
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
-    beside = len(groups) == 1 and view.width >= NARROW + LABELS * has_labels
+    beside = len(groups) == 1 and view.width >= NARROW + LABELS * (first_word + 1 in words)
     if beside:
         groups = [[*groups[0], *words]]
     elif words:
         groups = [*groups, [*name_columns, *words]]
     bodies = []
     for number, group in enumerate(groups):
+        group_rows = rows
         if group[-1] in words and not beside:
             group_rows = rows[: len(heads)]
-        else:
-            group_rows = rows
-        bodies.append(
-            table(
-                [columns[index] for index in group],
-                [[row[index] for index in group] for row in group_rows],
-                view,
-                align=["right" for index in group if index < first_word],
-                title="" if number else "metrics",
-                note=choice_note,
-            )
+        body = table(
+            [columns[index] for index in group],
+            [[row[index] for index in group] for row in group_rows],
+            view,
+            align=["right" for index in group if index < first_word],
+            title="" if number else "metrics",
+            note=choice_note,
         )
+        bodies.append(body)
     uniform_note = message(
         "uniform: the same metric if every row were spread evenly over what it may see"
     )
@@ -374,6 +346,41 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         remark(_labels_note(heads), view),
         *(stack(BLANK, body) for body in bodies[1:]),
     )
+
+
+def _word_columns(heads: Sequence[HeadMetrics], first: int) -> list[int]:
+    """The columns of words that some head has: its strongest link and its labels. first: the number
+    of the links' column, before that of the labels."""
+    columns = []
+    if any(head.top_link for head in heads):
+        columns.append(first)
+    if any(head.labels for head in heads):
+        columns.append(first + 1)
+    return columns
+
+
+def _names_of_metrics(heads: Sequence[HeadMetrics]) -> list[str]:
+    """The metrics that some head has a value of: one that none has, such as the next token's of a
+    causal model, is no column.
+    """
+    metrics = [item for head in heads for item in head.metrics.items()]
+    known = {name for name, value in metrics if metric_value(value) is not None}
+    return [name for name in dict.fromkeys(name for name, _ in metrics) if name in known]
+
+
+def _head_rows(
+    document: HeadsDocument, heads: Sequence[HeadMetrics], names: Sequence[str], view: View
+) -> list[list[str]]:
+    """The cells of each head: its place, these metrics, its strongest link and its labels."""
+    texts = [token.text for token in document.tokens]
+    between = say(view, contextual("between", ", "))
+    rows = []
+    for head in heads:
+        metrics = [_metric_text(head.metrics.get(name), view) for name in names]
+        link = _link_text(head.top_link, texts, view)
+        labels = between.join(_label_names(head, view))
+        rows.append([str(head.layer), str(head.head), *metrics, link, labels])
+    return rows
 
 
 def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
