@@ -47,14 +47,14 @@ from attncli.language import Message, contextual, message
 NAMES = (
     "run", "generate", "heads", "retrieval", "find", "tokens", "weights", "tensors", "models", "model", "verify",
     "explain", "mask", "cross", "compare", "cost", "next", "ablate", "regions", "cache", "effects", "difference",
-    "logits", "patch", "circuit", "pairs", "why", "learn", "tasks", "series", "scan", "scan_compare",
+    "logits", "patch", "circuit", "circuit_compare", "pairs", "why", "learn", "tasks", "series", "scan", "scan_compare",
     "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {
     "model": "features.models", "verify": "features.models", "ablate": "features.effects", "logits": "features.effects",
     "patch": "features.effects", "difference": "features.effects", "tasks": "features.learn", "scan": "scan",
-    "scan_compare": "scan", "scan_verify": "scan",
+    "scan_compare": "scan", "scan_verify": "scan", "circuit_compare": "features.circuit",
 }  # fmt: skip
 """Where a document and its screen stand that have no folder of their own in `features/`."""
 
@@ -71,7 +71,7 @@ OF_TWO_RUNS = ("compare",)
 """Documents that hold something of the heads of two runs, for a page of both."""
 WITHOUT_FIGURE = (
     "generate", "retrieval", "tokens", "weights", "models", "model", "verify", "explain", "next", "regions",
-    "effects", "difference", "pairs", "tasks", "scan", "scan_compare", "scan_verify", "error",
+    "effects", "difference", "circuit_compare", "pairs", "tasks", "scan", "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """Documents that are words and tables; every other has its figure in `figure.py`."""
 

@@ -73,6 +73,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "logits": ("logits", TEXT, *GPT2),
     "logits with the lens": ("logits", TEXT, *GPT2, "--lens", "--by", "token"),
     "circuit": ("circuit", "--pairs", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
+    "circuit_compare": ("circuit", "compare", "{t}/circuit.json", "{t}/circuit.json"),
     "pairs": ("pairs", "check", str(ROOT / "sample_inputs" / "pairs.jsonl"), *GPT2),
     "next": ("next", TEXT, *GPT2, "--each", "--without", "L0H0"),
     "patch": ("patch", TEXT, OTHER, *SUMMED),

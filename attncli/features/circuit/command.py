@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,8 +11,9 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import DrawnTableOutput, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import only, subject_number, subject_option
+from attncli.cli.option import argument, only, subject_number, subject_option
 from attncli.cli.output import keeping_runs, validate_options, write_with_figure
+from attncli.cli.output_conflicts import refuse_beside
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -27,6 +29,10 @@ def circuit(
     ctx: typer.Context,
     output: DrawnTableOutput,
     setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
+    compared: Annotated[
+        list[str] | None,
+        argument("compare, and two saved circuits: what they share.", "[compare A B]"),
+    ] = None,
     pairs: Annotated[str | None, declarations.PAIRS] = None,
     count: Annotated[int | None, declarations.PAIR_COUNT] = None,
     size: Annotated[
@@ -55,8 +61,13 @@ def circuit(
     attn circuit --model smollm2 --pairs pairs.jsonl --size 2% --json -o circuit.json
 
     attn circuit --model smollm2 --pairs indirect-object --figure circuit.svg --html circuit.html
+
+    attn circuit compare circuit.json other.json
     """
     environment: Environment = ctx.obj
+    if compared:
+        _compare(environment, compared, output)
+        return
     view = validate_options(output, environment, "circuit")
     if pairs is None:
         raise UsageError(
@@ -106,6 +117,24 @@ def circuit(
             progress=on_progress,
         )
     write_with_figure([document], output, environment, view)
+
+
+def _compare(environment: Environment, words: list[str], output: DrawnTableOutput) -> None:
+    """Run `attn circuit compare`: what two saved circuits share. Raises UsageError for other words."""
+    if words[0] != "compare" or len(words) != 3:
+        raise UsageError(
+            "attn circuit {words} is none",
+            expected="attn circuit compare, and two files",
+            hint="attn circuit compare circuit.json other.json",
+            words=" ".join(words),
+        )
+    refuse_beside(environment, "compare", ("compared", "brief", "ascii", "full"))
+    view = validate_options(output, environment, "circuit_compare")
+    from attncli.features.circuit.circuit_overlap import compare_circuits
+    from attncli.features.effects.circuit_heads import read_circuit
+
+    a, b = (read_circuit(Path(word)) for word in words[1:])
+    write_with_figure([compare_circuits(a, b, (words[1], words[2]))], output, environment, view)
 
 
 circuit_app = command_app(

@@ -143,3 +143,48 @@ class CircuitDocument(Document, tag="attn.circuit/1", frozen=True, kw_only=True)
     steps: Annotated[Size, describe("Inputs between corrupt and clean, for the scores.")]
     seed: Count
     warnings: list[str]
+
+
+# `attn.circuit_compare/1`: how much two circuits overlap.
+
+
+class CircuitSide(Part, frozen=True, kw_only=True):
+    """One of two circuits."""
+
+    name: Annotated[str, describe("Its file.")]
+    model: str
+    pairs: Annotated[str, describe("The file of pairs, or the task of the package.")]
+    seed: Count
+    edges: Annotated[Size, describe("Live edges of the whole circuit.")]
+    stability: Annotated[
+        Share | None,
+        describe("What circuits of its size chosen on pairs drawn again share; null for one pair."),
+    ]
+
+
+class Overlap(Part, frozen=True, kw_only=True):
+    """What two sets have in common."""
+
+    both: Count
+    either: Count
+    share: Annotated[Share, describe("both / either (Jaccard).")]
+
+
+class CircuitCompareDocument(Document, tag="attn.circuit_compare/1", frozen=True, kw_only=True):
+    """Two circuits side by side, at equal sizes."""
+
+    a: CircuitSide
+    b: CircuitSide
+    size: Annotated[Size, describe("The strongest edges of each that are compared.")]
+    edges: Overlap
+    heads: Annotated[Overlap, describe("Heads that write to these edges.")]
+    only_a: Annotated[list[str], describe("Heads that a has and b has not, the strongest first.")]
+    only_b: list[str]
+    correlation: Annotated[
+        float | None,
+        describe("Of the ranks of |score| over the edges of both (Spearman); null below three."),
+    ]
+    chance: Annotated[
+        Share, describe("The share that two circuits of as many edges drawn at random have.")
+    ]
+    warnings: list[str]

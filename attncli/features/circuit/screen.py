@@ -14,7 +14,13 @@ from attncli.draw.screen_header import warning
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.view import View
-from attncli.features.circuit.document import CircuitDocument, CircuitNode, CircuitSize
+from attncli.features.circuit.document import (
+    CircuitCompareDocument,
+    CircuitDocument,
+    CircuitNode,
+    CircuitSide,
+    CircuitSize,
+)
 from attncli.features.effects.difference_answer import MOVES, WRITES, loss_text
 from attncli.features.effects.document import Difference
 from attncli.language import Message, contextual, message, plural, say
@@ -341,3 +347,136 @@ def _head_sentence(document: CircuitDocument, view: View) -> Iterator[str]:
             held=format_signed(change.writes or 0.0, DIGITS),
             moved=format_signed(change.moved or 0.0, DIGITS),
         )
+
+
+# The screen of `attn.circuit_compare/1`: what two circuits share.
+
+
+def circuit_compare_screen(document: CircuitCompareDocument, view: View) -> Lines:
+    """Both circuits, what they share, and the answer in words."""
+    answer = sentences(circuit_compare_sentences(document, view), view)
+    if view.brief:
+        return fit_to_view(answer, view)
+    warnings = [warning(text, view) for text in document.warnings]
+    parts = (_side_table(document, view), _overlap_table(document, view))
+    return fit_to_view(stack_spaced(*warnings, *parts, _only_lines(document, view), answer), view)
+
+
+def circuit_compare_rows(document: CircuitCompareDocument) -> Iterator[Sequence[object]]:
+    """The rows of `--plain`: what both share, and heads of one alone."""
+    yield ("what", "name", "both", "either", "share")
+    for name, overlap in (("edges", document.edges), ("heads", document.heads)):
+        yield (name, None, overlap.both, overlap.either, overlap.share)
+    for name, side in (("a", document.a), ("b", document.b)):
+        yield (f"stability {name}", side.name, None, None, side.stability)
+    yield ("chance", None, None, None, document.chance)
+    yield ("correlation", None, None, None, document.correlation)
+    for name, heads in (("only_a", document.only_a), ("only_b", document.only_b)):
+        for head in heads:
+            yield (name, head, None, None, None)
+
+
+def _side_table(document: CircuitCompareDocument, view: View) -> Lines:
+    """A row for each circuit."""
+    rows = [
+        [
+            label(side.name, ascii=view.ascii),
+            label(side.model, ascii=view.ascii),
+            label(side.pairs, ascii=view.ascii),
+            str(side.seed),
+            f"{side.edges:,}",
+            _stability_text(side),
+        ]
+        for side in (document.a, document.b)
+    ]
+    names = [
+        message("circuit"),
+        message("model"),
+        message("file of pairs"),
+        message("seed"),
+        message("edges"),
+        message("drawn again"),
+    ]
+    align = ["left", "left", "left", "right", "right", "right"]
+    note = message("drawn again: what circuits from pairs drawn again share of their edges")
+    return stack(table(names, rows, view, align=align), remark(note, view))
+
+
+def _stability_text(side: CircuitSide) -> str:
+    """The overlap of circuits from pairs drawn again; a dash where it is not known."""
+    if side.stability is None:
+        return "-"
+    return percent(side.stability)
+
+
+def _overlap_table(document: CircuitCompareDocument, view: View) -> Lines:
+    """What both share of edges and of heads."""
+    rows = [
+        [say(view, name), f"{part.both:,}", f"{part.either:,}", percent(part.share)]
+        for name, part in ((message("edges"), document.edges), (message("heads"), document.heads))
+    ]
+    names = ["", message("in both"), message("in either"), message("share")]
+    title = plural(
+        "the {count} strongest edge of each",
+        "the {count} strongest edges of each",
+        count=document.size,
+    )
+    return table(names, rows, view, align=["left", "right", "right", "right"], title=title)
+
+
+def _only_lines(document: CircuitCompareDocument, view: View) -> Lines:
+    """The heads that one circuit has alone."""
+    between = say(view, contextual("between", ", "))
+    lines = []
+    for side, heads in ((document.a, document.only_a), (document.b, document.only_b)):
+        shown = heads if view.full else heads[:SHOWN]
+        if not shown:
+            continue
+        names = between.join(shown)
+        if len(shown) < len(heads):
+            names += between + "…"
+        text = message(
+            "heads of {name} alone: {heads}",
+            name=label(side.name, ascii=view.ascii),
+            heads=names,
+        )
+        lines.append(remark(text, view))
+    return stack(*lines)
+
+
+def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> Iterator[str]:
+    """The answer in words: what both share, beside what other pairs and chance would make."""
+    yield say(
+        view,
+        "Of their {size} strongest edges the two circuits share {edges} of those that either has;"
+        " of the heads that write to them, {heads}.",
+        size=f"{document.size:,}",
+        edges=percent(document.edges.share),
+        heads=percent(document.heads.share),
+    )
+    known = [side.stability for side in (document.a, document.b) if side.stability is not None]
+    if known:
+        yield say(view, _beside_stability(document.edges.share, min(known), max(known)))
+    yield say(view, "Drawn at random, they would share {chance}.", chance=percent(document.chance))
+    if document.correlation is not None:
+        yield say(
+            view,
+            "Over the edges of both, the ranks of their scores correlate by {value}.",
+            value=f"{document.correlation:.2f}",
+        )
+
+
+def _beside_stability(share: float, low: float, high: float) -> Message:
+    """What the overlap means beside that of circuits from pairs drawn again."""
+    places = {"low": percent(low), "high": percent(high)}
+    if share < low:
+        return message(
+            "Circuits from pairs drawn again share {low} to {high}: these two differ by more than"
+            " that.",
+            **places,
+        )
+    return message(
+        "Circuits from pairs drawn again share {low} to {high}: these two differ by no more than"
+        " other pairs would make.",
+        **places,
+    )

@@ -62,8 +62,8 @@ def heads_of_circuit(
             where=where,
             expected="the model that the circuit was found in",
             hint=HINT,
-            circuit=_model_words(part),
-            model=_model_words(own),
+            circuit=model_words(part),
+            model=model_words(own),
         )
     return places
 
@@ -88,7 +88,7 @@ def heads_outside(document: CircuitDocument, model: Model, where: str) -> HeadSe
     return HeadSelection(pairs=outside)
 
 
-def _model_words(part: ModelPart) -> str:
+def model_words(part: ModelPart) -> str:
     """A model by name and size."""
     return message(
         "{name} ({layers} layers × {heads} heads)",

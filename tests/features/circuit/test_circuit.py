@@ -13,6 +13,7 @@ from msgspec import UNSET
 from msgspec.json import encode
 from msgspec.structs import replace
 from processes import finish
+from scipy.stats import spearmanr
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
@@ -22,6 +23,7 @@ from attncli.draw.figures import figure
 from attncli.errors import InputError
 from attncli.explore.command import _is_circuit, _text_of_circuit
 from attncli.explore.loaded_run import LiveSource
+from attncli.features.circuit.circuit_overlap import compare_circuits
 from attncli.features.circuit.compute import edge_count, split_pairs
 from attncli.features.circuit.document import CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
@@ -254,6 +256,48 @@ def test_a_file_that_is_no_circuit_of_the_model_is_refused(
         refused = ask(*text, str(model), "--circuit", str(file))
         assert (refused.code, refused.out) == (3, ""), file
         assert says in refused.err
+
+
+def test_two_circuits_are_compared_at_equal_sizes(
+    folder: Path, saved: Path, tmp_path: Path
+) -> None:
+    document = attncli.circuit(attncli.load(folder, dtype="float64"), SAMPLES, size="40")
+    edges = document.edges[:12]
+    # the other has the first eight, in another order of strength, and one of its own
+    scores = [edge.score for edge in edges]
+    others = [replace(edges[place], score=scores[8 - place]) for place in (7, 6, 5, 4, 3, 2, 1, 0)]
+    added = replace(edges[8], writer="L1H2", to="logits", reads="logits")
+    other = replace(document, edges=[added, *others], stability=None)
+    compared = compare_circuits(replace(document, edges=edges), other, ("a", "b"))
+    assert compared.size == 9
+    own = {(edge.writer, edge.to, edge.reads) for edge in edges[:9]}
+    theirs = {(edge.writer, edge.to, edge.reads) for edge in other.edges}
+    assert compared.edges.both == len(own & theirs)
+    assert compared.edges.either == len(own | theirs)
+    assert compared.edges.share == len(own & theirs) / len(own | theirs)
+    both = [edge for edge in edges[:9] if (edge.writer, edge.to, edge.reads) in theirs]
+    by_edge = {(edge.writer, edge.to, edge.reads): abs(edge.score) for edge in other.edges}
+    expected = spearmanr(
+        [abs(edge.score) for edge in both],
+        [by_edge[edge.writer, edge.to, edge.reads] for edge in both],
+    ).statistic
+    assert compared.correlation == pytest.approx(expected, abs=1e-12)
+    assert compared.chance == pytest.approx(9 / (2 * document.graph_edges - 9))
+    same = compare_circuits(document, document, ("a", "a"))
+    assert (same.edges.share, same.heads.share, same.only_a) == (1, 1, [])
+    assert same.correlation == pytest.approx(1)
+    file = tmp_path / "a.json"
+    file.write_bytes(encode(document))
+    line = ("circuit", "compare", str(file), str(file))
+    assert ask(*line, "--json").json["schema"] == "attn.circuit_compare/1"
+    assert "no more than other pairs would make" in " ".join(ask(*line).out.split())
+    assert ask(*line, "--plain").out.startswith("what\tname\tboth\teither\tshare\n")
+    assert ask(*line[:3]).code == 2
+    assert ask(*line, "--pairs", str(SAMPLES)).code == 2
+    assert ask(*line, "--html", str(tmp_path / "x.html"), "--quiet").code == 0
+    wider = replace(document, model=replace(document.model, layers=3))
+    with pytest.raises(InputError):
+        compare_circuits(document, wider, ("a", "b"))
 
 
 CIRCUIT_HEAD = CircuitNode(

@@ -1,0 +1,133 @@
+"""How much two circuits of one graph overlap, beside what pairs drawn again alone would make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from attncli.errors import InputError
+from attncli.features.circuit.document import (
+    CircuitCompareDocument,
+    CircuitDocument,
+    CircuitEdge,
+    CircuitSide,
+    Overlap,
+)
+from attncli.features.effects.circuit_heads import SIZES, model_words
+from attncli.language import message
+from attncli.version import __version__
+
+HEAD = re.compile(r"L[0-9]+H[0-9]+")
+FEWEST = 3
+"""Edges in common from which on ranks are correlated."""
+Edge = tuple[str, str, str]
+
+
+def compare_circuits(
+    a: CircuitDocument, b: CircuitDocument, names: tuple[str, str]
+) -> CircuitCompareDocument:
+    """How much two circuits have in common, at equal sizes.
+
+    Args:
+        a: A circuit.
+        b: Another of a model whose parts are as many: of another task, seed, training step or size.
+        names: What both are called, such as their files.
+
+    Returns:
+        What `attn circuit compare --json` writes.
+
+    Raises:
+        InputError: For circuits of models of different sizes, and one without edges.
+    """
+    if any(getattr(a.model, name) != getattr(b.model, name) for name in SIZES[1:]):
+        raise InputError(
+            "these circuits are of models of different sizes: {a}, and {b}",
+            expected="two models whose heads correspond, such as two checkpoints of one",
+            a=model_words(a.model),
+            b=model_words(b.model),
+        )
+    size = min(len(a.edges), len(b.edges))
+    if not size:
+        raise InputError(
+            "one of these circuits has no edges", expected="a larger one, such as --size 2%"
+        )
+    first, second = a.edges[:size], b.edges[:size]
+    graph = max(a.graph_edges, b.graph_edges)
+    return CircuitCompareDocument(
+        version=__version__,
+        a=_side(a, names[0]),
+        b=_side(b, names[1]),
+        size=size,
+        edges=_overlap([_edge(edge) for edge in first], [_edge(edge) for edge in second]),
+        heads=_overlap(_heads(first), _heads(second)),
+        only_a=_missing(_heads(first), _heads(second)),
+        only_b=_missing(_heads(second), _heads(first)),
+        correlation=_correlation(first, second),
+        chance=size / (2 * graph - size),
+        warnings=_warnings(a, b),
+    )
+
+
+def _side(document: CircuitDocument, name: str) -> CircuitSide:
+    """What is said of one of the circuits."""
+    return CircuitSide(
+        name=name,
+        model=document.model.name or document.model.source,
+        pairs=document.pairs.name,
+        seed=document.seed,
+        edges=len(document.edges),
+        stability=document.stability,
+    )
+
+
+def _edge(edge: CircuitEdge) -> Edge:
+    """What names an edge."""
+    return edge.writer, edge.to, edge.reads
+
+
+def _heads(edges: Sequence[CircuitEdge]) -> list[str]:
+    """The heads that write to these edges, the strongest first, each once."""
+    return list(dict.fromkeys(edge.writer for edge in edges if HEAD.fullmatch(edge.writer)))
+
+
+def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
+    """What two sets share of what either has."""
+    both = len(set(first) & set(second))
+    either = len(set(first) | set(second))
+    return Overlap(both=both, either=either, share=both / max(either, 1))
+
+
+def _missing(heads: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The heads that the other circuit has not, the strongest first."""
+    return [head for head in heads if head not in others]
+
+
+def _correlation(first: Sequence[CircuitEdge], second: Sequence[CircuitEdge]) -> float | None:
+    """Spearman's correlation of |score| over the edges of both; None below `FEWEST`, and where one
+    side does not vary."""
+    scores = {_edge(edge): abs(edge.score) for edge in second}
+    pairs = [(abs(edge.score), scores[_edge(edge)]) for edge in first if _edge(edge) in scores]
+    if len(pairs) < FEWEST:
+        return None
+    ranks = [_ranks(np.asarray(side)) for side in zip(*pairs, strict=True)]
+    if min(side.std() for side in ranks) == 0:
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _ranks(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The rank of each value, of equal ones their mean rank."""
+    below = (values[:, None] > values[None, :]).sum(1)
+    equal = (values[:, None] == values[None, :]).sum(1)
+    return below + (equal - 1) / 2
+
+
+def _warnings(a: CircuitDocument, b: CircuitDocument) -> list[str]:
+    """What makes the two hard to compare."""
+    if a.steps == b.steps and a.dtype == b.dtype:
+        return []
+    return [message("the two were scored with other --steps or in another type of number")]
