@@ -40,6 +40,7 @@ from attncli.draw.token_names import (
     marked_text,
     name_tokens,
     named_bytes,
+    piece_names,
     region_name,
     split_claims,
     unknown_word_sentences,
@@ -435,7 +436,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
     sides = run.sides
     return {
         "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()},
-        "q": words(sides.queries),
+        "q": words(sides.queries, run.text),
         "k": None if sides.is_one_text else words(sides.keys),
         "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
         "rests": _resting_keys(run),
@@ -465,12 +466,14 @@ def _band_entries(bands: Bands) -> list[list[Any]]:
     ]
 
 
-def words(tokens: Sequence[Token]) -> list[list[str | int]]:
+def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
     """A row of each token for the page's script: its text, 1 if it follows the one before without a
-    space else 0, and 1 if it is a special token else 0."""
+    space else 0, 1 if it is a special token else 0, and of a piece the word that it is a piece of.
+    text: what the tokens are of; "" names no words."""
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
-    for token in named_bytes(tokens):
+    pieces = piece_names(tokens, text) if text else {}
+    for place, token in enumerate(named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
         rows.append(
             [
@@ -479,6 +482,8 @@ def words(tokens: Sequence[Token]) -> list[list[str | int]]:
                 int(token.special),
             ]
         )
+        if (piece := pieces.get(place)) is not None and not piece.is_bytes:
+            rows[-1].append(label(piece.word))
         end = token.end, token.part
     return rows
 

@@ -45,7 +45,7 @@ const LEFTWARD = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\
  * @param {string} text */
 export const apartFrom = (text) => (text.search(LEFTWARD) < 0 ? text : `\u2068${text}\u2069`);
 
-/** In which direction most letters of some words are written. @param {[text: string, joined: number, special: number][]} words */
+/** In which direction most letters of some words are written. @param {import("./types.js").Word[]} words */
 export function direction(words) {
   const letters = words.map(([text, , special]) => (special ? "" : text)).join("");
   const leftward = letters.match(LEFTWARD)?.length ?? 0;

@@ -1,7 +1,7 @@
 /**
  * The shapes of what the page is given. Everything else is made from these.
  *
- * @typedef {[text: string, joined: number, special: number]} Word  joined: no space before it
+ * @typedef {[text: string, joined: number, special: number, of?: string]} Word  joined: no space before it; of: the word that it is a piece of
  * @typedef {[query: number, key: number, weight: number]} Link
  * @typedef {{l: number, h: number, m: (number|null)[], t: string[], k: Link[], r: string, b?: string,
  *   p?: [string, string, number], v?: [string, number, number, number], d?: number, s: number, c: number|null, x: number, a?: number, n: number, e: number}} HeadMeta

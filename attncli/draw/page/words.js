@@ -43,12 +43,12 @@ export const signed = (value, digits = 3) =>
 export function named(reference, words) {
   const asked = reference.trim();
   const index = /^#(\d+)$/.exec(asked);
-  if (index) return Number(index[1]) < words.length ? Number(index[1]) : -1;
+  if (index) return words[+index[1]] ? +index[1] : -1;
   const exact = words.findIndex((word) => word[0] === asked);
   if (exact >= 0) return exact;
-  const [, text, nth] = /^(.*?)(?::(\d+))?$/s.exec(asked) ?? [];
+  const [, text, nth] = /^(.*?)(?: \(.+\))?(?::(\d+))?$/s.exec(asked) ?? [];
   const found = words.flatMap((word, at) => (word[0].toLowerCase() === (text ?? "").toLowerCase() ? [at] : []));
-  return found[Number(nth ?? 1) - 1] ?? -1;
+  return found[+(nth ?? 1) - 1] ?? -1;
 }
 
 /** A link by its two words. @param {import("./types.js").Word} query @param {import("./types.js").Word} key */
@@ -56,7 +56,7 @@ export const linkName = ([query], [key]) => `${apartFrom(query)} → ${apartFrom
 
 /** How a word is named so that it is found again. @param {number} at @param {import("./types.js").Word[]} words */
 export function nameOf(at, words) {
-  const text = words[at]?.[0] ?? "";
+  const [text = "", , , of] = words[at] ?? [];
   const before = words.slice(0, at).filter((word) => word[0] === text).length;
-  return before ? `${text}:${before + 1}` : text;
+  return text + (of ? ` (${of})` : "") + (before ? `:${before + 1}` : "");
 }

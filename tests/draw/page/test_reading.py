@@ -283,3 +283,22 @@ def test_every_label_has_a_meaning(chromium: Any, tmp_path: Path) -> None:
             for label, text in zip(LABELS.values(), meanings, strict=True)
         )
     window.page.context.close()
+
+
+@pytest.mark.thorough
+def test_a_piece_is_named_with_its_word_and_found_again_by_that(
+    chromium: Any, tmp_path: Path
+) -> None:
+    model = attncli.load("minilm")
+    text = "dumpty sat by dumpty"
+    file = written(tmp_path, Page(text, [run_record(model, text, model.encode(text))]))
+    window = opened(chromium, file)
+    words = [word[0] for word in window.value("attn.meta.runs[0].q")]
+    assert words == ["[CLS]", "dump", "ty", "sat", "by", "dump", "ty", "[SEP]"]
+    window.value("attn.choose({ query: 6, key: 3, view: 'search' })")
+    window.until("() => document.querySelector('#view input')?.value")
+    named = window.value("[...document.querySelectorAll('#view input')].map((one) => one.value)")
+    assert named == ["ty (dumpty):2", "sat"]
+    window.until("() => document.querySelector('#view [aria-live]').textContent.includes('sat')")
+    window.clean()
+    window.page.context.close()
