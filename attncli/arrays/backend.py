@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 from attncli.arrays.array import Array as Array
 from attncli.arrays.array import Number as Number
 from attncli.errors import UnsupportedError, UsageError
-from attncli.extras import install_command
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
@@ -188,6 +187,8 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
             return numpy_backend(dtype)
         case "torch":
             if not torch_is_installed():
+                from attncli.extras import install_command
+
                 raise UnsupportedError("torch is not installed", hint=install_command("torch"))
             from attncli.arrays.torch_backend import TorchBackend
 

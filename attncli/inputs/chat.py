@@ -37,9 +37,8 @@ from attncli.inputs.files import (
     read_regular,
     refuse_half_characters,
 )
-from attncli.inputs.rendered_chat import ChatPart, RenderedChat
 from attncli.inputs.task_failure import TaskError
-from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.token import ChatPart, RenderedChat, Token, Tokenizer
 from attncli.inputs.vocabulary_tokenizer import PieceTokenizer
 from attncli.language import listing, message, term
 

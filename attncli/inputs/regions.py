@@ -12,17 +12,18 @@ from difflib import get_close_matches
 from itertools import accumulate, combinations
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
-from attncli.inputs import bounded_process
-from attncli.inputs.bounded_process import run_bounded
 from attncli.inputs.files import read_object
-from attncli.inputs.task_failure import TaskError
 from attncli.inputs.token import Text, Token, ignore
 from attncli.language import listing, message
+
+if TYPE_CHECKING:
+    from attncli.inputs.task_failure import TaskError
 
 REST = "rest"
 """The name of what is in no region."""
@@ -312,6 +313,9 @@ def _find_patterns(rules: Sequence[RegionRule], text: str) -> list[list[Span]]:
     places: list[list[Span]] = [[] for _ in rules]
     if not numbers:
         return places
+    from attncli.inputs.bounded_process import run_bounded
+    from attncli.inputs.task_failure import TaskError
+
     patterns = [rules[number].spec[1:-1] for number in numbers]
     try:
         matches = run_bounded("pattern", {"patterns": patterns, "text": text})
@@ -325,6 +329,8 @@ def _find_patterns(rules: Sequence[RegionRule], text: str) -> list[list[Span]]:
 
 def _pattern_error(error: TaskError, rule: RegionRule) -> AttnError:
     """The error, returned and not raised, for a pattern that could not be searched for."""
+    from attncli.inputs.bounded_process import SECONDS
+
     name = repr(rule.name)
     match error.kind:
         case "pattern":
@@ -339,7 +345,7 @@ def _pattern_error(error: TaskError, rule: RegionRule) -> AttnError:
                 "the pattern of region {name} takes more than {seconds:.0f} seconds, or too much"
                 " memory, on this text",
                 name=name,
-                seconds=bounded_process.SECONDS,
+                seconds=SECONDS,
             )
             expected = message(
                 "a pattern with fewer ways to match, without a repetition inside a repetition"

@@ -18,13 +18,36 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.inputs.files import open_stream, system_errors
-from attncli.inputs.rendered_chat import RenderedChat
 from attncli.language import listing, message
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 STANDARD_INPUT = message("standard input")
 TEXT_LIMIT = 64 * 2**20
 LARGEST_ID = 2**31 - 1
+
+
+class ChatPart(Struct, frozen=True):
+    """The place of one message in the rendered text: its name, such as `user` or `user:2` for the
+    second of that role, and its characters [start, end)."""
+
+    name: str
+    start: int
+    end: int
+
+
+class RenderedChat(Struct, frozen=True):
+    """A chat as one text.
+
+    parts: what the messages say, in the order of the text. unplaced: names of messages whose text
+        the template changed,
+    so that their place is not known. quoted: characters [start, end) that a user wrote and that
+    spell a control token.
+    """
+
+    text: str
+    parts: tuple[ChatPart, ...] = ()
+    unplaced: tuple[str, ...] = ()
+    quoted: tuple[tuple[int, int], ...] = ()
 
 
 class Text(Struct, frozen=True):

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.files import is_folder, system_text
-from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.language import Message, message
 from attncli.mechanism.spec import Block, Experts, Head, Mlp, SelectiveScan, Spec, state_size
 from attncli.models.family import Binding, TensorBinding, layer_roles
@@ -216,7 +215,7 @@ def estimate(
         message("weights at a time"): (
             max((_weights_at_once(spec, block) for block in blocks), default=0) * wide
         ),
-        message("reading ahead"): 2 * PIECE if bytes_read >= WORTH_A_PLAN else 0,
+        message("reading ahead"): _reading_ahead(bytes_read),
         "vectors": (
             tokens * max((_numbers_per_token(spec, block) for block in blocks), default=0) * wide
         ),
@@ -225,6 +224,15 @@ def estimate(
     }
     seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
     return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
+
+
+def _reading_ahead(size: int) -> int:
+    """Bytes that wait in memory while a file of so many bytes is read."""
+    from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
+
+    if size < WORTH_A_PLAN:
+        return 0
+    return 2 * PIECE
 
 
 def with_predictions(
