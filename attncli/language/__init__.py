@@ -350,10 +350,11 @@ def say(view: Speech, text: str, /, **places: object) -> str:
 
 def _close_quotes(text: str) -> str:
     """A Chinese sentence without the blanks around its quotation marks, which its template may
-    have.
+    have, nor behind a name that ends in a word, as that of a piece does.
     """
     if "“" in text:
-        return text.replace(" “", "“").replace("” ", "”").replace("） ", "）")
+        closed = text.replace(" “", "“").replace("” ", "”").replace("） ", "）")
+        return closed.replace("的一部分 ", "的一部分")
     return text
 
 

@@ -140,7 +140,7 @@ def why_parts(head: ScanHead, view: View) -> Lines:
         advantage=number_text(head.why.advantage, view),
     )
     titles = ["", "", *say_each(view, "share", "95% interval")]
-    return table(
+    return known_table(
         titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note
     )
 
@@ -229,6 +229,31 @@ def interval_text(
     return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
 
 
+def known_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    view: View,
+    *,
+    align: Sequence[str],
+    title: str,
+    note: str,
+) -> Lines:
+    """A table without the columns of which nothing is known: few texts have no intervals.
+
+    titles: of the columns, in the view's language. Other arguments: as of `table`."""
+    places = [
+        place for place in range(len(titles)) if any(row[place] != "-" for row in rows) or not rows
+    ]
+    return table(
+        [titles[place] for place in places],
+        [[row[place] for place in places] for row in rows],
+        view,
+        align=[align[place] for place in places],
+        title=title,
+        note=note,
+    )
+
+
 def share_text(share: float, between: list[float] | None, view: View) -> str:
     """A share in percents, with its interval."""
     if between is None:
@@ -252,14 +277,16 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         for name, title in KINDS.items()
         if (metric := head.metrics.get(name)) is not None
     ]
-    return table(
+    return known_table(
         ["", *say_each(view, contextual("scan", "share"), "95% interval", message("by chance"))],
         rows,
         view,
         align=["left", "right", "left", "right"],
         title=message("where the weight of {head} goes", head=head_label(head.layer, head.head)),
-        note="share of its weight, mean over texts; words and distances without the first token; by"
-        " chance: of uniform attention",
+        note=message(
+            "share of its weight, mean over texts; words and distances without the first token; by"
+            " chance: of uniform attention"
+        ),
     )
 
 
@@ -279,7 +306,7 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         if metric.mean_texts is not None
         and (view.full or not (name.startswith("offset") or name in KIND_METRICS))
     ]
-    return table(
+    return known_table(
         say_each(
             view,
             "metric",
@@ -294,7 +321,7 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         view,
         align=["left", "right", "left", "right", "right", "right", "right"],
         title=message("metrics of {head}", head=head_label(head.layer, head.head)),
-        note="mean over texts, and over query rows",
+        note=message("mean over texts, and over query rows"),
     )
 
 
@@ -549,7 +576,7 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
             "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same",
             texts=alike.texts,
         )
-    return table(
+    return known_table(
         say_each(
             view,
             "by what it does",

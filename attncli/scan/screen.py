@@ -22,7 +22,7 @@ from attncli.draw.safe import cells, safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.view import Parts, ScreenPart, View
-from attncli.language import Message, contextual, message, plural, say, say_each
+from attncli.language import Message, contextual, listing, message, plural, say, say_each
 from attncli.measure.labels import LABELS, STATES
 from attncli.mechanism.spec import head_label
 from attncli.scan.document import (
@@ -48,6 +48,7 @@ from attncli.scan.head_screen import (
     heads_like,
     interval_text,
     kinds_of_head,
+    known_table,
     label_text,
     metrics_of_head,
     number_text,
@@ -258,6 +259,23 @@ OF_WEIGHT = 72
 """Columns of a window from which on a label's share of the weight has a place."""
 
 
+def _label_note(*, has_interval: bool, has_share: bool) -> Message:
+    """What the columns of the table of labels are. has_interval: of the score; has_share: of the
+    head's weight that it is measured on."""
+    notes = [message("score: mean over texts")]
+    if has_interval:
+        notes = [message("score: mean over texts with its 95% interval")]
+    if has_share:
+        notes.append(
+            message(
+                "of: the share of the head's weight that the score is measured on, the first token"
+                " left out"
+            )
+        )
+    notes.append(message("texts: share that earns the label alone"))
+    return listing(notes, "; ")
+
+
 def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
     """The table of these labels with their heads."""
     rows = [
@@ -290,21 +308,14 @@ def _label_table(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Li
     ]
     align = ["left", "left", "right", "left", "right", "right", "left"]
     is_part = any(scan_label.share is not None for _, scan_label in labels)
-    note = message(
-        "score: mean over texts with its 95% interval; texts: share that earns the label alone"
-    )
-    if is_part and view.width >= OF_WEIGHT:
-        note = message(
-            "score: mean over texts with its 95% interval; of: the share of the head's weight that"
-            " the score is measured on, the first token left out; texts: share that earns the label"
-            " alone"
-        )
-    if not any(row[-1] for row in rows):
-        left_out = {len(names) - 1}
-    else:
-        left_out = set()
-    if not (is_part and view.width >= OF_WEIGHT):
-        left_out.add(4)
+    has_interval = any(scan_label.ci95 is not None for _, scan_label in labels)
+    has_share = is_part and view.width >= OF_WEIGHT
+    left_out = {
+        place
+        for place, is_told in ((3, has_interval), (4, has_share), (6, any(row[-1] for row in rows)))
+        if not is_told
+    }
+    note = _label_note(has_interval=has_interval, has_share=has_share)
 
     def kept(cells: Sequence[str]) -> list[str]:
         """The cells of the columns that are shown."""
@@ -335,12 +346,12 @@ def _effects(shown: ScanShown, view: View) -> Lines:
         ]
         for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
     ]
-    return table(
+    return known_table(
         say_each(view, "head", "mean", "95% interval", "sd", "median"),
         rows,
         view,
         align=["left", "right", "left", "right", "right"],
-        title="what taking a head away changes",
+        title=message("what taking a head away changes"),
         note=EFFECT_NOTES[shown.document.plan.effects[0]],
     )
 
@@ -358,13 +369,13 @@ def _layers(shown: ScanShown, view: View) -> Lines:
         ]
         for layer in shown.document.layers
     ]
-    return table(
+    return known_table(
         say_each(view, "layer", "mean", "95% interval", "texts"),
         rows,
         view,
         align=["left", "right", "left", "right"],
-        title="massive activations",
-        note=(
+        title=message("massive activations"),
+        note=message(
             "numbers above 100 and 1,000 times the median among those that leave the layer; texts:"
             " share with one"
         ),
@@ -552,6 +563,10 @@ def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[
             labels=say(view, contextual("between", ", ")).join(earned_labels),
             **places,
         )
+    elif any(scan_label.earned for scan_label in head.labels):
+        labels_sentence = message(
+            "Beside resting, layer {layer} head {head} earns no label over {texts}.", **places
+        )
     else:
         labels_sentence = message(
             "Layer {layer} head {head} earns no label over {texts}.", **places
@@ -645,7 +660,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
 
 def _difference_columns(differences: Sequence[ScanDifference], view: View) -> dict[str, list[str]]:
     """The columns of the table of differences, by name."""
-    return {
+    columns = {
         "head": [head_label(row.layer, row.head) for row in differences],
         "metric": [row.metric for row in differences],
         "a": [number_text(row.a, view) for row in differences],
@@ -653,8 +668,10 @@ def _difference_columns(differences: Sequence[ScanDifference], view: View) -> di
         "difference": [number_text(row.difference, view) for row in differences],
         "delta": [number_text(row.cliffs_delta, view) for row in differences],
         "d": [number_text(row.cohens_d, view) for row in differences],
-        "q": ["-" if row.q is None else f"{row.q:.2g}" for row in differences],
     }
+    if any(row.q is not None for row in differences):  # few texts tell nothing of chance
+        columns["q"] = ["-" if row.q is None else f"{row.q:.2g}" for row in differences]
+    return columns
 
 
 def _columns_left_out(
@@ -714,12 +731,18 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
     rows = document.differences
     if rows and not any(row.difference or row.cliffs_delta for row in rows):
         return remark("The two scans are the same in every metric of every head.", view, style="")
-    news = plural(
+    news: Message = plural(
         "{count:,} of {total} differences is more than chance makes (q < 0.05).",
         "{count:,} of {total} differences are more than chance makes (q < 0.05).",
         count=sum(row.q is not None and row.q < FALSE_RATE for row in rows),
         total=f"{len(rows):,}",
     )
+    if rows and all(row.q is None for row in rows):
+        news = message(
+            "Whether these {total} differences are more than chance makes is not known: a scan of"
+            " them has too few texts for intervals.",
+            total=f"{len(rows):,}",
+        )
     largest = [
         message(
             "The largest effect: {head} {metric}, {a} against {b}, Cliff's δ {delta}.",

@@ -4,12 +4,16 @@ that runs a model.
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from asking import ask
+from commands import commands
 from msgspec.structs import replace
+from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
@@ -81,3 +85,38 @@ def test_generating_counts_the_keys_that_are_kept(folder: Path) -> None:
     question = ("run", TEXT, "--model", str(folder), "--generate")
     assert ask(*question, "1", "--max-memory", "165kB").code == 0
     assert ask(*question, "20", "--max-memory", "165kB").code == 5
+
+
+LESS = {
+    **COMMANDS,
+    "why": ("why", TEXT, "--from", "#2", "--to", "#1"),
+    "ablate": ("ablate", TEXT),
+    "logits": ("logits", TEXT),
+    "patch": ("patch", TEXT, "the cab sat"),
+    "next": ("next", TEXT),
+    "cache": ("cache", TEXT, "--budget", "2"),
+}
+
+
+@pytest.mark.parametrize("command", LESS)
+def test_what_takes_less_names_options_that_are_there(command: str, tmp_path: Path) -> None:
+    """Of the command, and of the model: one layer of one head has no other layers or heads to
+    choose."""
+    options = {
+        name
+        for path, inner in commands()
+        if path in (LESS[command][0], " ".join(LESS[command][:2]))
+        for parameter in inner.params
+        for name in parameter.opts
+    }
+    for layers, heads in ((1, 1), (2, 3)):
+        folder = small_gpt2(tmp_path / f"of {layers}", layers=layers)
+        settings = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**settings, "n_head": heads}))
+        told = ask(*LESS[command], "--model", str(folder), "--max-memory", "1kB").err
+        (less,) = [line for line in told.splitlines() if line.startswith("try: ")]
+        named = set(re.findall(r"--[a-z-]+", less))
+        assert named <= options, less
+        assert "shorter text" in less or named
+        if layers == heads == 1:
+            assert not named & {"--layer", "--head"}, less

@@ -228,3 +228,41 @@ def test_a_screen_of_untrained_weights_ends_with_a_trained_model_that_is_install
 
 def test_a_screen_of_trained_weights_names_no_other_model() -> None:
     assert "a trained model" not in ask("run", "a b", "--model", "minilm", terminal=True).err
+
+
+MASKED = {
+    "run": ("run", "a cat sat"),
+    "heads": ("heads", "a cat sat"),
+    "find": ("find", "a cat sat", "--from", "#4", "--to", "#1"),
+    "why": ("why", "a cat sat", "--from", "#4", "--to", "#1"),
+    "ablate": ("ablate", "a cat sat", "--baseline", "none"),
+    "logits": ("logits", "a cat sat"),
+    "patch": ("patch", "a cat sat", "a cab sat"),
+    "compare": ("compare", "a cat sat", "a cab sat"),
+    "explain": ("explain", "a cat sat", "--query", "#4"),
+    "next": ("next", "a cat sat"),
+    "cache": ("cache", "a cat sat", "--budget", "3"),
+    "generate": ("run", "a cat sat", "--generate", "2"),
+}
+"""Every command that runs a model of its own on a text."""
+REFUSING = {"next": 2, "cache": 4, "generate": 4}
+"""Those that need a model which reads from left to right, or have no masks, and how they end."""
+
+
+@pytest.mark.parametrize("command", MASKED)
+def test_no_command_ignores_that_there_is_no_mask(command: str, tmp_path: Path) -> None:
+    """`--mask none` on a model with its own mask is obeyed and warned of, or refused with a
+    reason."""
+    folder = str(small_gpt2(tmp_path / "model"))
+    line = (*MASKED[command], "--model", folder, "--json")
+    own = ask(*line)
+    free = ask(*line, "--mask", "none")
+    assert own.code == 0
+    assert free.code == REFUSING.get(command, 0)
+    if free.code:
+        assert "mask" in free.err
+        return
+    assert any("own mask away" in text for text in free.json["warnings"])
+    assert not any("own mask away" in text for text in own.json["warnings"])
+    told = [{**answer.json, "warnings": [], "attention": None} for answer in (own, free)]
+    assert told[0] != told[1]

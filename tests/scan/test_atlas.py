@@ -19,15 +19,17 @@ from scanning import Inside, loaded, planned
 
 import attncli
 from attncli.draw.safe import cells
+from attncli.draw.view import View
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.measure.labels import LABELS
 from attncli.measure.rest import rest_keys
 from attncli.scan import frequent_links, report
-from attncli.scan.document import ScanDocument, ScanLabel
+from attncli.scan.document import ScanCompareDocument, ScanDifference, ScanDocument, ScanLabel
 from attncli.scan.engines import ScanPart, run
 from attncli.scan.frequent_links import LinkCounts, TotalLinks
 from attncli.scan.intake import text_hash
 from attncli.scan.plan import SCHEMA, ScanPlan
+from attncli.scan.screen import scan_compare_screen
 from attncli.scan.text_sample import TextSample, head_hashes
 from attncli.scan.totals import Totals, total
 
@@ -413,3 +415,76 @@ def test_a_folder_of_another_version_is_refused(
     assert (answer.code, "another version of attn made this scan" in answer.err) == (3, True), (
         answer.err
     )
+
+
+def test_columns_that_few_texts_say_nothing_in_are_not_drawn(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    """Without intervals there is no column of dashes, no mention of intervals, and no claim on how
+    many differences are more than chance makes; and all that --full shows is all there is."""
+    for name in ("a", "b"):
+        _, _, document = scanned(encoder, corpus, tmp_path / name, labels=True)
+        report.write(document, tmp_path / name)
+    few = replace(
+        document,
+        heads=[
+            replace(
+                head,
+                labels=[replace(label, ci95=None) for label in head.labels],
+                metrics={name: replace(one, ci95=None) for name, one in head.metrics.items()},
+            )
+            for head in document.heads
+        ],
+    )
+    report.write(few, tmp_path / "a")
+    head = few.heads[1]
+    asked = ("scan", "show", str(tmp_path / "a"))
+    for line in ((*asked, "--show", "labels"), (*asked, "--head", f"L{head.layer}H{head.head}")):
+        shown = ask(*line, width=100).out
+        assert "95% interval" not in shown.partition("which tokens")[0]
+    told = [
+        label for head in few.heads for label in head.labels if label.earned or label.borderline
+    ]
+    whole = ask(*asked, "--show", "labels", "--full", width=100).out
+    rows = [line for line in whole.splitlines() if re.match(r"L\d+ H\d+  ", line)]
+    assert len(rows) == len(told)
+    cut = ask(*asked, "--show", "labels", "--top", "1", width=100).out
+    assert len(told) < 2 or f"1 of {len(told)} shown; --full shows all" in cut
+
+
+def test_of_chance_nothing_is_said_where_nothing_is_known(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    """Differences without a q are no "0 of them": whether they are more than chance is not known,
+    and no column of dashes says so."""
+    _, _, document = scanned(encoder, corpus, tmp_path / "out")
+    row = ScanDifference(
+        layer=0,
+        head=0,
+        metric="entropy",
+        a=1.5,
+        b=1.0,
+        difference=0.5,
+        ci95=None,
+        cohens_d=1.0,
+        cliffs_delta=0.5,
+        cliffs_error=None,
+        z=None,
+        p=None,
+        q=None,
+    )
+    for q in (None, 0.01):
+        compared = ScanCompareDocument(
+            version="0",
+            a=document.plan,
+            b=document.plan,
+            texts=[3, 3],
+            paired=False,
+            strata=[None],
+            differences=[replace(row, q=q)],
+            warnings=[],
+        )
+        shown = scan_compare_screen(compared, View(width=100)).plain
+        assert ("is not known" in shown) == (q is None)
+        assert ("more than chance makes (q < 0.05)" in shown) == (q is not None)
+        assert bool(re.search(r"  q$", shown, re.M)) == (q is not None)

@@ -168,11 +168,10 @@ def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
         yield from _mover(rows, view)
     together = document.together.difference
     if together is not UNSET and together.all is not None and len(document.effects) != 1:
-        yield say(
-            view,
-            "All of these changes at once: it {lost}.",
-            lost=loss_text(together.all, view),
-        )
+        template = message("All of these changes at once: it {lost}.")
+        if document.pairs is not UNSET:
+            template = message("All of these changes at once: the difference {lost}.")
+        yield say(view, template, lost=loss_text(together.all, view))
     if len(rows) > 1:
         yield say(view, "Heads are taken away one at a time: these numbers do not add up.")
 
@@ -232,10 +231,15 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
     assert difference is not UNSET
     if difference.all is None:
         return
-    if document.link is None:
-        template = message("Without {head} it {lost}{interval}.")
-    else:
+    is_cut = document.link is not None
+    if document.pairs is not UNSET and is_cut:
+        template = message("With this link cut in {head} the difference {lost}{interval}.")
+    elif document.pairs is not UNSET:
+        template = message("Without {head} the difference {lost}{interval}.")
+    elif is_cut:
         template = message("With this link cut in {head} it {lost}{interval}.")
+    else:
+        template = message("Without {head} it {lost}{interval}.")
     low = None if difference.low is UNSET else difference.low
     high = None if difference.high is UNSET else difference.high
     head = head_phrase(row, view)

@@ -81,6 +81,7 @@ from attncli.features.effects.effect_answer import (
 )  # `attn.ablate/1` answers so
 from attncli.features.effects.head_phrase import head_phrase
 from attncli.language import Message, contextual, message, say
+from attncli.measure.rest import resting_keys
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
@@ -734,14 +735,25 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     part = document.words
     if part is UNSET or not part.words:
         return
-    first = max(part.words, key=lambda word: word.value)
+    names = _word_names(part.words, view)
+    rest = resting_keys(document.tokens, document.model.source)
+    largest = max(part.words, key=lambda word: word.value)
+    counted = [word for word in part.words if not rest[word.first]] or part.words
+    first = max(counted, key=lambda word: word.value)
     yield say(
         view,
         "Of the words {word} adds most: {value} of {logit}; words and biases add up to it.",
-        word=_word_names(part.words, view)[first.first],
+        word=names[first.first],
         value=format_signed(first.value, 2),
         logit=f"{part.logit:.2f}",
     )
+    if largest.value > first.value:
+        yield say(
+            view,
+            "Not counted: {word}, where heads rest, with {value}.",
+            word=names[largest.first],
+            value=format_signed(largest.value, 2),
+        )
     yield say(
         view,
         "Attention weights, the statistics of norms and gates are held as they were: what a word does"

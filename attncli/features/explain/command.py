@@ -106,11 +106,13 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
     return layer, single(request.numbers(options.head, "head", most), "head")
 
 
-def refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -> None:
+def refuse_search(
+    model: Model, compute: ComputeOptions, expected: CostEstimate, count: int
+) -> None:
     """Raise LimitError if finding the head with the query's strongest link takes more memory than
-    allowed. count: tokens of the text, not used."""
+    allowed. model: for what takes less. count: tokens of the text, not used."""
     del count
-    hint = message("--layer L --head H, or a shorter text")
+    hint = request.smaller_run(model.spec)
     request.refuse_memory(expected.peak, compute, hint, resident=expected.resident)
 
 
@@ -390,7 +392,7 @@ def topic_place(
         head=open_head,
         whole_layer=whole_layer,
         note=environment.note,
-        on_cost=partial(refuse_search, setup.compute),
+        on_cost=partial(refuse_search, loaded_model, setup.compute),
     )
     request.refuse_run(
         loaded_model, len(tokens), RunRequest([layer], stages=True), setup.compute, "a shorter text"
@@ -692,7 +694,7 @@ def text(
             projections=shows_projections,
             tokens=tokens,
             note=environment.note,
-            on_cost=partial(refuse_search, setup.compute),
+            on_cost=partial(refuse_search, loaded_model, setup.compute),
         )
 
     if output.json or output.svg is not None or output.page is not None or output.step:

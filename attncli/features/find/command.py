@@ -135,7 +135,7 @@ def find(
                 request.refuse_cost,
                 environment,
                 setup.compute,
-                message("a shorter text, --layer or --head"),
+                request.smaller_run(loaded_model.spec),
             ),
             progress=run.progress,
             recording=run.recording,

@@ -112,12 +112,22 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
     measured = [effect for effect in document.effects if effect.change is not None]
     if measured and -(measured[0].change or 0.0) > LITTLE:
         first = measured[0]
+        before = percent(exp(document.logprob or 0.0), 1)
+        after = percent(exp(first.logprob or 0.0), 1)
+        template = message(
+            "It draws most on {region}: without it its probability goes from {before} to {after}."
+        )
+        if before == after:
+            template = message(
+                "It draws most on {region}: without it its log probability falls by {size} nats."
+            )
         yield say(
             view,
-            "It draws most on {region}: without it its probability goes from {before} to {after}.",
+            template,
             region=quote_text(_region_text(document, first, view), view),
-            before=percent(exp(document.logprob or 0.0), 1),
-            after=percent(exp(first.logprob or 0.0), 1),
+            before=before,
+            after=after,
+            size=format_fixed(-(first.change or 0.0), 2),
         )
         places = document.regions[first.region].tokens
         rest = rest_names_among(document.tokens, places)

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import resting_model
 from asking import ask
 from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.draw.view import View
 from attncli.errors import UnsupportedError
+from attncli.features.effects.compute import logits
+from attncli.features.effects.screen import logits_sentences
 from attncli.features.effects.sweep import SweepText
 from attncli.features.effects.word_parts import word_sum
 from attncli.mechanism.spec import Head
@@ -141,3 +145,19 @@ def test_words_of_the_same_text_are_told_apart(tmp_path: Path) -> None:
     for word in twice:
         assert shown.count(f'"a" ({word["first"]})') >= 1
     assert '"cat" (' not in shown
+
+
+def test_the_word_that_adds_most_is_none_where_heads_rest() -> None:
+    """The first token adds most to some logits; the sentence names the word after it, and says how
+    much is not counted."""
+    document = logits(resting_model.model(), "a c d b", by="word", target="id:0")
+    part = document.words
+    assert part
+    values = {0: 9.0, 2: 5.0}
+    raised = [replace(word, value=values.get(word.first, 0.0)) for word in part.words]
+    document = replace(document, words=replace(part, words=raised))
+    said = " ".join(logits_sentences(document, View(width=300)))
+    assert 'Of the words "c" adds most' in said
+    assert 'Not counted: "a", where heads rest, with +9.00.' in said
+    nobody = replace(document, model=replace(document.model, source="file"))
+    assert 'Of the words "a" adds most' in " ".join(logits_sentences(nobody, View(width=300)))
