@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Selection
+from attncli.documents import LinkRow
 from attncli.documents.header import (
     Heading,
     empty_rows,
@@ -59,7 +60,8 @@ from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.word_groups import token_notes, word_starts
 from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
-from attncli.measure.row_facts import Floats
+from attncli.measure.rest import resting_keys
+from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import (
@@ -215,10 +217,12 @@ def strongest_head(
         heads = [head]
     request = RunRequest(layers, heads, query=query, matrices=False, top=1)
     on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
+    most = len(tokens) * sum(blocks[index].attention.heads for index in layers)
     for every in (False, True):  # a link that says little, where there is no other
-        document = run_document(model, text, tokens, replace(request, all_links=every))
-        if document.links:
-            link = document.links[0]
+        search = replace(request, all_links=every, top=most if every else 1)
+        document = run_document(model, text, tokens, search)
+        if document.links and (every or not document.every_link_counts):
+            link = _first_telling(document.links, resting_keys(tokens, model.identity.source))
             words = (
                 _word_of(tokens, query, text),
                 _word_of(tokens, link.key, text) if link.key < len(tokens) else repr("bias_k"),
@@ -243,6 +247,19 @@ def strongest_head(
             )
             return link.layer, link.head
     return layers[0], head or 0
+
+
+def _first_telling(links: Sequence[LinkRow], rest: Bools) -> LinkRow:
+    """The first of some links, the strongest first, that goes to another word than itself and to no
+    key where heads rest; the first of all where none does."""
+    return next(
+        (
+            link
+            for link in links
+            if link.key != link.query and link.key < rest.size and not rest[link.key]
+        ),
+        links[0],
+    )
 
 
 def _word_of(tokens: Sequence[Token], place: int, text: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import resting_model
 
 from attncli.draw.view import View
-from attncli.features.explain.compute import multihead_document
+from attncli.features.explain.compute import multihead_document, strongest_head
 from attncli.features.explain.derivation_screen import weights_as_tints
 from attncli.features.explain.layer_screens import _loss_sentences
 from attncli.features.run.compute import run
@@ -42,3 +42,13 @@ def test_the_average_of_heads_is_told_without_the_first_token() -> None:
     elsewhere = sum(1 + int(row.argmax()) != best for row in rows)
     assert f"Averaging loses {elsewhere} of the 3 heads" in said["checkpoint"]
     assert "where heads rest" not in said["file"]
+
+
+def test_of_a_row_that_sees_few_keys_the_head_that_looks_is_taken() -> None:
+    """Where neighbours alone are left, the head is one that looks at one of them, not one that
+    rests on the first token."""
+    model = resting_model.model()
+    notes: list[str] = []
+    layer, head = strongest_head(model, TEXT, model.encode(TEXT), 2, note=notes.append)
+    assert (layer, head) == (0, resting_model.PREVIOUS)
+    assert repr(TEXT[1]) in str(notes[0])
