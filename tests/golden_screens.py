@@ -24,6 +24,8 @@ from asking import ask
 from commands import commands
 from small_gpt2 import small_gpt2
 
+from attncli.models.aliases import local_folder
+
 ROOT = Path(__file__).parents[1]
 SCREENS = ROOT / "tests" / "golden" / "screens"
 DIGESTS = ROOT / "tests" / "golden" / "json.tsv"
@@ -71,6 +73,22 @@ OF_DECODER = {
 """Lines for a small decoder with an output head, written from seeded numbers, by the file of their
 screens, with pairs of texts enough for intervals."""
 DECODER_WIDTHS = (44, 60, 80, 120)
+MARY = '"After John and Mary went to the store, John gave a drink to" --target Mary'
+OF_TRAINED = {
+    "smollm2-next": f"attn next --model smollm2 {MARY} --without L18H0 --each",
+    "smollm2-ablate": f"attn ablate --model smollm2 {MARY} --versus John --hold attention"
+    " --head L17H0,L18H0,L20H0,L23H3,L29H0,L29H1",
+    "smollm2-ablate-pairs": "attn ablate --model smollm2 --pairs indirect-object --count 20"
+    " --hold attention --head L18H0,L20H0,L23H3,L29H0",
+    "smollm2-patch-pairs": "attn patch --model smollm2 --pairs indirect-object --count 20"
+    " --head L18H0,L20H0,L23H3,L29H0",
+    "smollm2-logits-pairs": "attn logits --model smollm2 --pairs greater-than --count 20",
+    "smollm2-logits-words": f"attn logits --model smollm2 {MARY} --versus John --by word",
+}
+"""Lines for trained decoders from packages, by the file of their screens. In float64 each would take
+half a minute: they are computed in float32, and numbers may differ by `NEAR`."""
+NEAR = 0.02
+TRAINED_WIDTHS = (120,)
 TRAINED = re.compile(r"--model|minilm|gpt2|\bDIR\b|--time|before|after|my-model|run\.json")
 """What needs a model that was trained, files of one's own, or a clock."""
 
@@ -92,6 +110,11 @@ def seeded_lines() -> dict[str, list[str]]:
 def screen_names() -> list[str]:
     """Of the commands with screens, and of the lines for a decoder."""
     return [*seeded_lines(), *OF_DECODER]
+
+
+def all_names() -> list[str]:
+    """Of `screen_names`, and of the lines for trained decoders."""
+    return [*screen_names(), *OF_TRAINED]
 
 
 @contextmanager
@@ -127,7 +150,10 @@ def answer(line: str, *more: str, width: int = 80) -> str:
     with TemporaryDirectory() as folder, inside(folder):
         if "--model tiny" in line:
             write_decoder()
-        *before, last = [in_float64(shlex.split(part)[1:]) for part in line.split(" && ")]
+        *before, last = [shlex.split(part)[1:] for part in line.split(" && ")]
+        if line not in OF_TRAINED.values():
+            before = [in_float64(words) for words in before]
+            last = in_float64(last)
         for words in before:
             assert ask(*words).code == 0
         answered = ask(*last, *more, width=width, COLUMNS=str(width))
@@ -149,18 +175,47 @@ def without_rounding(text: str) -> str:
     return re.sub(r"\d(?:\.\d+)?e-1[4-9]", "0", text)
 
 
+NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
+BAR = re.compile("[▏▎▍▌▋▊▉▇╌]")
+
+
+def is_near(old: str, new: str) -> bool:
+    """Whether two lines of screens differ by rounding alone."""
+    shapes = [BAR.sub("▇", NUMBER.sub("0", line)) for line in (old, new)]
+    if " ".join(shapes[0].split()) != " ".join(shapes[1].split()):
+        return False
+    numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (old, new)]
+    return all(
+        abs(a - b) <= max(NEAR, NEAR * abs(a)) for a, b in zip(numbers[0], numbers[1], strict=True)
+    )
+
+
 def without_fractions(text: str) -> str:
     """A document in which every number with a fraction or an exponent is the same."""
     return re.sub(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)", "0.5", text)
 
 
+def line_of(path: str) -> tuple[str, tuple[int, ...]]:
+    """What is typed for these screens, and how wide they are."""
+    if path in OF_TRAINED:
+        return OF_TRAINED[path], TRAINED_WIDTHS
+    if path in OF_DECODER:
+        return OF_DECODER[path], DECODER_WIDTHS
+    return seeded_lines()[path][0], WIDTHS
+
+
+def is_installed(path: str) -> bool:
+    """Whether the trained decoder of these screens is on this machine."""
+    return local_folder(path.split("-")[0]) is not None
+
+
 def screens(path: str) -> str:
     """The screens of a command's first line, one below the other."""
-    line = OF_DECODER[path] if path in OF_DECODER else seeded_lines()[path][0]
+    line, widths = line_of(path)
     blocks = [
         f"==== {width} {lang}\n{answer(line, '--lang', lang, width=width)}"
         for lang in LANGUAGES
-        for width in (DECODER_WIDTHS if path in OF_DECODER else WIDTHS)
+        for width in widths
     ]
     return without_rounding(f"$ {line}\n" + "".join(blocks))
 
@@ -186,20 +241,23 @@ def stored_digests() -> list[str]:
 
 
 def renew(paths: list[str]) -> None:
-    """Write the screens and digests of these commands anew."""
+    """Write the screens and digests of these commands anew; not those of trained decoders that are
+    not installed."""
     SCREENS.mkdir(exist_ok=True)
     digests = dict(line.split("\t") for line in stored_digests())
     for path in paths:
+        if path in OF_TRAINED and not is_installed(path):
+            continue
         file_of(path).write_text(screens(path), "utf-8")
-        if path in OF_DECODER:
+        if path in OF_DECODER or path in OF_TRAINED:
             continue
         digests.update(line.split("\t") for line in json_lines(path))
     known = {line for lines in seeded_lines().values() for line in lines}
     lines = sorted(f"{line}\t{digest}\n" for line, digest in digests.items() if line in known)
     DIGESTS.write_text("".join(lines), "utf-8")
-    for stale in set(SCREENS.glob("*.txt")) - {file_of(path) for path in screen_names()}:
+    for stale in set(SCREENS.glob("*.txt")) - {file_of(path) for path in all_names()}:
         stale.unlink()
 
 
 if __name__ == "__main__":
-    renew([path for path in screen_names() if not sys.argv[1:] or path in sys.argv[1:]])
+    renew([path for path in all_names() if not sys.argv[1:] or path in sys.argv[1:]])

@@ -173,14 +173,18 @@ def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
             template = message("All of these changes at once: the difference {lost}.")
         yield say(view, template, lost=loss_text(together.all, view))
     if len(rows) > 1:
-        yield say(view, "Heads are taken away one at a time: these numbers do not add up.")
+        if _is_interchange(document):
+            template = message("Heads are interchanged one at a time: these numbers do not add up.")
+        else:
+            template = message("Heads are taken away one at a time: these numbers do not add up.")
+        yield say(view, template)
 
 
 def _lead(document: AblateDocument, view: View) -> Iterator[str]:
     """Yield how far the target is ahead of the other in the unchanged run, or on average."""
     if document.pairs is not UNSET:
         yield from pairs_sentences(document.pairs, view)
-        if document.by == "resample":
+        if _is_interchange(document):
             yield say(
                 view,
                 "A head is given its values of the corrupt text, token by token (interchange).",
@@ -225,6 +229,11 @@ def pairs_sentences(pairs: PairsSummary | UnsetType, view: View) -> Iterator[str
         )
 
 
+def _is_interchange(document: AblateDocument) -> bool:
+    """Whether heads are given their values of the corrupt texts of pairs."""
+    return document.pairs is not UNSET and document.by == "resample"
+
+
 def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterator[str]:
     """Yield what the first head takes of the lead, and, where that was measured, how."""
     difference = row.difference
@@ -234,6 +243,8 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
     is_cut = document.link is not None
     if document.pairs is not UNSET and is_cut:
         template = message("With this link cut in {head} the difference {lost}{interval}.")
+    elif _is_interchange(document):
+        template = message("With {head} interchanged the difference {lost}{interval}.")
     elif document.pairs is not UNSET:
         template = message("Without {head} the difference {lost}{interval}.")
     elif is_cut:

@@ -638,20 +638,21 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     origins = [_origin(part, document, view) for part in parts_shown]
-    titles = [say(view, "part"), say(view, "adds"), "", say(view, "most from")]
+    beside = {say(view, name): cells for name, cells in interval_columns(parts_shown).items()}
+    align = ["left", "right", "left", *["right"] * len(beside)]
     if any(origins):
-        beside = [(titles[3], *origins)]
-    else:
-        beside = []
+        beside[say(view, "most from")] = origins
+        align.append("left")
+    widths = [(title, *cells) for title, cells in beside.items()]
     added = bars(
-        [abs(part.value) for part in parts_shown], (names, numbers, *beside), view, LONGEST_LOGITS
+        [abs(part.value) for part in parts_shown], (names, numbers, *widths), view, LONGEST_LOGITS
     )
-    columns = [names, numbers, added, origins][: 3 + len(beside)]
+    columns = [names, numbers, added, *beside.values()]
     return table(
-        titles[: len(columns)],
+        [say(view, "part"), say(view, "adds"), "", *beside],
         [list(row) for row in zip_longest(*columns, fillvalue="")],
         view,
-        align=["left", "right", "left", "left"][: len(columns)],
+        align=align,
         title=_logit_title(document, view),
         bars=2,
         strong=len(rows),
@@ -909,7 +910,7 @@ def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
         yield (effect.attention, effect.layer, effect.head, effect.recovered, *cells)
 
 
-def interval_columns(rows: Sequence[PatchRow]) -> dict[str, list[str]]:
+def interval_columns(rows: Sequence[PatchRow | LogitPart]) -> dict[str, list[str]]:
     """The columns of means over pairs: the interval, where there is one, and the share of pairs of
     the same sign; none of a single text."""
     if any(row.sign_share is UNSET for row in rows):

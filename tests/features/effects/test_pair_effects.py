@@ -172,7 +172,7 @@ def test_the_commands_take_pairs_in_place_of_texts(
     for row in rows:
         if row["low"] is not None:
             assert row["low"] <= row[name] <= row["high"]
-    # what the embedding of the last word adds is the same in all pairs
+    # what the biases of the last norm add is the same in all pairs
     assert sum(row["low"] is None for row in rows) == int(command == "logits")
     screen = ask(*line).out
     assert "Over 21 pairs" in " ".join(screen.split())
