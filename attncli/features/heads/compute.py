@@ -28,7 +28,7 @@ from attncli.features.heads.document import (
     MovedMetrics,
     Order,
 )
-from attncli.features.heads.roles import ROLES, RoleScores, rank_roles, role_scores
+from attncli.features.heads.roles import ROLES, RoleScores, rank_roles, role_scores, with_roles
 from attncli.features.run.compute import RunRequest, cost, region_part
 from attncli.inputs.regions import Region, word_regions
 from attncli.inputs.token import Token, ignore
@@ -332,13 +332,15 @@ def heads(
         rows = None
     run_request = RunRequest(layers, heads, matrices=maps and rows is None)
     expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows)
+    of_roles = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
+    if of_roles and scores is None:
+        expected = with_roles(expected, model, of_roles)
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
     if labels and repeats is None:
         from attncli.measure.labels import repeat_scores  # only labels need them
 
         repeats = repeat_scores(model, layers)
-    of_roles = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
     if of_roles and scores is None:
         scores = role_scores(model, of_roles, layers=layers, repeats=repeats)
     document = heads_document(

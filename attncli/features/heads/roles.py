@@ -32,7 +32,7 @@ from attncli.mechanism.attend import span
 from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.mask import Mask
-from attncli.models.estimate import estimate
+from attncli.models.estimate import CostEstimate, estimate, with_predictions
 from attncli.models.model import Model
 from attncli.models.run import cache_weights, unembedding_rows
 
@@ -108,6 +108,18 @@ def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
     texts = len(FETCH_DEPTHS) * len(read_needles(NEEDLES))
     running = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
     return texts, texts * running.seconds
+
+
+def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> CostEstimate:
+    """The cost of a run with what scoring these roles takes before it."""
+    _, seconds = role_cost(model, names)
+    largest = expected
+    haystack = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
+    if model.spec.head is not None:
+        haystack = with_predictions(haystack, model.spec, FETCH_LENGTH, model.backend.dtype)
+    if haystack.peak > expected.peak:
+        largest = haystack
+    return replace(expected, seconds=expected.seconds + seconds, memory=largest.memory)
 
 
 def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> None:

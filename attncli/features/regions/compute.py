@@ -134,8 +134,8 @@ def ablate_regions(
     runs = len(regions) + 1
     if hold is not None:
         _refuse_hold(model, len(tokens))
-    # held: the text's own run goes along with each
-    passes = runs + (2 * len(regions) if hold is not None else 0)
+    # held: the text's own run goes along with each; both take twice as long as one, measured
+    passes = runs + (len(regions) if hold is not None else 0)
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     estimate = with_predictions(estimate, model.spec, max(len(answer), 1), model.backend.dtype)
     on_cost(replace(estimate, seconds=estimate.seconds * passes), len(tokens))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.features.heads import roles
-from attncli.features.heads.roles import ROLES, RoleScores, role_scores
+from attncli.features.heads.roles import ROLES, RoleScores, role_cost, role_scores
 from attncli.measure.labels import ordinary_tokens, repeat_scores
 from attncli.measure.layer_metrics import ROLE_METRICS
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 
 WORDS = ("it was too", "the it d")
@@ -229,3 +231,16 @@ def test_rows_of_weights_have_no_such_score() -> None:
     for metric in ROLE_METRICS.values():
         with pytest.raises(attncli.errors.UsageError):
             metric(np.eye(3))
+
+
+def test_what_scoring_takes_is_told_before(model: Model) -> None:
+    costs: dict[bool, CostEstimate] = {}
+    for scored in (False, True):
+        tell = partial(costs.__setitem__, scored)
+        attncli.heads(
+            model, "it was too", roles=scored, on_cost=lambda expected, _, tell=tell: tell(expected)
+        )
+    _, seconds = role_cost(model, list(ROLE_METRICS))
+    assert seconds > 0
+    assert costs[True].seconds == pytest.approx(costs[False].seconds + seconds)
+    assert costs[True].peak > costs[False].peak
