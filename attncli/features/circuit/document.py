@@ -65,6 +65,10 @@ class CircuitEdge(Part, frozen=True, kw_only=True):
     score: Annotated[
         float, describe("About what m changes by where the edge carries the corrupt value.")
     ]
+    positions: Annotated[
+        list[float] | UnsetType,
+        describe("With --by-position: the score at each token, whose sum is the score."),
+    ] = UNSET
 
 
 class CircuitSize(Part, frozen=True, kw_only=True):
@@ -140,6 +144,10 @@ class CircuitDocument(Document, tag="attn.circuit/1", frozen=True, kw_only=True)
         ),
     ]
     cuts: Annotated[ExactCuts, describe("On pairs of the choice.")] = field(name="exact")
+    tokens: Annotated[
+        list[str] | UnsetType,
+        describe("With --by-position: the tokens of the first clean text of the choice."),
+    ] = UNSET
     steps: Annotated[Size, describe("Inputs between corrupt and clean, for the scores.")]
     seed: Count
     warnings: list[str]

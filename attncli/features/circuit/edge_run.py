@@ -51,6 +51,11 @@ class PairGradients(Struct, frozen=True, eq=False):
         scores = np.tensordot(self.slopes, self.change, ((1, 2), (1, 2)))
         return np.where(graph.mask, scores, 0.0)
 
+    def scores_by_position(self, graph: EdgeGraph) -> Floats:
+        """As `scores`, token by token, [token, reader, writer]."""
+        scores = np.matmul(self.slopes.transpose(1, 0, 2), self.change.transpose(1, 2, 0))
+        return np.where(graph.mask, scores, 0.0)
+
 
 class CircuitModel:
     """A model whose readers are run apart, over NumPy. dtype: float32, or float64."""

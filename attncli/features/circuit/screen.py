@@ -20,6 +20,7 @@ from attncli.features.circuit.document import (
     CircuitNode,
     CircuitSide,
     CircuitSize,
+    EdgeCut,
 )
 from attncli.features.effects.difference_answer import MOVES, WRITES, loss_text
 from attncli.features.effects.document import Difference
@@ -235,6 +236,7 @@ def _edge_table(document: CircuitDocument, view: View) -> Lines:
             cut.reads,
             format_signed(cut.score, DIGITS),
             format_signed(cut.exact, DIGITS),
+            *_strongest_position(document, cut, view),
         ]
         for cut in shown
     ]
@@ -245,12 +247,23 @@ def _edge_table(document: CircuitDocument, view: View) -> Lines:
         message("estimated"),
         message("exact"),
     ]
+    align = ["left", "left", "left", "right", "right"]
+    if document.tokens is not UNSET:
+        names.append(message("most at"))
+        align.append("left")
     title = message("the strongest edges, cut one at a time: change of the logit difference")
     note = say(view, "{pairs} pairs", pairs=document.cuts.pairs)
-    body = table(
-        names, rows, view, align=["left", "left", "left", "right", "right"], title=title, note=note
-    )
+    body = table(names, rows, view, align=align, title=title, note=note)
     return stack(body, remark(_caution(document) or "", view), _more(len(cuts) - len(shown), view))
+
+
+def _strongest_position(document: CircuitDocument, edge: EdgeCut, view: View) -> Iterator[str]:
+    """Yield the token at which an edge's score is largest, where scores are told token by token."""
+    if document.tokens is UNSET or edge.positions is UNSET:
+        return
+    sizes = [abs(score) for score in edge.positions]
+    place = sizes.index(max(sizes))
+    yield f"#{place} {label(document.tokens[place], ascii=view.ascii)}"
 
 
 def _caution(document: CircuitDocument) -> Message | None:

@@ -24,7 +24,7 @@ from attncli.errors import InputError
 from attncli.explore.command import _is_circuit, _text_of_circuit
 from attncli.explore.loaded_run import LiveSource
 from attncli.features.circuit.circuit_overlap import compare_circuits
-from attncli.features.circuit.compute import edge_count, split_pairs
+from attncli.features.circuit.compute import _refuse_other_places, edge_count, split_pairs
 from attncli.features.circuit.document import CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
 from attncli.features.circuit.edge_run import CircuitModel
@@ -398,6 +398,37 @@ def test_a_pair_stands_in_one_group_alone(folder: Path) -> None:
     split = split_pairs(doubled, None, 0)
     assert split.left_out == 3
     assert not set(split.choice) & set(split.held_out)
+
+
+def test_scores_by_position_are_those_of_each_token(folder: Path, tmp_path: Path) -> None:
+    model = attncli.load(folder, dtype="float64")
+    pairs = fit_pairs(model, read_pairs(SAMPLES)).pairs
+    graph = edge_graph(model.spec)
+    gradients = CircuitModel(model, graph, "float64").pair_gradients(pairs[0], 2)
+    scores = gradients.scores_by_position(graph)
+    assert scores.sum(0) == pytest.approx(gradients.scores(graph), abs=1e-12)
+    for reader, writer in np.argwhere(graph.mask)[::17]:
+        for token in range(len(pairs[0].clean)):
+            own = sum(gradients.slopes[reader, token] * gradients.change[writer, token])
+            assert scores[token, reader, writer] == pytest.approx(own, abs=1e-12)
+    first = SAMPLES.read_text().splitlines()[0]
+    aligned = tmp_path / "pairs.jsonl"
+    swapped = first.replace('"answer": ', '"x": ').replace('"versus": ', '"answer": ')
+    aligned.write_text(f"{first}\n{swapped.replace('x', 'versus')}\n")
+    line = ("circuit", "--model", str(folder), "--by-position", "--pairs")
+    document = ask(*line, str(aligned), "--json").json
+    assert len(document["tokens"]) == len(document["edges"][0]["positions"])
+    for edge in (*document["edges"], *document["exact"]["edges"]):
+        assert sum(edge["positions"]) == pytest.approx(edge["score"], abs=1e-5)
+    assert "most at" in ask(*line, str(aligned)).out
+    pair = pairs[0]
+    shorter = replace(pair, clean=pair.clean[:-1], corrupt=pair.corrupt[:-1])
+    elsewhere = replace(pair, corrupt=(*pair.clean[:-1], replace(pair.clean[-1], id=7)))
+    _refuse_other_places([pair, pair])
+    for other in (shorter, elsewhere):
+        with pytest.raises(InputError) as error:
+            _refuse_other_places([pair, other])
+        assert "without --by-position" in error.value.hint
 
 
 def test_areas_sizes_and_overlaps() -> None:
