@@ -208,6 +208,13 @@ def _weight_sentences(
         beyond=percent(share or 0.0),
         rest=rest_names(document.tokens),
     )
+    if document.key == 0 and document.rest is not UNSET and 0 not in document.rest:
+        yield say(
+            view,
+            "{key} holds the first token, where heads rest whatever it is: that counts in its"
+            " weight.",
+            key=key,
+        )
     if others:
         yield _count_sentence(document, visible, view)
 

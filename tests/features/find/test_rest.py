@@ -113,3 +113,13 @@ def test_the_unit_of_a_cut_links_effect_is_named() -> None:
         screen = draw_parts(FIND_PARTS, document, WIDE).plain
         assert ("1 − cosine" in screen) == effect
         assert ("effect: how far the last vector of" in screen) == effect
+
+
+def test_a_word_that_holds_the_first_token_is_told_as_that() -> None:
+    """Of a word of several tokens of which heads rest on the first, the weight counts both."""
+    model = resting_model.model()
+    said = _said(find(model, "cdbeac", "#5", "#0-1"))
+    assert "holds the first token, where heads rest whatever it is" in said
+    assert "holds the first token" not in _said(find(model, "cdbeac", "#5", "#1-2"))
+    of_nobody = resting_model.model(source="file")
+    assert "holds the first token" not in _said(find(of_nobody, "cdbeac", "#5", "#0-1"))
