@@ -61,7 +61,7 @@ from attncli.measure.head_record import (
     QueryKeyRecipe,
     Roots,
 )
-from attncli.measure.rest import resting_keys
+from attncli.measure.rest import is_separator, resting_keys
 from attncli.measure.row_facts import AlignedExclusion
 from attncli.measure.run_record import RunRecord
 
@@ -449,7 +449,12 @@ def _resting_keys(run: RunRecord) -> list[int] | None:
     """The keys of a run where heads rest, for the page's script; None where none does."""
     if run.model is None:
         return None
-    return np.flatnonzero(resting_keys(run.sides.keys, run.model.source)).tolist() or None
+    keys = run.sides.keys
+    rests = resting_keys(keys, run.model.source)
+    # of words that two texts share, the first need not be the first of its text
+    if keys and keys[0].index and not keys[0].special and not is_separator(keys[0]):
+        rests[0] = False
+    return np.flatnonzero(rests).tolist() or None
 
 
 def _band_entries(bands: Bands) -> list[list[Any]]:

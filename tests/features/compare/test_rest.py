@@ -8,9 +8,11 @@ import pytest
 import resting_model
 
 from attncli.draw.lines import draw_parts
+from attncli.draw.page import _resting_keys
 from attncli.draw.view import View
 from attncli.features.compare.compute import compare
 from attncli.features.compare.document import CompareDocument
+from attncli.features.compare.page import compare_page_of, compared_records
 from attncli.features.compare.screen import COMPARE_PARTS, compare_sentences
 from attncli.features.run.compute import run
 from attncli.inputs.regions import Region
@@ -117,3 +119,26 @@ def test_regions_are_compared_without_the_keys_where_heads_rest() -> None:
     screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
     assert "rest: of all, on the first token" in screen
     assert "of what does not rest" in _said(document)
+
+
+def test_the_page_knows_the_first_token_of_either_text_as_the_screen_does() -> None:
+    """A page holds the words that both texts have: the first of these is where heads rest only in
+    the text that begins with it; links to it are listed in neither."""
+    for texts, rests in ((("cdbeaf", "dbeaf"), [None, [0]]), (("cdbeaf", "cdbaf"), [[0], [0]])):
+        document = _compared(*texts)
+        records = compared_records(document)
+        assert [_resting_keys(record) for record in records] == rests
+        assert [_resting_keys(record) for record in records] == [
+            [
+                place
+                for place, pair in enumerate(document.aligned)
+                if rest_keys(document.a.tokens if not side else document.b.tokens)[pair[side]]
+            ]
+            or None
+            for side in (0, 1)
+        ]
+        left_out = compare_page_of(document, "en", 10**6, "").left_out
+        assert left_out is not None
+        assert left_out.keys.tolist() == [True, *[False] * (len(document.aligned) - 1)]
+    nobody = _compared("cdbeaf", "cdbaf", source="file")
+    assert [_resting_keys(record) for record in compared_records(nobody)] == [None, None]
