@@ -404,7 +404,7 @@ def test_a_token_counted_from_the_end_is_named(command: tuple[str, ...]) -> None
     assert answer.code == 0
     assert "'#-1' is token 4, '[SEP]'" in answer.err
     assert (
-        "是第 4个词元"
+        "是词元 #4"
         in ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1", "--lang", "zh").err
     )
     assert "is token" not in ask(*command, "the cat sat", "--model", "minilm", "--query", "cat").err
