@@ -142,11 +142,12 @@ def main(words: list[str]) -> int:
             place = local_folder("smollm2")
             told = run_command([sys.executable, "-c", BY_TRANSFORMERS, str(place)], 1)[3]
             print(f"torch, six inputs forward and back: {float(told.split()[-1]):.2f} CPU s")
+        load = os.getloadavg()[0]
         line = ["circuit", "--model", "smollm2", "--pairs", str(file), "--count", str(PAIRS)]
         seconds, cpu, peak, _ = run_command([sys.executable, "-m", "attncli", *line], 2)
         print(
             f"{PAIRS} pairs: {seconds / 60:.1f} min (bound {MOST_MINUTES}), {cpu:.0f} CPU s,"
-            f" {peak / 1e9:.2f} GB"
+            f" {peak / 1e9:.2f} GB; {load:.1f} processes waited for {os.cpu_count()} cores before it"
         )
     holds = found["scores"] <= MOST_SECONDS and found["bytes"] <= MOST_MEMORY
     return int(not (holds and seconds <= 60 * MOST_MINUTES))

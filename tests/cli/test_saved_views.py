@@ -102,6 +102,8 @@ SAVED: dict[str, tuple[str, ...]] = {
 """A command for each kind of document, and for each way in which one can lack what another holds.
 Of a kind that is not listed, the first example of its command."""
 SAVED |= {name: example(name) for name in NAMES if name in COMMANDS and name not in SAVED}
+MADE_OF = {"difference": "effects", "circuit_compare": "circuit"}
+"""Documents of commands that read another saved one."""
 PAGED = {
     *("run", "run of a query", "run of a model", "heads", "heads without maps", "heads sorted", "find"),
     *("find with effects", "tensors", "cross", "compare", "logits", "patch"),
@@ -134,8 +136,8 @@ def saved(folder: Path, name: str) -> Path:
     """The document of a command in a file, made once."""
     file = folder / f"{name}.json"
     if not file.exists():
-        if name == "difference":
-            saved(folder, "effects")
+        if name in MADE_OF:
+            saved(folder, MADE_OF[name])
         answer = ask(*(part.replace("{t}", str(folder)) for part in SAVED[name]), "--json")
         assert answer.code == (3 if name == "error" else 0), answer.err
         file.write_text(answer.err if name == "error" else answer.out)

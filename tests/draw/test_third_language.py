@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from asking import Answer, ask
 from catalogues import PlainCatalog, mo_bytes, sentences
-from cli.test_saved_views import PAGED, SAVED, SHOWN, folder, page_meta, saved
+from cli.test_saved_views import MADE_OF, PAGED, SAVED, SHOWN, folder, page_meta, saved
 from commands import commands
 from walking import SENTENCE, decoder, pressed
 
@@ -93,8 +93,8 @@ def foreign_answer(*arguments: str, **options: Any) -> Answer:
 
 def line_of(name: str, folder: Path) -> tuple[str, ...]:
     """A command line of those that save a document."""
-    if name == "difference":
-        saved(folder, "effects")
+    if name in MADE_OF:
+        saved(folder, MADE_OF[name])
     return tuple(part.replace("{t}", str(folder)) for part in SAVED[name])
 
 
