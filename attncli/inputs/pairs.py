@@ -108,6 +108,11 @@ def _read(path: Path) -> bytes:
 
 def _template_of(raw: bytes, where: str) -> Mapping[str, object] | None:
     """The object of a file that holds one template; None for a file of JSON Lines."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        what = message("this file is not UTF-8 from byte {byte} on", byte=error.start)
+        raise InputError(what, where=where, expected=LINES_EXPECTED) from error
     first_line = raw.lstrip().split(b"\n", 1)[0]
     if not first_line:
         return None

@@ -15,8 +15,9 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 FEWEST = 20
 """Values below which no interval is given."""
-TINY = 1e-9
-"""Values that differ by less than this share of the largest are the same but for rounding."""
+TINY = 1e-4
+"""Values that differ by less than this share of the largest are the same but for rounding: a
+difference of logits has it in float32."""
 
 
 class MeanInterval(Struct, frozen=True):

@@ -62,6 +62,7 @@ from attncli.features.effects.sweep import (
 )
 from attncli.features.effects.targets import (
     choose_target,
+    refuse_one_token,
     small_note,
     target_token,
     target_tokens,
@@ -323,6 +324,8 @@ def logits(
     target_entry = None
     if target_chosen is not None:
         target_entry = target_chosen.ids[0]
+        if versus_chosen is not None:
+            refuse_one_token(target_entry, versus_chosen.ids[0])
     versus_entry = None
     if versus_chosen is not None:
         versus_entry = versus_chosen.ids[0]

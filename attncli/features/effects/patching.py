@@ -38,7 +38,13 @@ from attncli.features.effects.sweep import (
     same_length,
     sweep,
 )
-from attncli.features.effects.targets import Target, choose_target, predicts_next, target_token
+from attncli.features.effects.targets import (
+    Target,
+    choose_target,
+    predicts_next,
+    refuse_one_token,
+    target_token,
+)
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -127,6 +133,7 @@ class PatchRequest(Struct, frozen=True):
             else choose_target(model, clean, name, position=measured[-1], several=False, note=note)
             for name in (target, versus)
         ]
+        refuse_one_token(*(None if choice is None else choice.ids[0] for choice in expected))
         return cls(
             selection,
             tuple(sorted(set(positions))) or tuple(range(last + 1)),

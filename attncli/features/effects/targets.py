@@ -47,6 +47,13 @@ class Target(Struct, frozen=True):
     word: str | None = None
 
 
+def refuse_one_token(target: int | None, versus: int | None) -> None:
+    """Raise InputError where target and versus are one token, whose difference is always 0."""
+    if versus is not None and target == versus:
+        what = message("target and versus are the same entry of the vocabulary, {id}", id=versus)
+        raise InputError(what, expected="two tokens")
+
+
 def choose_target(
     model: Model,
     tokens: Sequence[Token],

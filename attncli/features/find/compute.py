@@ -20,7 +20,7 @@ from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import reads_on
 from attncli.features.effects.sweep import CutLink
-from attncli.features.effects.targets import choose_target, target_token
+from attncli.features.effects.targets import choose_target, refuse_one_token, target_token
 from attncli.features.find.document import (
     BeyondRest,
     FindDocument,
@@ -570,6 +570,7 @@ def _measured_entries(
         ]
         for name in (target, versus)
     ]
+    refuse_one_token(entries[0], entries[1])
     return entries[0], entries[1]
 
 

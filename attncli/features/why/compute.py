@@ -24,7 +24,7 @@ from attncli.features.effects.contributions import (
 from attncli.features.effects.logit_parts import Attributor, LogitTerm
 from attncli.features.effects.places import attentions, most_heads, places
 from attncli.features.effects.sweep import SweepText, over_memory
-from attncli.features.effects.targets import choose_target, target_token
+from attncli.features.effects.targets import choose_target, refuse_one_token, target_token
 from attncli.features.why.document import (
     RowKey,
     Split,
@@ -251,6 +251,7 @@ def why_document(
             ).ids[0]
             for name in (target, versus)
         )
+        refuse_one_token(entry, versus_entry)
         writes_part = written_parts(running, whole, attributor, entry, versus_entry)
     return _link_document(
         model,

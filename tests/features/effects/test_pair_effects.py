@@ -192,3 +192,26 @@ def test_the_interval_of_a_gain_has_the_sign_of_the_gain() -> None:
         assert loss_text(size, View()) == said
         assert loss_interval(size, low, high, View()) == " (95% interval 0.15 to 0.27)"
     assert loss_interval(-0.21, None, None, View()) == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ablate", "it was too"),
+        ("logits", "it was too"),
+        ("patch", "it was too", "it the too"),
+        ("find", "it was too", "--from", "too", "--to", "was", "--effect"),
+        ("why", "it was too", "--from", "too", "--to", "was", "--writes"),
+    ],
+)
+def test_target_and_versus_are_two_tokens(words: tuple[str, ...], folder: Path) -> None:
+    answered = ask(*words, "--model", str(folder), "--target", "it", "--versus", "it")
+    assert answered.code == 3
+    assert "the same entry of the vocabulary" in answered.err
+
+
+def test_a_file_of_pairs_in_another_encoding_is_told(folder: Path, tmp_path: Path) -> None:
+    (path := tmp_path / "latin.jsonl").write_bytes(b'{"clean": "caf\xe9"}')
+    answered = ask("ablate", "--model", str(folder), "--pairs", str(path))
+    assert answered.code == 3
+    assert "not UTF-8 from byte 14 on" in answered.err
