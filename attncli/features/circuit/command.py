@@ -31,7 +31,7 @@ def circuit(
     setup: Annotated[RunSetup, only(*MODEL_AND_COMPUTE)],
     compared: Annotated[
         list[str] | None,
-        argument("compare, and two saved circuits: what they share.", "[compare A B]"),
+        argument("compare, and two saved circuits: what they share.", "compare A B"),
     ] = None,
     pairs: Annotated[str | None, declarations.PAIRS] = None,
     count: Annotated[int | None, declarations.PAIR_COUNT] = None,
