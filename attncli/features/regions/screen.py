@@ -129,14 +129,7 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             after=after,
             size=format_fixed(-(first.change or 0.0), 2),
         )
-        places = document.regions[first.region].tokens
-        rest = rest_names_among(document.tokens, places)
-        if rest and is_learned(document.model.source):
-            yield say(
-                view,
-                "Heads rest on some of its tokens ({rest}): part of that may come of cutting these off.",
-                rest=rest,
-            )
+        yield from _rest_sentences(first, document, view)
         yield from _held_sentences(first, document, view)
     elif measured:
         yield say(
@@ -153,6 +146,17 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             ),
         )
     yield not_learned_note(document.model, view)
+
+
+def _rest_sentences(effect: RegionEffect, document: RegionsDocument, view: View) -> Iterator[str]:
+    """Yield on which tokens of the region heads of a trained model rest."""
+    rest = rest_names_among(document.tokens, document.regions[effect.region].tokens)
+    if rest and is_learned(document.model.source):
+        yield say(
+            view,
+            "Heads rest on some of its tokens ({rest}): part of that may come of cutting these off.",
+            rest=rest,
+        )
 
 
 def _held_sentences(effect: RegionEffect, document: RegionsDocument, view: View) -> Iterator[str]:
