@@ -133,15 +133,16 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
         yield from _held_sentences(first, document, view)
     elif measured:
         yield say(
-            view, "No region lowers its log probability by more than 0.01 when it cannot be read."
+            view,
+            "No region lowers its log probability by more than 0.01 nats when it cannot be read.",
         )
     idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) <= LITTLE]
     if idle and -(measured[0].change or 0.0) > LITTLE:
         yield say(
             view,
             plural(
-                "{count} region changes it by less than 0.01.",
-                "{count} regions change it by less than 0.01.",
+                "{count} region changes it by less than 0.01 nats.",
+                "{count} regions change it by less than 0.01 nats.",
                 count=len(idle),
             ),
         )
