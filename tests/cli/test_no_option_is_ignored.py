@@ -236,7 +236,7 @@ VALUES = {
     "file": "{tmp}/text", "ids": "1 2", "pair": "a dog ran",
     "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
     "embeddings": "{tmp}/x.npy",
-    "seed": "7", "d_model": "8", "num_heads": "4", "d_k": "6", "d_v": "6", "layer": "9", "head": "1", "mask": "causal",
+    "seed": "7", "d_model": "8", "num_heads": "4", "d_k": "6", "d_v": "6", "layer": "9", "head": "1", "mask": "window:1",
     "scale": "none",
     "softcap": "0.5", "position": "sinusoidal", "backend": "torch", "device": "nowhere", "dtype": "float64",
     "max_memory": "10B",
