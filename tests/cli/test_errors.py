@@ -121,6 +121,7 @@ READS = {
     "circuit file": ("circuit", "--pairs", "FILE", "--model", "{t}/gpt2"),
     "pairs check file": ("pairs", "check", "FILE", "--model", "{t}/gpt2"),
     "--pairs": ("ablate", "--model", "{t}/gpt2", "--pairs", "FILE"),
+    "--circuit": ("ablate", "a b", "--model", "{t}/gpt2", "--circuit", "FILE"),
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
     "--regions": ("run", "a b", "--regions", "FILE"),
     "--adapter": ("run", "a b", "--model", "{t}/gpt2", "--adapter", "FILE"),

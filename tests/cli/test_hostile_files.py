@@ -24,6 +24,7 @@ READ = {
     "--model", "--mask", "--tokenizer", "--chat-template", "--chat", "--adapter", "--weights",
     "--embeddings", "--source-states", "--file", "--regions", "--metric-file", "--with-adapter",
     "--reference-file", "--needle", "--haystack", "--corpus", "--pairs",
+    "--circuit",
 }  # fmt: skip
 """Options that name what is read."""
 WRITTEN = {"--output", "--csv", "--html", "--figure", "--site", "--save"}

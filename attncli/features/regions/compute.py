@@ -20,7 +20,6 @@ from attncli.features.effects.measures import log_softmax, next_logits
 from attncli.features.effects.targets import (
     choose_target,
     following_tokens,
-    target_token,
     target_tokens,
 )
 from attncli.features.regions.document import RegionEffect, RegionsDocument
@@ -276,7 +275,7 @@ def first_choice(model: Model, scores: Floats) -> int:
     """
     number = int(np.argmax(scores[-1]))
     try:
-        target_token(model, number)
+        model.tokenizer.ids_to_tokens([number])
     except InputError as error:
         what = message(
             "the model's first choice is entry {number:,}, which its tokenizer does not have",
