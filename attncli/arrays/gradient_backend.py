@@ -457,9 +457,7 @@ class GradientBackend:
             value = normed
         else:
             value = normed * scale
-        if bias is None:
-            value = value
-        else:
+        if bias is not None:
             value = value + _value(bias)
 
         def pull(g: NDArray) -> NDArray:

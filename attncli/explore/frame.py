@@ -430,12 +430,10 @@ def _connector(
             arm = "-" * 3 + ">"
         else:
             arm = " " * 4
-        if not is_turned:
-            arm = arm
-        elif root:
-            arm = "<---"
-        else:
+        if is_turned:
             arm = " " * 4
+        if is_turned and root:
+            arm = "<---"
         return f" {stem}{'+' if root or branch else '|' if inside else ' '}{arm}"
     up = inside and row > low
     down = inside and row < high

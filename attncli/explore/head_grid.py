@@ -135,26 +135,27 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
 
 
 def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Piece]:
-    """The heads' numbers over their columns, each `wide` cells, as many as leave a blank between."""
+    """The row of head numbers above the grid: every 1st, 2nd, 5th, 10th … head, so that two numbers
+    never touch. The chosen head is always numbered, and its neighbours give way to it. wide: cells
+    of a column."""
+    digits = 1
     if len(columns_shown):
-        most = len(str(columns_shown.stop - 1))
-    else:
-        most = 1
-    every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > most)
+        digits = len(str(columns_shown.stop - 1))
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > digits)
+    # heads whose numbers would touch that of the chosen one
+    touching = -(-digits // wide) + (digits % wide == 0)
     pieces: list[Piece] = []
-    column = 0
-    crowd = -(-most // wide)  # heads beside the chosen one whose numbers would touch its own
+    end_of_last = 0
     for head in columns_shown:
-        near = head != chosen_head and abs(head - chosen_head) < crowd + (most % wide == 0)
-        if (head % every == 0 and not near) or head == chosen_head:
+        gives_way = head != chosen_head and abs(head - chosen_head) < touching
+        if (head % step == 0 and not gives_way) or head == chosen_head:
             text = pad(str(head), wide, "right")
             start = (head - columns_shown.start + 1) * wide - len(text)
-            if start >= column + (column > 0 and wide == 1):
-                pieces += [
-                    (" " * (start - column), ""),
-                    (text, "bold" if head == chosen_head else FAINT),
-                ]
-                column = start + len(text)
+            # in columns of one cell a number overhangs to the left: one blank stays free
+            if start >= end_of_last + (end_of_last > 0 and wide == 1):
+                style = "bold" if head == chosen_head else FAINT
+                pieces += [(" " * (start - end_of_last), ""), (text, style)]
+                end_of_last = start + len(text)
     return pieces
 
 
@@ -482,9 +483,7 @@ def _write_weights(
             text_style = ""
         if is_chosen:
             text_style = cursor_style(view)
-            if view.color:
-                text = text
-            else:
+            if not view.color:
                 text = f"[{text.strip()}]".center(area.across)[: area.across]
         line = row * area.down + (area.down - 1) // 2
         lines[line] = lay_over(lines[line], column * area.across, text, text_style)

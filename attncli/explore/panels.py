@@ -450,9 +450,7 @@ def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
         return scene.fit(Pane(remark("Taking the head away …", view).rows))
     state = replace(scene.state, query=head_effects.query, key=head_effects.key)
     texts: Iterable[str] = _effect_sentences(replace(scene, state=state), head_effects)
-    if head_effects.every is None:
-        texts = texts
-    else:
+    if head_effects.every is not None:
         texts = [join_sentences(texts, view)]
     text_rows = stack(*(remark(text, view, style="") for text in texts)).rows
     ranking_rows = effect_rows(head_effects)
@@ -501,9 +499,7 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
     """The positions of the words in "it → animal", "it animal" or "#7 #2". Raises UsageError for
     another number of words, InputError for a word that there is not."""
     parts = [part.strip() for part in re.split(r"→|->", text)]
-    if len(parts) == 2:
-        parts = parts
-    else:
+    if len(parts) != 2:
         parts = text.split()
     if len(parts) != 2 or not all(parts):
         raise UsageError(

@@ -502,9 +502,7 @@ def caption(state: State, number: int, view: View) -> str:
         text = " ".join(say_each(view, *stop.words))
     else:
         template, colour = TURNED_SENTENCE if state.is_turned else SENTENCE
-        if state.measure == "word":
-            colour = colour
-        else:
+        if state.measure != "word":
             colour = MEASURE_NAMES[state.measure]
         text = say(view, template, colour=say(view, colour))
     if stop.sight == "why":

@@ -518,18 +518,19 @@ def _end_of_content(
 
 
 def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
-    """For each content its character span in the text, each looked for after the one before it;
-    None for one that is not found."""
+    """For each content a list of its one character span in the text, each looked for after the one
+    before it; None for one that is not found. For templates that change what they are given, so
+    that marks around the contents cannot tell where these are."""
     place = 0
     spans: list[list[tuple[int, int]] | None] = []
     for content in contents:
         bare = content.strip()
         start = text.find(bare, place)
-        spans.append(None if start < 0 else [(start, start + len(bare))])
         if start < 0:
-            place = place
-        else:
-            place = start + len(bare)
+            spans.append(None)
+            continue
+        place = start + len(bare)
+        spans.append([(start, place)])
     return spans
 
 

@@ -165,9 +165,7 @@ class ReadAhead:
                 if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(
                     start + count - 1
                 ):
-                    if away.size:
-                        away = away
-                    else:
+                    if not away.size:
                         away = np.empty(PIECE, np.uint8)
                     with suppress(InputError):  # whoever takes these bytes will say it
                         stretch.file.fill(away[:count].data, start, "")

@@ -223,14 +223,16 @@ class Coefficients(Struct, frozen=True, eq=False):
 
 def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
     """The coefficients of a metric, found by running its formula on linear forms; None for a metric
-    that is not linear in weights and facts."""
+    that is not linear in weights and facts: a form raises TypeError for any operation that is not
+    linear, and that is how it is noticed."""
     try:
         per_row = metric.of(rows)
         used_rows = np.asarray(per_row.used_rows)
         if used_rows.ndim == 2 and used_rows.shape[0] != 1:
-            return None
+            return None  # rows that differ between heads have no coefficients in common
         row_mask = np.broadcast_to(used_rows.reshape(-1), rows.i.shape).astype(np.float64)
         zero = LinearForm(np.zeros(rows.i.size), None, {})
+        # zero + …: a plain number becomes a form
         value = _sum_rows(zero + per_row.value, row_mask)
         if per_row.weight is None:
             norm = None

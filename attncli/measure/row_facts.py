@@ -221,8 +221,10 @@ class AlignedExclusion(NamedTuple):
     beside: tuple[int, ...]
     places: Ints
 
-    def flags(self) -> list[list[Any]]:
-        """The fields in their order as lists of integers."""
+    def page_lists(self) -> list[list[Any]]:
+        """Queries, keys, beside and places as lists of integers, in the order in which the script of
+        a page reads them.
+        """
         numbers = (
             self.queries.astype(int),
             self.keys.astype(int),

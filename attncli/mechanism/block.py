@@ -86,9 +86,7 @@ def run_block(
         stages, empty = mix_heads(attention, entering, None, context, layer)
         _add_output(attention, stages)
         out = apply_norm("attn.out", stages["out"])
-        if mixed is None:
-            out = out
-        else:
+        if mixed is not None:
             out = out + mixed
     hidden, entering, before = map(context.queries_of, (hidden, entering, block_input))
     cross = None

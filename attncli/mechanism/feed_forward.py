@@ -120,7 +120,8 @@ def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
 
 def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
     """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such
-    weight.
+    weight. Weights that are read on demand are multiplied while they are read, bias included, where
+    their file allows it.
     """
     if isinstance(weights, ReadWeights):
         product = weights.product(name, x, backend)
@@ -130,9 +131,8 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
     bias = weights(f"{name}.bias")
     if weight is None:
         return None
-    flat = (
-        x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
-    )  # one large product, not one for each entry of a batch
+    # one large product, not one for each entry of a batch
+    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
     return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 
@@ -185,9 +185,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
         spec, logits, None if correction is None else np.asarray(backend.numpy(correction))
     )
     part = Mlp(spec.width, spec.activation, spec.gated, spec.bounded)
-    if spec.narrow is None:
-        flat = flat
-    else:
+    if spec.narrow is not None:
         flat = linear(backend, weights, "experts.into", flat)
     total = flat * 0.0
     for expert in np.flatnonzero(shares.any(0)):
@@ -204,9 +202,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
             total = total + feed_forward(backend, part, role, flat * share, "experts")
         else:
             total = total + feed_forward(backend, part, role, flat, "experts") * share
-    if spec.narrow is None:
-        total = total
-    else:
+    if spec.narrow is not None:
         total = linear(backend, weights, "experts.out", total)
     return total.reshape(tuple(x.shape))
 

@@ -65,7 +65,8 @@ class FrozenBackend(GradientBackend):
         return result
 
     def activation(self, kind: Any, array: AnyArray) -> Any:
-        """The activation as each entry times the share of it that was let through in this run."""
+        """act(x) as x · s, where s = act(x) / x is held as it is in this run, so that the gradient is
+        linear in x; None for a plain array, whose activation is computed by its formula."""
         if not isinstance(array, Variable):
             return None
         entries: NDArray = array.value

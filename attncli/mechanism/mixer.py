@@ -168,11 +168,14 @@ def implicit_weights(
 
     What leaves the recurrence of a head, before norm and gate, is linear in its values: O = A·V,
     where the column of A for a token is what leaves for the value 1 of that token and 0 of all
-    others. With Γ_ij = exp(rate·Σ step) over the tokens after j up to i, and A_ij = 0 for j > i, a
-    state space has A_ij = (q_i·k_j)·Γ_ij·step_j, and its straight part on the diagonal; lightning
-    attention the same with steps of 1; the gated delta rule A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ
-    below the diagonal))⁻¹·diag(β). Where each entry of a key fades by its own number, (q_i ⊙
-    Γ_ij)·k_j and (k_i ⊙ Γ_ij)·k_j stand for the products with Γ_ij.
+    others. With Γ_ij = exp(rate·Σ step) over the tokens after j up to i, and A_ij = 0 for j > i:
+
+    - a state space: A_ij = (q_i·k_j)·Γ_ij·step_j, and the skip connection D on the diagonal;
+    - lightning attention: the same with steps of 1;
+    - the gated delta rule: A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β);
+    - a decay for each channel (GLA, KDA): (q_i ⊙ Γ_ij)·k_j and (k_i ⊙ Γ_ij)·k_j in place of the
+      products with Γ_ij.
+
     There is no softmax: a weight may be negative, and a row's sum is anything.
 
     Args:
@@ -182,6 +185,7 @@ def implicit_weights(
     parts = _recurrence(LayerPart(backend, weights, "mixer"), mixer, x, Carry())
     count = parts.v.shape[-3]
     axes = list(range(parts.v.ndim))
+    # the recurrence with the identity as its values: what comes out is A
     unit = backend.cast(backend.array(np.eye(count)), backend.dtype_of(parts.v))[:, None, :]
     units = backend.broadcast(unit, (*parts.v.shape[:-1], count))
     axes[-3:-1] = axes[-2], axes[-3]
@@ -256,9 +260,7 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
     time = _softplus(backend, time + _wide_weight(part, "step"))
     low, high = spec.limits
     time = backend.where(time < low, low, time)
-    if high is None:
-        time = time
-    else:
+    if high is not None:
         time = backend.where(time > high, high, time)
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     straight = _wide_weight(part, "straight")[:, None]
@@ -385,9 +387,7 @@ def _convolve(
     total = whole[..., :count, :] * matrix[:, 0, 0]
     for place in range(1, kernel):
         total = total + whole[..., place : place + count, :] * matrix[:, 0, place]
-    if bias is None:
-        total = total
-    else:
+    if bias is not None:
         total = total + bias
     if activation is None:
         return total

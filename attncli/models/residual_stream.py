@@ -501,18 +501,27 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self._pass_norm(f"{prefix}.sum", weights)
 
     def _add_heads(
-        self, tap: _Tap, kind: Kind, mixed: Floats, whole: Floats, by_head: Floats, factors: Floats
+        self,
+        tap: _Tap,
+        kind: Kind,
+        mixed: Floats,
+        heads_map: Floats,
+        by_head: Floats,
+        factors: Floats,
     ) -> None:
         """Add to a tap what the heads write, together or one by one as the split asks.
 
-        mixed: [head, token, v]. whole: what the heads' outputs side by side are taken through;
-        by_head: the same for each head. factors: of the norm behind, for each token.
+        With the split "none" nothing is asked of heads, and nothing is added.
+
+        mixed: what each head gathered, [head, token, v]. heads_map: the receiver's map taken back
+            through the output projection, [out, head·v]; by_head: the same as [head, v, out].
+        factors: by which the norm behind the attention scales each token, [token, 1].
         """
         rows = tap.receiver.rows
         if self.split == "layer":
             joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
             part = StreamPart("heads", self.layer, kind)
-            tap.note(part)[0] = joined @ whole.T * factors[rows]
+            tap.note(part)[0] = joined @ heads_map.T * factors[rows]
         elif self.split == "head":
             heads = [StreamPart("head", self.layer, kind, head) for head in range(len(by_head))]
             values = tap.note(*heads)

@@ -239,9 +239,7 @@ def logits(
     scores = product * head.scale
     for role in ("head.bias", "head.offsets"):
         bias = weights(role)
-        if bias is None:
-            scores = scores
-        else:
+        if bias is not None:
             scores = scores + bias[..., entries]
     if head.softcap is None:
         return scores

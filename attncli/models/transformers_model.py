@@ -457,11 +457,13 @@ class Passages:
             self.current.awaited_count = numbers
 
     def note_projection(self, input_count: int, output: Array) -> None:
-        """Keep the output of a linear map as the attention's output projection if it took as many
-        numbers as the mixed values have.
+        """Called after every linear map: take its output for that of the attention's output
+        projection if it was given exactly as many numbers as the attention gave.
 
-        One with several vectors a token is the first step of a projection by groups: the map that
-        takes all its numbers is awaited in its place.
+        A map whose output has more than one vector a token is the first of two steps (a projection
+        by groups): then the map that is given all of these numbers is waited for.
+
+        input_count: numbers that the map was given.
         """
         passage = self.current
         if passage is None or passage.awaited_count != input_count:

@@ -698,7 +698,9 @@ def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
 def _target_tokens(
     model: Model, text: str | Sequence[int], target: str | Sequence[int] | None
 ) -> list[Token] | None:
-    """What an encoder-decoder's decoder reads, the start token first; None for a model of one side."""
+    """What an encoder-decoder's decoder reads: the target's tokens, those of the text without a
+    target, shifted right behind the start token; ids are taken as they are given. None for a model
+    without a decoder."""
     if model.spec.decoder is None:
         if target is not None:
             raise UnsupportedError(
@@ -712,6 +714,7 @@ def _target_tokens(
         tokens = model.encode(target_text)
         (start,) = model.tokenizer.ids_to_tokens([model.spec.decoder.start])
         start = replace(start, special=True, unknown=False, added=True)
+        # the last token is only predicted
         return [start, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
     return _tokens(model, target_text)
 

@@ -466,9 +466,7 @@ def model_of(
     notes = weight_file.notes
     if weight_file.scale and settings.scale is None:
         notes = (weight_file.scale.description, *notes)
-    if seed is not None:
-        seed = seed
-    else:
+    if seed is None:
         seed = weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)
     draws_embeddings = (

@@ -473,8 +473,12 @@ def _draw_map(
     *,
     small: float | None,
 ) -> tuple[float, float]:
-    """Draw one map; returns its right and lower edge. small: its side in points among many maps;
-    None for a large one with words at its edges."""
+    """Draw one map; returns its right and lower edge, and widens the drawing where slanted words
+    stick out on the right.
+
+    scale: how values become colours. high: the value of the strongest colour. small: the map's side
+    in points among many maps; None for a large one with words at its edges.
+    """
     rows, columns = figure_map.values.shape
     cell = _cell_size(drawing, figure_map, small)
     edge = 0.0

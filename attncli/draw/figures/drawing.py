@@ -260,9 +260,7 @@ class Drawing:
         drawn larger than it is. title, description: what it is called, and what it says, for those
         who do not see it."""
         wide, tall = (size + 2 * MARGIN for size in self.corner)
-        if mm is None:
-            wide = wide
-        else:
+        if mm is not None:
             wide = max(wide, mm * MM)
         if mm is None:
             across = wide / MM

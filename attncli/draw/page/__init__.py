@@ -395,7 +395,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "why": list(page.why),
         "lens": page.lens,
         "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(),
+        "out": page.left_out and page.left_out.page_lists(),
         "answer": page.answer,
         "bands": _band_entries(page.bands),
         "columns": word_columns(page),

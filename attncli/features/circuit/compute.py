@@ -512,17 +512,21 @@ def _places_of_change(pair: TokenPair) -> list[int]:
 def _nodes(
     graph: EdgeGraph, mask: Mask, scores: Floats, roles: Mapping[Place, HeadRole]
 ) -> list[CircuitNode]:
-    """The nodes of a circuit with their strongest edges, in the order in which they run."""
+    """The nodes of a circuit in the order in which they run, each with the sum of the scores of the
+    edges that it writes, and the other ends of its strongest edges.
+
+    mask, scores: of edges, [reader, writer]; the logits are the last reader. roles: of heads.
+    """
     sizes = np.where(mask, np.abs(scores), 0.0)
     nodes = []
     for number, writer in enumerate(graph.writers):
         if not mask[:, number].any():
             continue
-        own = [row for row, reader in enumerate(graph.readers) if number in reader.nodes]
-        if own:
-            incoming = sizes[own].max(0)
-        else:
-            incoming = np.zeros(0)
+        # the readers that are inputs of this node: a head has three
+        inputs = [row for row, reader in enumerate(graph.readers) if number in reader.nodes]
+        incoming = np.zeros(0)
+        if inputs:
+            incoming = sizes[inputs].max(0)
         reads = None
         if incoming.any():
             reads = graph.writers[int(incoming.argmax())].id

@@ -390,14 +390,19 @@ def _words_part(
     )
 
 
-def _look_members(term: LogitTerm, row: Floats | None, rest: Bools) -> dict[str, Any]:
-    """The members of a part that tell where its head looks: none without a row of weights, [key]."""
+def _look_members(term: LogitTerm, row: Floats | None, resting_keys: Bools) -> dict[str, Any]:
+    """The fields of a document that say which key a head looks at most; {} without its weights.
+
+    row: the head's weights, [key]. resting_keys: keys at which heads rest whatever they are, [key];
+    the strongest key beyond them is told, too.
+    """
     if row is None:
         return {}
     key = int(row.argmax())
     members: dict[str, Any] = {"looks": Looks(key=key, weight=float(row[key]))}
-    if term.attention == "self" and rest.any():
-        members["looks_beyond_rest"] = look_part(look_beyond_rest(row, rest[: len(row)]))
+    if term.attention == "self" and resting_keys.any():
+        beyond = look_beyond_rest(row, resting_keys[: len(row)])
+        members["looks_beyond_rest"] = look_part(beyond)
     return members
 
 

@@ -822,12 +822,16 @@ class _SourceSplit:
     def _weights_without(
         self, side: int, carried: Sequence[_Carried], sources: Floats
     ) -> dict[str, Floats]:
-        """The link's weight with each of these sources removed from one side, [source], by name:
-        "query" for side 0, "key" (the link's key alone) and "all_keys" for side 1."""
+        """The link's weight if what a source token brings to one side were taken out of the scores
+        and the softmax were taken again: [source] by name.
+
+        side: 0 for the query ("query"); 1 for the keys: out of the link's key only ("key"), and out
+        of every key ("all_keys").
+        """
         whole = self._whole
         row = self._whole.row
         of_entry = self._of_entry[side].T
-        # what each adds to each score of the row, [source, key]
+        # what each source adds to each score of the row, [source, key]
         sums = np.asarray(
             sum(
                 route.weights[:, sources].T * (route.values[sources] @ of_entry)
@@ -838,6 +842,7 @@ class _SourceSplit:
         if side == 0:
             removals = {"query": sums}
         else:
+            # learned keys take nothing from sources
             sums = np.concatenate([sums, np.zeros((len(sums), self._learned))], 1)
             at_key = np.zeros_like(sums)
             at_key[:, whole.place] = sums[:, whole.place]

@@ -386,9 +386,7 @@ def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[F
             role_numbers(backend, outer, f"head.project.{name}") for name in ("weight", "bias")
         )
         constant += 0.0 if bias is None else float(direction @ bias)
-        if narrow is None:
-            direction = direction
-        else:
+        if narrow is not None:
             direction = direction @ narrow
     return np.asarray(direction), constant
 

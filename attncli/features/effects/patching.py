@@ -498,9 +498,7 @@ def told_values(
         for head in range(len(mixed)):
             change = np.zeros_like(mixed[head])
             change[rows] = clean_mixed[head][rows] - mixed[head][rows]
-            if gate is None:
-                change = change
-            else:
+            if gate is not None:
                 change = change * gate[head]
             address = HeadAddress(event.trace.layer, event.kind, head)
             changes[number, address] = (

@@ -801,32 +801,32 @@ def region_links(
     layers: Sequence[tuple[int, list[int], RegionShares]], regions: Sequence[Region], top: int
 ) -> list[RegionLink]:
     """The `top` largest weights that single heads give from one region to another, to keys where
-    heads do not rest; regions that share a token, and `rest`, are left out."""
+    heads do not rest. Regions that share a token are left out, and so is the region of all tokens
+    that are in no other. layers: number, heads and their shares, of each layer."""
     pairs = [
-        (a, b)
-        for a, asking in enumerate(regions)
-        for b, answering in enumerate(regions)
+        (query, key)
+        for query, asking in enumerate(regions)
+        for key, answering in enumerate(regions)
         if REST not in (asking.name, answering.name) and not {*asking.tokens} & {*answering.tokens}
     ]
-    links = [
-        RegionLink(
-            layer=layer,
-            head=head,
-            query=a,
-            key=b,
-            weight=float(weights[a, b]),
-            even=float(even[a, b]),
-        )
-        for layer, numbers, shares in layers
-        for head, weights, even in zip(
-            numbers,
-            shares.between_beyond,
-            np.broadcast_to(shares.between_even_beyond, shares.between_beyond.shape),
-            strict=True,
-        )
-        for a, b in pairs
-        if np.isfinite(weights[a, b]) and weights[a, b] > 0
-    ]
+    links = []
+    for layer, heads, shares in layers:
+        weights_of_heads = shares.between_beyond
+        # what the same heads would give if they spread their weight evenly
+        even_of_heads = np.broadcast_to(shares.between_even_beyond, weights_of_heads.shape)
+        for head, weights, even in zip(heads, weights_of_heads, even_of_heads, strict=True):
+            for query, key in pairs:
+                weight = float(weights[query, key])
+                if np.isfinite(weight) and weight > 0:
+                    link = RegionLink(
+                        layer=layer,
+                        head=head,
+                        query=query,
+                        key=key,
+                        weight=weight,
+                        even=float(even[query, key]),
+                    )
+                    links.append(link)
     return sorted(links, key=lambda link: (-link.weight, link.layer, link.head))[:top]
 
 

@@ -111,13 +111,14 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
 
 
 def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
-    """The name of a part on the screen, with the word whose value a head carried."""
+    """The name of a part on the screen, with the word whose value a head carried: L5H3 ← Paris."""
     name = say(view, part_title(part, document))
     source = source_of(part, document)
     if source is None:
         return name
-    text = cut(label(source[0].text, ascii=view.ascii), WORD_CELLS, ascii=view.ascii)
-    return f"{name} {spell('←', ascii=view.ascii)} {text}{source[1]}"
+    token, occurrence = source
+    text = cut(label(token.text, ascii=view.ascii), WORD_CELLS, ascii=view.ascii)
+    return f"{name} {spell('←', ascii=view.ascii)} {text}{occurrence}"
 
 
 def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:

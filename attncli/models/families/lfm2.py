@@ -98,9 +98,7 @@ def _mlp(config: Config) -> Mlp:
     unit = config.integer("block_multiple_of", default=256)
     if config.flag("block_auto_adjust_ff_dim", default=True):
         width = int(2 * width / 3)
-        if times is None:
-            width = width
-        else:
+        if times is not None:
             width = unit * ((int(times * width) + unit - 1) // unit)
     return Mlp(width, "silu", gated=True)
 

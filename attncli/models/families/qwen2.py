@@ -122,7 +122,8 @@ def has_experts(config: Config) -> list[bool]:
     """Whether each layer has experts: every `decoder_sparse_step`th has, except those in
     `mlp_only_layers`.
     """
-    config.optional("intermediate_size")  # of layers without experts
+    # read so that it counts as known: where every layer has experts, nothing needs it
+    config.optional("intermediate_size")
     every = config.integer("decoder_sparse_step", default=1)
     dense = config.list_of("mlp_only_layers", kind=int) or []
     return [layer not in dense and (layer + 1) % every == 0 for layer in range(llama.depth(config))]
