@@ -170,7 +170,12 @@ def _live_source(
     query: str | None,
     circuit: Path | None,
 ) -> tuple[Source, int | None]:
-    """The model and the text that options name, of a circuit its heads alone."""
+    """The model and the text that options name, of a circuit its heads alone. Raises UsageError for
+    heads or layers named beside a circuit."""
+    if circuit is not None and (setup.model.layer or setup.model.head):
+        raise UsageError(
+            "a circuit names the heads, and so does --layer or --head", expected="one or the other"
+        )
     import dataclasses
 
     from attncli.explore.loaded_run import LiveSource

@@ -346,7 +346,7 @@ def joined_text(texts: Iterable[str]) -> str:
         spelling = "".join(run)
         if is_bytes:
             try:
-                spelling = _spelled_bytes(spelling, str).decode()
+                spelling = bytes.fromhex(re.sub("<0x|>", "", spelling)).decode()
             except UnicodeDecodeError:
                 spelling = bytes_name(spelling)
         parts.append(spelling)

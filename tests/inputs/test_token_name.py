@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError
-from attncli.inputs.token import Span, Token, TokenMatch, find_span, find_token
+from attncli.inputs.token import Span, Token, TokenMatch, find_span, find_token, joined_text
 from attncli.inputs.tokenize import ByteTokenizer, WordTokenizer
 
 
@@ -190,3 +190,9 @@ def test_bytes_spell_the_characters_that_they_make():
     assert find_span(ByteTokenizer().encode("É爱É"), "É:2") == Span(5, 7)
     with pytest.raises(InputError, match="no token '我'"):
         find_span(found, "我")
+
+
+def test_bytes_are_joined_to_the_characters_that_they_spell():
+    assert joined_text(["Yes", "<0x0A>", "No"]) == "Yes\nNo"
+    assert joined_text(["<0x20>", "<0xE4>", "<0xBD><0xA0>"]) == " 你"
+    assert joined_text(["a", "<0xE4>"]) == "a0xE4"

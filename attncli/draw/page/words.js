@@ -46,9 +46,10 @@ export function named(reference, words) {
   if (index) return words[+index[1]] ? +index[1] : -1;
   const exact = words.findIndex((word) => word[0] === asked);
   if (exact >= 0) return exact;
-  const [, text, nth] = /^(.*?)(?: \(.+\))?(?::(\d+))?$/s.exec(asked) ?? [];
-  const found = words.flatMap((word, at) => (word[0].toLowerCase() === (text ?? "").toLowerCase() ? [at] : []));
-  return found[+(nth ?? 1) - 1] ?? -1;
+  const [, text = "", nth = 1] = /^(.*?)(?: \(.+\))?(?::(\d+))?$/s.exec(asked) ?? [];
+  const at = (/** @type {(text: string) => string} */ form) =>
+    words.flatMap(([word], i) => (form(word) === form(text) ? [i] : []))[+nth - 1];
+  return at(String) ?? at((it) => it.toLowerCase()) ?? -1;
 }
 
 /** A link by its two words. @param {import("./types.js").Word} query @param {import("./types.js").Word} key */

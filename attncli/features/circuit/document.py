@@ -67,7 +67,10 @@ class CircuitEdge(Part, frozen=True, kw_only=True):
     ]
     positions: Annotated[
         list[float] | UnsetType,
-        describe("With --by-position: the score at each token, whose sum is the score."),
+        describe(
+            "With --by-position: the score at each token, a mean over all pairs of the choice; of the"
+            " circuit's edges the sum is the score."
+        ),
     ] = UNSET
 
 

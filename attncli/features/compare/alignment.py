@@ -5,7 +5,7 @@ place.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 
@@ -130,13 +130,28 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
             len(run) == 1 or _is_short_word(tokens, place, text)
             for run, place, (tokens, text) in zip(runs, places, sides, strict=True)
         )
-        in_step = len(places[0]) == len(places[1]) and all(
-            partner_of.get(a) == b for a, b in zip(*places, strict=True)
-        )
-        if is_word and not in_step:
+        if is_word and not _is_token_by_token(places, partner_of, sides):
             for side, place in zip(joined, places, strict=True):
                 side.append(place)
     return joined
+
+
+def _is_token_by_token(
+    places: Sequence[range], partner_of: Mapping[int, int], sides: Sequence[TextTokens]
+) -> bool:
+    """Whether two words can be compared token by token: single tokens, equal tokens, or as many as
+    are partners of each other. partner_of: the token of B to a token of A."""
+    if max(map(len, places)) == 1:
+        return True
+    spelled = [
+        [token.text for token in tokens[place.start : place.stop]]
+        for place, (tokens, _) in zip(places, sides, strict=True)
+    ]
+    if spelled[0] == spelled[1]:
+        return True
+    if len(places[0]) != len(places[1]):
+        return False
+    return all(partner_of.get(a) == b for a, b in zip(*places, strict=True))
 
 
 def _corresponding(

@@ -265,6 +265,7 @@ def ablate(
         link = (removal.start, removal.end)
 
     baseline = "none" if is_over_texts else removal.baseline
+    chosen_heads = _chosen_heads(environment, loaded_model, setup, removal)
 
     def compute(run: TextRun) -> AblateDocument:
         """The `attn.ablate/1` document of one text."""
@@ -275,7 +276,7 @@ def ablate(
             by=removed_by,
             link=link,
             cross=removal.cross,
-            heads=_chosen_heads(environment, loaded_model, setup, removal),
+            heads=chosen_heads,
             together=removal.together or removal.circuit is not None,
             measures=names,
             query=measure_options.query,

@@ -356,6 +356,15 @@ def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) 
     ]
 
 
+def has_entry(model: Model, number: int) -> bool:
+    """Whether the tokenizer has this entry: the output of a padded vocabulary has more rows."""
+    try:
+        model.tokenizer.ids_to_tokens([number])
+    except InputError:
+        return False
+    return True
+
+
 def target_token(model: Model, number: int, word: str | None = None) -> TargetToken:
     """The vocabulary entry `number` as documents hold it: id and text, its blank before it. word:
     what it is the first piece of."""

@@ -477,7 +477,10 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         weight=format_fixed(float(average[best]), 2),
         rest=rest_names(document.tokens),
     )
-    heads_elsewhere = [index for index, key in enumerate(keys) if rows[index].any() and key != best]
+    # a weight that is printed as 0.00 is no look
+    heads_elsewhere = [
+        index for index, key in enumerate(keys) if rows[index][key] >= 0.005 and key != best
+    ]
     if heads_elsewhere:
         heads_elsewhere.sort(
             key=lambda index: float(average[keys[index]] - rows[index][keys[index]])

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
@@ -110,6 +109,11 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
 
 SIGNS_OF_LISTS = str.maketrans({"−": "-", **dict.fromkeys("[](){},;、【】", " ")})
 """What stands around and between numbers in a list; the sign of printed negative numbers."""
+WIDE_LETTERS: dict[int, str | int] = {
+    0x3000: " ",
+    **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)},
+}
+"""The letters and signs of Chinese input methods, as wide as a character, and what they stand for."""
 NEXT_ROW = re.compile(r"[\])}][\s,;]*[\[({]")
 """Between two rows of a matrix, as programs write one."""
 
@@ -121,7 +125,7 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
     Raises InputError for none, for what is no finite number, and for several rows.
     """
     scores = []
-    text = unicodedata.normalize("NFKC", " ".join(numbers))  # wide letters of Chinese input
+    text = " ".join(numbers).translate(WIDE_LETTERS)
     rows = NEXT_ROW.split(text)
     if len(rows) > 1:
         raise InputError(

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Backend
 from attncli.documents import PlacedHead
 from attncli.documents.header import header, notes
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import UnsupportedError
 from attncli.features.effects.document import NextToken
 from attncli.features.effects.measures import VECTORS_AT_ONCE, log_softmax
 from attncli.features.effects.targets import (
     choose_target,
+    has_entry,
     likeliest,
     masked_target,
     small_note,
@@ -211,11 +212,9 @@ def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
     for number in likeliest(logits, 2 * count + 8):
         if len(result) == count:
             break
-        try:
+        if has_entry(model, number):
             token = target_token(model, number)
-        except InputError:
-            continue
-        result.append(NextToken(token=token, probability=float(shares[number])))
+            result.append(NextToken(token=token, probability=float(shares[number])))
     return result
 
 
@@ -242,12 +241,10 @@ def _choices(model: Model, logits: Floats) -> list[LayerChoice]:
         entry = int(row.argmax())
         if result and result[-1].token.id == entry:
             continue
-        try:
+        if has_entry(model, entry):
+            share = float(np.exp(log_softmax(row))[entry])
             token = target_token(model, entry)
-        except InputError:
-            continue
-        share = float(np.exp(log_softmax(row))[entry])
-        result.append(LayerChoice(layer=layer, token=token, probability=share))
+            result.append(LayerChoice(layer=layer, token=token, probability=share))
     return result
 
 

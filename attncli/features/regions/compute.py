@@ -20,6 +20,7 @@ from attncli.features.effects.measures import log_softmax, next_logits
 from attncli.features.effects.targets import (
     choose_target,
     following_tokens,
+    has_entry,
     target_tokens,
 )
 from attncli.features.regions.document import RegionEffect, RegionsDocument
@@ -274,14 +275,12 @@ def first_choice(model: Model, scores: Floats) -> int:
     Raises InputError for one that the tokenizer does not have: a vocabulary may be padded.
     """
     number = int(np.argmax(scores[-1]))
-    try:
-        model.tokenizer.ids_to_tokens([number])
-    except InputError as error:
+    if not has_entry(model, number):
         what = message(
             "the model's first choice is entry {number:,}, which its tokenizer does not have",
             number=number,
         )
-        raise InputError(what, expected="--target with the answer that is meant") from error
+        raise InputError(what, expected="--target with the answer that is meant")
     return number
 
 

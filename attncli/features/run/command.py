@@ -122,10 +122,12 @@ def run(
         foretell_work(environment, count, expected.seconds, faster)
 
     layers, heads = layers_and_heads(loaded_model, setup.model)
+    command = Command(environment, loaded_model, text, setup, output, page, view, why)
+    single = command.wants_one_text or save is not None
     texts: Sequence[Text] | None = None
     traces_of_batch: Iterator[BatchTraces | None] = repeat(None)
     if batch:
-        texts = list(request.texts(environment, text))
+        texts = list(request.texts(environment, text, single=single))
         traces_of_batch = iter(_together(loaded_model, texts, setup))
 
     keeps_weights = any(
@@ -221,13 +223,12 @@ def run(
             return document
         return without_tables(document)
 
-    command = Command(environment, loaded_model, text, setup, output, page, view, why)
     answer_texts(
         command,
         compute,
         page=RunPage(layers=layers, heads=heads, words=words, opens_at=opens_at),
         texts=texts,
-        single=command.wants_one_text or save is not None,
+        single=single,
         after_figure=after_figure,
     )
 

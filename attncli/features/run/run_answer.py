@@ -89,17 +89,15 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
         ends = quoted_ends(tokens, tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
         answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
-        if link.weight < head_links[0].weight:
+        if link.weight < _strongest_beyond_rest(document, head_links):
             note = message(
                 "Queries that see a single key are not counted: all of their weight is there."
             )
             answer_sentences.append(say(view, note))
-    if tokens and not answer_sentences and (kinds := _kinds_left_out(document)):
-        no_link = message("No link is left to name.")
-        if document.links_leave_out:
-            no_link = message("No link is left to name; --all-links counts all.")
+    if tokens and not answer_sentences and document.links_leave_out:
+        no_link = message("No link is left to name; --all-links counts all.")
         answer_sentences.append(say(view, no_link))
-        answer_sentences.append(not_counted(kinds, tokens, view))
+        answer_sentences.append(not_counted(document.links_leave_out, tokens, view))
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
@@ -120,10 +118,6 @@ def _tint_sentence(document: RunDocument) -> Message:
     if _kinds_left_out(document):
         return message(
             "tint: the strongest weight that a word gets in any head, without what is not counted"
-        )
-    if rests:
-        return message(
-            "tint: the strongest weight that a word gets in any head, but where heads rest"
         )
     return message("tint: the strongest weight that a word gets in any head")
 
@@ -162,8 +156,7 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
     """The strongest link of a query that sees several keys (one that sees a single key gives it all
     its weight); the strongest of all where there is none such; None without links. A link to a key
     where heads rest is none."""
-    rest = _rest(document)
-    head_links = [link for link in head_links if link.key >= rest.size or not rest[link.key]]
+    head_links = _beyond_rest(head_links, _rest(document))
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
         return next(iter(head_links), None)
@@ -176,6 +169,18 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
                     HeadLink(*largest_weight(head.weights, free), layer.layer, head.head)
                 )
     return max(free_links, key=lambda link: link.weight, default=head_links[0])
+
+
+def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[HeadLink]) -> float:
+    """The weight of the strongest link to a key where no head rests; 0 without one. head_links:
+    strongest first."""
+    links = _beyond_rest(head_links, _rest(document))
+    return links[0].weight if links else 0.0
+
+
+def _beyond_rest(head_links: Sequence[HeadLink], rest: Bools) -> list[HeadLink]:
+    """The links to keys where no head rests."""
+    return [link for link in head_links if link.key >= rest.size or not rest[link.key]]
 
 
 def _heads(document: RunDocument) -> list[RunHead]:
@@ -283,8 +288,7 @@ def _query_sentences(
 
 def _links_beyond_rest(query: int, head_links: Sequence[HeadLink], rest: Bools) -> list[HeadLink]:
     """The links of a query to keys where no head rests."""
-    links = [link for link in head_links if link.query == query]
-    return [link for link in links if link.key >= rest.size or not rest[link.key]]
+    return _beyond_rest([link for link in head_links if link.query == query], rest)
 
 
 def _tells_of_several_heads(document: RunDocument, head_links: Sequence[HeadLink]) -> bool:

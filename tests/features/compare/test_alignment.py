@@ -58,3 +58,17 @@ def test_a_word_asked_for_is_one_also_where_it_shares_a_character() -> None:
     sides = (side("吃", "苹", "果", "吧"), side("吃", "果", "汁", "吧"))
     assert replaced_words(sides, "苹果") == [[range(1, 3)], [range(1, 3)]]
     assert replaced_words(sides, "吧") == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("mat ran, mat home. mat", "mat ran, home. mat"),
+        ("x y unbelievable q", "unbelievable x y r"),
+    ],
+)
+def test_equal_letters_are_never_joined(first: str, second: str) -> None:
+    sides = (side(*first), side(*second))
+    for run_a, run_b in zip(*replaced_words(sides), strict=True):
+        assert max(len(run_a), len(run_b)) > 1
+        assert first[run_a.start : run_a.stop] != second[run_b.start : run_b.stop]

@@ -104,3 +104,10 @@ def test_numbers_are_read_apart_or_joined() -> None:
     for wrong in (["x"], ["nan"], ["inf"], ["--temperature"], [" "], []):
         with pytest.raises(InputError):
             parse_scores(wrong)
+
+
+def test_wide_letters_are_read_and_raised_digits_are_none() -> None:
+    assert parse_scores(["２．０，１．０"]) == [2.0, 1.0]
+    for text in ("10³", "②", "½"):
+        with pytest.raises(InputError, match="no finite number"):
+            parse_scores([text, "1"])

@@ -238,3 +238,12 @@ def test_all_of_a_screen_beside_regions_is_what_there_is(spec: str) -> None:
     assert answer.code == 0, answer.err
     assert "region to region" in answer.out
     assert ask("run", "a b c", "--region", f"x={spec}", "--show", "weights").code == 2
+
+
+@pytest.mark.parametrize("answer", [["--json"], ["--figure", "x.svg"], ["--save", "x.npz"]])
+def test_padded_texts_are_several_documents(answer: list[str], tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("the cat sat\na dog ran home\n")
+    asked = ask("run", "--lines", "--padded", "--file", str(tmp_path / "lines.txt"), *answer)
+    assert (asked.code, asked.out) == (2, "")
+    assert "more than one text" in asked.err
+    assert not Path(answer[-1]).exists()
