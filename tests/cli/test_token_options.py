@@ -79,7 +79,7 @@ IN_VOCABULARY: dict[tuple[str, str], tuple[str, ...]] = {
         "cat",
         "--effect",
         "--target",
-        "id:4",
+        "id:3",
     ),
     ("patch", "--target"): ("patch", SAID, "the mat sat on the cat", *SMALL),
     ("patch", "--versus"): ("patch", SAID, "the mat sat on the cat", *SMALL, "--target", "id:3"),
