@@ -33,7 +33,7 @@ COLUMNS = ["features", "scan", "explore"]
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "figure": "draw", "page": "draw",
     "command": "cli",
-    "difference_answer": "draw", "head_phrase": "draw",
+    "difference_answer": "draw", "head_phrase": "draw", "circuit_words": "draw",
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
@@ -261,7 +261,7 @@ def test_no_module_is_left_without_a_use():
 FOUND_OTHERWISE = {"ErrorDocument"}
 """Found by a tag, not by its name."""
 PARTS_OF_DOCUMENTS = (
-    "screen", "rows", "lines", "figure", "document_heads", "page_focus", "page_of",
+    "screen", "rows", "lines", "figure", "page", "document_heads", "page_focus", "page_of",
 )  # fmt: skip
 BY_DOCUMENT = {f"{name}_{part}" for name in NAMES for part in PARTS_OF_DOCUMENTS}
 BY_DOCUMENT |= {f"{name.upper()}_PARTS" for name in NAMES}

@@ -179,16 +179,30 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
 
 def _language_section(document: Document, view: View, *, hidden: bool) -> str:
     """What the page says in the view's language: the answer, the figure and the screen."""
-    screen = screen_of(document.schema).screen
-    answer = screen(document, replace(view, width=WIDTH * 40, brief=True, color=True))
-    sentences = [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
     return SECTION.format(
         lang=view.lang,
         hidden=" hidden" if hidden else "",
         screen=screen_part(document, view),
-        answer="".join(f"<p>{_preformatted_text(sentence)}</p>" for sentence in sentences),
-        figure=_figure(document, view.lang, " ".join(sentence.plain for sentence in sentences)),
+        answer=answer_part(document, view),
+        figure=_figure(
+            document,
+            view.lang,
+            " ".join(sentence.plain for sentence in _answer_lines(document, view)),
+        ),
     )
+
+
+def answer_part(document: Document, view: View) -> str:
+    """The answer of a document's screen as HTML, a paragraph for each sentence."""
+    rows = _answer_lines(document, view)
+    return "".join(f"<p>{_preformatted_text(sentence)}</p>" for sentence in rows)
+
+
+def _answer_lines(document: Document, view: View) -> list[Lines]:
+    """The answer of a document's screen, unbroken: a row for each sentence."""
+    screen = screen_of(document.schema).screen
+    answer = screen(document, replace(view, width=WIDTH * 40, brief=True, color=True))
+    return [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
 
 
 def _without_answer(screen: Lines, answer: Lines) -> Lines:

@@ -20,12 +20,15 @@ from attncli.features.circuit.circuit_roles import ROLE_PAIRS, HeadRole, Place, 
 from attncli.features.circuit.document import (
     CircuitDocument,
     CircuitEdge,
+    CircuitGraph,
     CircuitMeasure,
     CircuitNode,
     CircuitPairs,
     CircuitSize,
     EdgeCut,
     ExactCuts,
+    SizedEdge,
+    SizedNode,
 )
 from attncli.features.circuit.edge_graph import (
     EdgeGraph,
@@ -75,6 +78,8 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 
 CUT_EDGES, CUT_PAIRS = 20, 8
 """Edges that are cut one at a time, and pairs on which they are."""
+DRAWN = 300
+"""Edges of each size that a picture over sizes can draw: more are a tangle."""
 RESAMPLES = 20
 """Circuits chosen on pairs drawn again."""
 LEAST = 1e-6
@@ -336,6 +341,7 @@ class _Work:
             cmd=cmd,
             stability=overlap_of_resamples(scores, choose, resample(len(scores), seed, RESAMPLES)),
             cuts=self._cuts(scores, positions),
+            graph=circuit_graph(self.graph, mean, sizes),
             steps=steps,
             seed=seed,
             warnings=_warnings(self.model.spec),
@@ -471,6 +477,44 @@ def _edges(
         )
         for edge in ranked_edges(mask, scores)
     ]
+
+
+def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> CircuitGraph:
+    """What a picture draws of the circuits of these sizes, and from which on each part is in them.
+
+    Args:
+        graph: Of the model.
+        scores: Of edges, [reader, writer].
+        counts: Edges of each circuit, before those are dropped through which nothing flows.
+
+    Returns:
+        The `DRAWN` strongest live edges of each size, and every part that carries something.
+    """
+    least = np.zeros(graph.mask.shape, np.int64)
+    is_drawn = np.zeros_like(graph.mask)
+    for count in sorted(set(counts), reverse=True):  # the smallest last: its number stays
+        mask = live_edges(graph, strongest_edges(graph, scores, count))
+        least[mask] = count
+        edges = ranked_edges(mask, scores)[:DRAWN]
+        is_drawn[edges[:, 0], edges[:, 1]] = True
+    none = np.iinfo(np.int64).max
+    known = np.where(least > 0, least, none)
+    carries = [*known.min(0).tolist(), int(known[-1].min())]
+    names = [*(writer.id for writer in graph.writers), "logits"]
+    nodes = [
+        SizedNode(id=name, least=size)
+        for name, size in zip(names, carries, strict=True)
+        if size < none
+    ]
+    rows = [
+        SizedEdge(
+            **_edge_members(graph, edge),
+            score=float(scores[edge[0], edge[1]]),
+            least=int(least[edge[0], edge[1]]),
+        )
+        for edge in ranked_edges(is_drawn, scores)
+    ]
+    return CircuitGraph(most=DRAWN, nodes=nodes, edges=rows)
 
 
 def _edge_positions(edge: Floats, positions: Floats | None) -> list[float] | UnsetType:

@@ -115,6 +115,28 @@ class ExactCuts(Part, frozen=True, kw_only=True):
     ]
 
 
+class SizedNode(Part, frozen=True, kw_only=True):
+    """A part of the model, and from which size on it carries something."""
+
+    id: Annotated[str, Meta(pattern=r"^(embed|logits|L[0-9]{1,6}(H[0-9]{1,6}|MLP))$")]
+    least: Annotated[Size, describe("Edges of the smallest size in which it carries something.")]
+
+
+class SizedEdge(CircuitEdge, frozen=True, kw_only=True):
+    """An edge, and from which size on it is live."""
+
+    to: Annotated[str, Meta(pattern=r"^(logits|L[0-9]{1,6}((H|KV)[0-9]{1,6}|MLP))$")]
+    least: Annotated[Size, describe("Edges of the smallest size in which it is live.")]
+
+
+class CircuitGraph(Part, frozen=True, kw_only=True):
+    """What a picture draws of circuits of all sizes: the curve's, and the chosen one."""
+
+    most: Annotated[Size, describe("Edges that are listed of each size, the strongest live ones.")]
+    nodes: Annotated[list[SizedNode], describe("Every part that is in any of them.")]
+    edges: Annotated[list[SizedEdge], describe("The strongest first, each once.")]
+
+
 class CircuitDocument(Document, tag="attn.circuit/1", frozen=True, kw_only=True):
     """A circuit: edges chosen by EAP-IG on some pairs, and tested by exact replacement on others."""
 
@@ -147,6 +169,9 @@ class CircuitDocument(Document, tag="attn.circuit/1", frozen=True, kw_only=True)
         ),
     ]
     cuts: Annotated[ExactCuts, describe("On pairs of the choice.")] = field(name="exact")
+    graph: Annotated[
+        CircuitGraph | UnsetType, describe("Circuits of all sizes, for a picture.")
+    ] = UNSET
     tokens: Annotated[
         list[str] | UnsetType,
         describe("With --by-position: the tokens of the first clean text of the choice."),

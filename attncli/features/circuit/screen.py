@@ -14,6 +14,7 @@ from attncli.draw.screen_header import warning
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.view import View
+from attncli.features.circuit.circuit_words import DIGITS, kept_text, loss_sentence, share_text
 from attncli.features.circuit.document import (
     CircuitCompareDocument,
     CircuitDocument,
@@ -22,7 +23,7 @@ from attncli.features.circuit.document import (
     CircuitSize,
     EdgeCut,
 )
-from attncli.features.effects.difference_answer import MOVES, WRITES, loss_text
+from attncli.features.effects.difference_answer import MOVES, WRITES
 from attncli.features.effects.document import Difference
 from attncli.language import Message, contextual, message, plural, say
 from attncli.measure.mean_intervals import FEWEST
@@ -33,7 +34,7 @@ STABLE = 0.8
 """Overlap of circuits from redrawn pairs from which on single edges may be quoted."""
 LEAST = 0.05
 """Logits; a head that changes the difference by less does hardly anything by itself."""
-BAR, DIGITS = 12, 2
+BAR = 12
 
 
 def circuit_screen(document: CircuitDocument, view: View) -> Lines:
@@ -118,17 +119,11 @@ def _curve_table(document: CircuitDocument, view: View) -> Lines:
     )
 
 
-def kept_text(size: CircuitSize) -> str:
-    """What a circuit keeps, with its interval where there is one, such as `78% [70%, 86%]`."""
-    if size.low is None or size.high is None:
-        return share_text(size.faithfulness)
-    low, high = share_text(size.low), share_text(size.high)
-    return f"{share_text(size.faithfulness)} [{low}, {high}]"
+def circuit_page(document: CircuitDocument, lang: str) -> bytes | None:
+    """The page of the graph over all sizes; None for a document that does not hold them."""
+    from attncli.features.circuit.page import circuit_page_bytes
 
-
-def share_text(share: float) -> str:
-    """A share to a tenth of a percent: what is left of rounding is none."""
-    return percent(round(share, 3) + 0.0)
+    return circuit_page_bytes(document, lang)
 
 
 def _node_table(document: CircuitDocument, view: View) -> Lines:
@@ -350,16 +345,7 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
 def _head_sentence(document: CircuitDocument, view: View) -> Iterator[str]:
     """Yield what the head takes that changes the difference most, and how."""
     for node, change in _ranked_heads(document)[:1]:
-        assert change.all is not None
-        yield say(
-            view,
-            "With the values that {head} has in the corrupt text the difference {lost}: {held} by"
-            " what it writes, {moved} by moving where later heads look.",
-            head=node.id,
-            lost=loss_text(change.all, view),
-            held=format_signed(change.writes or 0.0, DIGITS),
-            moved=format_signed(change.moved or 0.0, DIGITS),
-        )
+        yield loss_sentence(node, change, view)
 
 
 # The screen of `attn.circuit_compare/1`: what two circuits share.

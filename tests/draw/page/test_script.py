@@ -34,6 +34,7 @@ from attncli.draw.page import (
 )
 from attncli.draw.page.page_frame import join_modules, page_script, page_style
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
+from attncli.features.circuit import page as circuit_page
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
@@ -71,13 +72,16 @@ def test_the_types_hold() -> None:
         "bundler",
         "--noUnusedLocals",
     ]
-    files = [str(FOLDER / f"{name}.js") for name in (*MODULES, "types", "table", "document")]
+    files = [
+        str(FOLDER / f"{name}.js") for name in (*MODULES, "types", "table", "document", "circuit")
+    ]
     done = finish([checker, *told, *files])
     assert done.returncode == 0, done.stdout
 
 
 def test_every_module_is_in_the_script() -> None:
     assert {path.stem for path in FOLDER.glob("*.js")} - {
+        "circuit",
         "corpus",
         "scatter",
         "steps",
@@ -149,7 +153,10 @@ DECLARED = re.compile(
     "code",
     [
         page_script(*MODULES),
-        *(page_script(*page.SCRIPTS) for page in (corpus_page, document_page, steps_page)),
+        *(
+            page_script(*page.SCRIPTS)
+            for page in (circuit_page, corpus_page, document_page, steps_page)
+        ),
     ],
 )
 def test_no_name_is_declared_twice(code: str) -> None:

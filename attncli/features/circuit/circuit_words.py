@@ -1,0 +1,39 @@
+"""How what a circuit keeps and what a head is worth are said, on screens and pages."""
+
+from __future__ import annotations
+
+from attncli.draw.numbers import format_signed, percent
+from attncli.draw.view import View
+from attncli.features.circuit.document import CircuitNode, CircuitSize
+from attncli.features.effects.difference_answer import loss_text
+from attncli.features.effects.document import Difference
+from attncli.language import say
+
+DIGITS = 2
+"""Behind the point, of logit differences and scores."""
+
+
+def kept_text(size: CircuitSize) -> str:
+    """What a circuit keeps, with its interval where there is one, such as `78% [70%, 86%]`."""
+    if size.low is None or size.high is None:
+        return share_text(size.faithfulness)
+    low, high = share_text(size.low), share_text(size.high)
+    return f"{share_text(size.faithfulness)} [{low}, {high}]"
+
+
+def share_text(share: float) -> str:
+    """A share to a tenth of a percent: what is left of rounding is none."""
+    return percent(round(share, 3) + 0.0)
+
+
+def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
+    """What the difference loses with a head's values of the corrupt text, and how."""
+    return say(
+        view,
+        "With the values that {head} has in the corrupt text the difference {lost}: {held} by"
+        " what it writes, {moved} by moving where later heads look.",
+        head=node.id,
+        lost=loss_text(change.all or 0.0, view),
+        held=format_signed(change.writes or 0.0, DIGITS),
+        moved=format_signed(change.moved or 0.0, DIGITS),
+    )

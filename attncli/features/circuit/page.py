@@ -1,0 +1,303 @@
+"""The page of `attn circuit`: the graph of each size, with a slider over the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from attncli.documents.parts import label_name
+from attncli.draw.numbers import percent
+from attncli.draw.page.document_page import answer_part, screen_part, table_part, without_places
+from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
+from attncli.draw.page.page_words import words_by_language
+from attncli.draw.safe import label, safe, safe_html
+from attncli.draw.view import View
+from attncli.features.circuit.circuit_words import kept_text, loss_sentence, share_text
+from attncli.features.circuit.document import (
+    CircuitDocument,
+    CircuitGraph,
+    CircuitNode,
+    CircuitSize,
+    EdgeCut,
+    SizedEdge,
+    SizedNode,
+)
+from attncli.language import Message, contextual, languages, message, plural, say
+from attncli.mechanism.spec import spoken_head
+
+SKELETON = """\
+<body>
+<header><h1>attn circuit</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button></header>
+<main>
+<div class="reading">
+{answers}
+</div>
+<section class="reading">
+<label for="size" data-word="size"></label>
+<input type="range" id="size" min="0" step="1">
+<div id="curve"></div>
+<p id="keeps" aria-live="polite"></p>
+</section>
+<section class="all">
+<p id="drawn"></p>
+<p id="signs"><b data-word="for"></b><b data-word="against"></b></p>
+<div id="graph" role="region" tabindex="0" aria-labelledby="drawn"><div id="picture"></div></div>
+<p id="edge" aria-live="polite"></p>
+</section>
+<section class="detail">
+<h2 id="chosen"></h2>
+<div id="list"></div>
+</section>
+<div class="reading">
+<details><summary data-word="screen"></summary>
+{screens}
+</details>
+{table}
+</div>
+</main>
+<footer><span>attn {version}</span></footer>
+<script type="application/json" id="meta">{meta}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+WIDTH = 100
+"""Cells of a screen on a page."""
+LISTED = 20
+"""Edges of a list beside the graph."""
+
+SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "circuit"), ("document", "circuit")
+"""The modules of the page's script, and its style sheets behind that of every page."""
+
+
+def page_words(document: CircuitDocument) -> dict[str, Message]:
+    """What the page says, by the names that its script has for it; numbers in braces are its
+    script's places."""
+    return {
+        "size": message("size of the circuit"),
+        "curve": message(
+            "what circuits keep, from small to large: the line, its interval as a band; broken: as"
+            " many random edges"
+        ),
+        "keeps": message(
+            "{edges} of {all} edges ({share}) keep {kept} of the difference on held-out pairs; as"
+            " many random edges keep {random}.",
+            edges="{0}",
+            all=f"{document.graph_edges:,}",
+            share="{1}",
+            kept="{2}",
+            random="{3}",
+        ),
+        "drawn": message(
+            "The {drawn} strongest of {live} edges through which something flows, between {parts} of"
+            " the {all} parts that carry something.",
+            drawn="{0}",
+            live="{1}",
+            parts="{2}",
+            all="{3}",
+        ),
+        "graph": message("parts of the model, layers upward; arrow keys go from part to part"),
+        "for": message("speaks for the answer"),
+        "against": message("speaks against the answer"),
+        "hint": message("Point at an edge or a part, or go to it with Tab and the arrow keys."),
+        "all": message("the strongest edges of this size"),
+        "into": message("it reads from"),
+        "out": message("it writes to"),
+        "columns": message("estimated, and by an exact cut where there is one"),
+        **SIDES,
+        "estimated": plural(
+            "estimated {score} over {count} pair",
+            "estimated {score} over {count} pairs",
+            count=document.pairs.choice,
+            score="{0}",
+        ),
+        "exact": plural(
+            "cut alone on {count} pair: {exact}, estimated on it {score}",
+            "cut alone on {count} pairs: {exact}, estimated on them {score}",
+            count=document.cuts.pairs,
+            exact="{0}",
+            score="{1}",
+        ),
+        "uncut": plural(
+            "not cut alone; {count} edge is",
+            "not cut alone; {count} edges are",
+            count=len(document.cuts.edges),
+        ),
+    }
+
+
+SIDES = {
+    "q": message("query"),
+    "k": message("key"),
+    "v": message("value"),
+    "mlp": contextual("what a feed-forward part reads", "input"),
+    "logits": message("logits"),
+}
+"""What reads an edge, by the name that the document has for it."""
+
+
+def circuit_page_bytes(document: CircuitDocument, lang: str) -> bytes | None:
+    """The page; None for a document that does not hold the circuits of all sizes."""
+    from attncli.version import __version__
+
+    if document.graph is UNSET:
+        return None
+    document = without_places(document)
+    name = label(document.model.name or document.model.source)
+    line = f"{label(document.pairs.name)} · {name}"
+    table, beside_table = table_part(document)
+    meta = {
+        "lang": lang,
+        "name": "circuit",
+        "words": words_by_language({**page_words(document), **beside_table}),
+        **_graph_members(document),
+    }
+    code = page_script(*SCRIPTS)
+    views = [View(lang=spoken, width=WIDTH) for spoken in languages()]
+    answers = [_section(view.lang, lang, answer_part(document, view)) for view in views]
+    screens = [_section(view.lang, lang, screen_part(document, view)) for view in views]
+    body = SKELETON.format(
+        line=safe_html(line[:400]),
+        answers="\n".join(answers),
+        screens="\n".join(screens),
+        table=table,
+        version=__version__,
+        meta=as_json(meta),
+        script=code,
+    )
+    head = page_head(lang, " · ".join(("attn circuit", line)), code, page_style(*SHEETS))
+    return (head + body).encode()
+
+
+def _section(lang: str, shown: str, content: str) -> str:
+    """A section in a language; only that of the language that the page begins in is shown."""
+    hidden = ""
+    if lang != shown:
+        hidden = " hidden"
+    return f'<section lang="{lang}"{hidden}>{content}</section>'
+
+
+def _graph_members(document: CircuitDocument) -> dict[str, Any]:
+    """The sizes, the parts with the size from which on they carry something, and the edges."""
+    graph = document.graph
+    assert graph is not UNSET
+    sizes = {size.edges: size for size in (*document.curve, document.chosen)}
+    by_edges = sorted(sizes)
+    exact = {(cut.writer, cut.to, cut.reads): cut for cut in document.cuts.edges}
+    names = {node.id for node in graph.nodes}
+    entries = [
+        _edge_entry(edge, ends, exact.get((edge.writer, edge.to, edge.reads)))
+        for edge in graph.edges
+        if edge.writer in names and (ends := _ends(document, edge) & names)
+    ]
+    return {
+        "sizes": [_size_entry(sizes[edges], graph) for edges in by_edges],
+        "start": by_edges.index(document.chosen.edges),
+        "range": _range(list(sizes.values())),
+        "most": graph.most,
+        "listed": LISTED,
+        "columns": document.model.heads + 1,
+        "nodes": {node.id: _node_entry(node, document.model.heads) for node in graph.nodes},
+        "edges": entries,
+        "roles": {safe(node.id): _role(node) for node in document.nodes if node.kind == "head"},
+    }
+
+
+def _size_entry(size: CircuitSize, graph: CircuitGraph) -> dict[str, Any]:
+    """A size as the script knows it: what is drawn as numbers, what is said as on the screen."""
+    carrying = sum(node.least <= size.edges for node in graph.nodes)
+    return {
+        "edges": size.edges,
+        "live": f"{size.live:,}",
+        "carrying": f"{carrying:,}",
+        "said": [
+            f"{size.edges:,}",
+            percent(size.share),
+            kept_text(size),
+            share_text(size.random),
+        ],
+        "keeps": size.faithfulness,
+        "low": size.low,
+        "high": size.high,
+        "random": size.random,
+    }
+
+
+def _node_entry(node: SizedNode, heads: int) -> dict[str, Any]:
+    """A part: its place, what its box says, and its name in every language. column: the middle of
+    its column. up: whether it stands above the heads of its layer, or above all layers."""
+    layer, letter, number = node.id.removeprefix("L").partition("H")
+    entry: dict[str, Any] = {"least": node.least, "layer": None, "column": (heads + 1) / 2}
+    if letter:
+        name = spoken_head(layer, number)
+        entry |= {"text": number, "layer": int(layer), "column": int(number) + 0.5, "up": False}
+    elif node.id.endswith("MLP"):
+        layer = layer.removesuffix("MLP")
+        name = message("layer {layer} MLP, a feed-forward part", layer=layer)
+        entry |= {"text": "MLP", "layer": int(layer), "column": heads + 0.5, "up": True}
+    elif node.id == "logits":
+        name = message("logits")
+        entry |= {"text": "logits", "up": True}
+    else:
+        name = message("embed, the embedding")
+        entry |= {"text": "embed", "up": False}
+    return entry | {lang: say(View(lang=lang), name) for lang in languages()}
+
+
+def _edge_entry(edge: SizedEdge, ends: set[str], cut: EdgeCut | None) -> dict[str, Any]:
+    """An edge with its score over the pairs of the choice; of one that was cut alone the exact
+    change, and the score on the same pairs. ends: the parts that read it."""
+    entry: dict[str, Any] = {
+        "from": edge.writer,
+        "to": edge.to,
+        "ends": sorted(ends),
+        "reads": edge.reads,
+        "score": _rounded(edge.score),
+        "least": edge.least,
+    }
+    if cut is None:
+        return entry
+    return entry | {"exact": _rounded(cut.exact), "alone": _rounded(cut.score)}
+
+
+def _rounded(value: float) -> float:
+    """A number to five significant digits, which is more than a page shows."""
+    return float(f"{value:.5g}")
+
+
+def _ends(document: CircuitDocument, edge: SizedEdge) -> set[str]:
+    """The parts that read an edge: of shared keys and values every head of their group."""
+    layer, letters, number = edge.to.partition("KV")
+    if not letters:
+        return {edge.to}
+    group = max(document.model.heads // max(document.model.kv_heads or 1, 1), 1)
+    first = int(number) * group
+    return {f"{layer}H{head}" for head in range(first, first + group)}
+
+
+def _role(node: CircuitNode) -> dict[str, list[str]]:
+    """What a head looks like and what its values are worth, in every language."""
+    return {lang: _facts(node, View(lang=lang)) for lang in languages()}
+
+
+def _facts(node: CircuitNode, view: View) -> list[str]:
+    """The sentences on a head."""
+    facts = []
+    labels = [label_name(name, view.lang) for name in node.labels or ()]
+    if labels:
+        names = say(view, contextual("between", ", ")).join(labels)
+        facts.append(say(view, "Its attention: {labels}.", labels=safe(names)))
+    change = node.difference
+    if change is UNSET or change.all is None:
+        return facts
+    return [*facts, safe(loss_sentence(node, change, view))]
+
+
+def _range(sizes: Sequence[CircuitSize]) -> list[float]:
+    """The lowest and the highest value of the curve's picture: 0 and 1 are in it."""
+    values = [0.0, 1.0]
+    for size in sizes:
+        values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]
+    return [min(values), max(values)]
