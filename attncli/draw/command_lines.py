@@ -25,6 +25,8 @@ CONTINUED = " \\"
 """Ends a line of a command that goes on."""
 QUOTED_PART = ("'\\", '"\\')
 """How a part of a text ends that the next line goes on with."""
+ESCAPE = re.compile(r"\\(?:U([0-9a-f]{8})|(.))", re.DOTALL)
+"""What stands in `$'...'` for a sign."""
 TOKENIZERS: dict[str, Callable[[str], list[tuple[int, int]]]] = {
     "": lambda text: list(words(text)),
     "whitespace": lambda text: [match.span() for match in re.finditer(r"\S+", text)],
@@ -43,8 +45,9 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
         view: Whether only ASCII may be written: no other text can then be copied.
 
     Returns:
-        The words, quoted as a shell needs them: command, model, text, options. A text of several
-        lines, or a long one, is `--file FILE` for the reader to fill in.
+        The words, quoted as a shell needs them: command, model, text, options. A text that was
+        given as token ids is `--ids`; a long one, or one that cannot be written, is `--file FILE`
+        for the reader to fill in.
     """
     return ["attn", name, *_model_words(document), *_text_words(document, view), *options]
 
@@ -130,18 +133,52 @@ def _tokenizer_words(document: Any) -> list[str]:
 def _text_words(document: Any, view: View) -> list[str]:
     """A document's text as a shell reads it, or a place for a file with it."""
     text = document.text
-    is_shown = text.isprintable() and (text.isascii() or not view.ascii)
-    if not is_shown or not 0 < len(text) <= LONGEST_TEXT:
+    ids = [row.id for row in getattr(document, "pieces", None) or document.tokens]
+    if not text and ids and None not in ids:
+        numbers = " ".join(map(str, ids))
+        if len(numbers) <= LONGEST_TEXT:
+            return ["--ids", f'"{numbers}"']
+    is_shown = text.isascii() or not view.ascii
+    if not is_shown or "\0" in text or not 0 < len(text) <= LONGEST_TEXT:
         return ["--file", "FILE"]
-    return [_quoted(text)]
+    return [shell_text(text)]
 
 
-def _quoted(text: str) -> str:
+def shell_text(text: str) -> str:
     """A text in quotes: double ones, which an apostrophe does not end, where nothing in it means
-    more to a shell."""
+    more to a shell; `$'...'`, as bash, zsh and ksh read it, where lines end in it or signs that
+    cannot be seen."""
+    if not text.isprintable():
+        escaped = "".join(map(_escape, text))
+        return f"$'{escaped}'"
     if any(sign in text for sign in '"$`!\\'):
         return shlex.quote(text)
     return f'"{text}"'
+
+
+def _escape(sign: str) -> str:
+    """A sign of a text as `$'...'` has it."""
+    if sign == "\n":
+        return r"\n"
+    if sign in "'\\":
+        return f"\\{sign}"
+    if sign.isprintable():
+        return sign
+    return f"\\U{ord(sign):08x}"
+
+
+def _unquoted(word: str) -> list[str]:
+    """The words that a quoted word, or an option and its value, is to a shell."""
+    if not word.startswith("$'"):
+        return shlex.split(word)
+    return [ESCAPE.sub(_unescape, word[2:-1])]
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    """The sign of a text that `$'...'` has so."""
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    return "\n" if escape[2] == "n" else escape[2]
 
 
 def _with_values(command_words: Sequence[str]) -> Iterator[str]:
@@ -168,16 +205,16 @@ def _parts(word: str, room: int) -> list[str]:
     the last end in a backslash behind the closing quote, and a shell joins them."""
     if cells(word) <= room:
         return [word]
-    first, *values = shlex.split(word)
+    first, *values = _unquoted(word)
     if values:
-        return [first, *_parts(_quoted(values[0]), room)]
+        return [first, *_parts(shell_text(values[0]), room)]
     text = first
     parts = [""]
     pieces = re.findall(r"\S+\s*|\s+", text)
-    if any(cells(piece) > room for piece in pieces):
+    if any(cells(shell_text(piece)) > room for piece in pieces):
         pieces = list(text)
     for piece in pieces:
-        if parts[-1] and cells(_quoted(parts[-1] + piece)) > room:
+        if parts[-1] and cells(shell_text(parts[-1] + piece)) > room:
             parts.append("")
         parts[-1] += piece
-    return [*(_quoted(part) + "\\" for part in parts[:-1]), _quoted(parts[-1])]
+    return [*(shell_text(part) + "\\" for part in parts[:-1]), shell_text(parts[-1])]

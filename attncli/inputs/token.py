@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import BinaryIO, Protocol
+from unicodedata import combining, normalize
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -411,12 +412,18 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         for phrase, which in ((reference, ""), (text, count)):
             if which and not re.fullmatch("[0-9]{1,18}", which):
                 continue
-            for bare in (_bare, _strip_marks):
-                target = _spelled_bytes(phrase, bare)
+            for bare, form in product((_bare, _strip_marks), _written_forms(phrase)):
+                target = _spelled_bytes(form, bare)
                 if runs := _spelling_runs(tokens, target, bare, may_part=len(phrase.split()) > 1):
                     run = runs[_occurrence_index(runs, phrase, int(which or 1))]
                     return Span(*run, 1 if which else len(runs))
         raise
+
+
+def _written_forms(text: str) -> list[str]:
+    """A text as it is, with its letters and marks composed, and with them apart: Unicode has `é` as
+    one sign or as two, and a reader sees no difference."""
+    return list(dict.fromkeys((text, normalize("NFC", text), normalize("NFD", text))))
 
 
 def ignore(*values: object) -> None:
@@ -588,7 +595,8 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     `it` is a token's text; `the:2` its second occurrence (the first is 1); `#7` a 0-based index,
     `#-1` the last. A text is compared exactly, then without regard to case, then also without the
     marks that pieces carry (leading space, `Ġ`, `▁`, `##`); the first of these that finds anything
-    decides. The text as a whole comes first, so a token that is itself `a:2` or `#7` can be named.
+    decides. Letters with marks are the same whether Unicode composes them or not. The text as a
+    whole comes first, so a token that is itself `a:2` or `#7` can be named.
 
     Raises InputError for no such token, occurrence or index.
     """
@@ -609,10 +617,8 @@ def _places(tokens: Sequence[Token], text: str) -> list[int]:
     """The indices of the tokens whose text equals this one by the rules of `find_token`."""
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _bare)
     for key in keys:
-        target = key(text)
-        if target and (
-            places := [place for place, token in enumerate(tokens) if key(token.text) == target]
-        ):
+        targets = {key(form) for form in _written_forms(text)} - {""}
+        if places := [place for place, token in enumerate(tokens) if key(token.text) in targets]:
             return places
     return []
 
@@ -685,9 +691,10 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
             pieces=len(pieces),
             pieces_text=pieces_text,
         )
-    text_by_key = {_token_text(token).casefold(): _token_text(token) for token in reversed(tokens)}
+    token_names = _token_names(tokens)
+    text_by_key = {name.casefold(): name for name in reversed(token_names)}
     close = get_close_matches(bare.casefold(), text_by_key, n=1)
-    names = " ".join(_token_text(token) for token in tokens[:SHOWN])
+    names = " ".join(token_names[:SHOWN])
     rest = ""
     if len(tokens) > SHOWN:
         rest = message(" … ({tokens} in all)", tokens=len(tokens))
@@ -711,6 +718,22 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
             else "attn tokens lists them"
         ),
     )
+
+
+def _token_names(tokens: Sequence[Token]) -> list[str]:
+    """The texts of tokens as a user may write them; those that are bytes as the characters that they
+    make up, a mark without its letter on a circle."""
+    names: list[str] = []
+    for is_bytes, run in groupby(tokens, lambda token: BYTES.fullmatch(token.text) is not None):
+        if not is_bytes:
+            names += map(_token_text, run)
+            continue
+        letters = joined_text(token.text for token in run)
+        if letters.startswith("0x"):
+            names.append(letters)
+        else:
+            names += [f"◌{sign}" if combining(sign) else sign for sign in "".join(letters.split())]
+    return names
 
 
 def _token_text(token: Token) -> str:

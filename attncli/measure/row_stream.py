@@ -196,13 +196,8 @@ class LinkCollector:
         if query is None:
             self._out = out
         else:
-            # a special token that is asked for by name gets its row
-            unknown = exclusion(
-                [name for name in leave_out if name == "unknown"], tokens, queries=queries
-            )
-            self._out = replace(
-                out, queries=unknown.queries | (np.arange(out.queries.size) != query)
-            )
+            # a special or unknown token that is asked for by name gets its row
+            self._out = replace(out, queries=np.arange(out.queries.size) != query)
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 

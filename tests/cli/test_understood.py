@@ -153,11 +153,12 @@ def test_does_it_matter_is_a_command_that_can_be_copied(width: int) -> None:
     for words in (
         ("run", text, *model, "--query", "it"),
         ("why", text, *model, "--from", "it", "--to", "animal"),
+        ("run", "--ids", "101 5 77 90 200 31 102", *model, "--query", "#3"),
     ):
         screen = ask(*words, width=width).out
         command = screen.partition("Does it matter?")[2].strip()
         parts = shlex.split(command.replace("\\\n", ""))  # lines that go on
         assert parts[:2] == ["attn", "ablate"]
-        assert text in parts
+        assert words[2 if words[1] == "--ids" else 1] in parts
         answer = ask(*parts[1:], "--layer", "5", "--brief")
         assert answer.code == 0, answer.err

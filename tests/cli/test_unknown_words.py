@@ -409,3 +409,21 @@ def test_warnings_of_two_texts_say_which(
     assert "words are unknown" not in chinese
     same = ask(line[0], TEXT, "她吃香蕉，他吃苹果", *reads, "--json").json["warnings"]
     assert [text for text in same if "are unknown" in text] == [COUNT]
+
+
+@pytest.mark.parametrize(
+    ("lang", "looks", "all_but"),
+    [
+        ("en", '"吃" (unknown) looks most at "香"', "all of its links are shown but those to such words"),
+        ("zh", "“吃”（未知）看得最多的是“香”", "除了到不认识的词的连接，这里显示它的全部连接"),
+    ],
+)  # fmt: skip
+def test_an_unknown_word_that_is_asked_for_has_its_row(lang: str, looks: str, all_but: str) -> None:
+    line = ("run", TEXT, *MODEL, "--query", "吃", "--lang", lang)
+    said = "".join(ask(*line, "--brief").out.split("\n"))
+    assert looks.replace(" ", "") in said.replace(" ", "")
+    links = ask(*line[:-2], "--json").json["links"]
+    assert {link["query"] for link in links} == {2}
+    assert {TEXT[link["key"] - 1] for link in links} <= {"，", "香"}
+    alone = ask("run", "她吃苹", *MODEL, "--query", "吃", "--lang", lang, "--brief").out
+    assert all_but.replace(" ", "") in "".join(alone.split())

@@ -1,5 +1,7 @@
 """Naming a token."""
 
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,6 +192,23 @@ def test_bytes_spell_the_characters_that_they_make():
     assert find_span(ByteTokenizer().encode("É爱É"), "É:2") == Span(5, 7)
     with pytest.raises(InputError, match="no token '我'"):
         find_span(found, "我")
+
+
+def test_letters_with_marks_are_the_same_composed_or_not():
+    apart = "re\u0301sume\u0301"
+    composed = normalize("NFC", apart)
+    for text, typed in ((apart, composed), (composed, apart)):
+        assert find_token(tokens("a", text), typed) == TokenMatch(1, 1)
+        pieces = [*tokens("a", text[:2]), *ByteTokenizer().encode(text[2:]), *tokens("b")]
+        assert find_span(pieces, typed) == Span(1, len(pieces) - 1)
+        assert find_span([*pieces, *pieces], f"{typed}:2").first == len(pieces) + 1
+
+
+def test_an_error_names_characters_and_no_bytes():
+    text = [*tokens("a"), *ByteTokenizer().encode("我爱e\u0301"), *tokens("b", "<0xE4>")]
+    with pytest.raises(InputError) as caught:
+        find_token(text, "x")
+    assert "one of: a 我 爱 e ◌\u0301 b 0xE4; or #0 to #11" in caught.value.expected
 
 
 def test_bytes_are_joined_to_the_characters_that_they_spell():

@@ -351,7 +351,8 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
     elif any(document.tokens[key].unknown for key in keys):
         template = message(
             "{query} sees nothing but words that the model does not know, special tokens,"
-            " separators, the first token, its neighbours and itself: all of its links are shown."
+            " separators, the first token, its neighbours and itself: all of its links are shown but"
+            " those to such words."
         )
     else:
         template = message(
