@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from attncli.mechanism.mask import Mask
     from attncli.models.estimate import MemoryBudget
+    from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
 
@@ -106,6 +107,11 @@ def memory_limit(compute: ComputeOptions) -> MemoryBudget:
     if compute.max_memory is None:
         return free_memory()
     return MemoryBudget(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
+
+
+def memory_left(compute: ComputeOptions, model: Model) -> int:
+    """Bytes that a measurement may take beside the weights that are kept in memory."""
+    return max(memory_limit(compute).bytes - model.weights_in_memory, 0)
 
 
 def refuse_memory(

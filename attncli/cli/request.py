@@ -21,6 +21,7 @@ from attncli.cli.declarations import (
 from attncli.cli.environment import Environment
 from attncli.cli.model_values import embeddings as embeddings
 from attncli.cli.model_values import mask as mask
+from attncli.cli.model_values import memory_left as memory_left
 from attncli.cli.model_values import memory_limit as memory_limit
 from attncli.cli.model_values import refuse_memory as refuse_memory
 from attncli.cli.model_values import seed_of as seed_of

@@ -108,6 +108,11 @@ class CostEstimate(Struct, frozen=True):
         return sum(self.memory.values())
 
 
+def with_runs(cost: CostEstimate, runs: float) -> CostEstimate:
+    """The estimate of so many runs one after the other, from that of one: the process starts once."""
+    return replace(cost, seconds=STARTS + runs * (cost.seconds - STARTS))
+
+
 def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
     """The estimate of a run whose model has all its weights, `resident` bytes, in memory at once; as it
     is for 0."""
@@ -236,13 +241,20 @@ def _reading_ahead(size: int) -> int:
 
 
 def with_predictions(
-    cost: CostEstimate, spec: Spec, rows: int, dtype: str, sizes: StoredSizes | None = None
+    cost: CostEstimate,
+    spec: Spec,
+    rows: int,
+    dtype: str,
+    sizes: StoredSizes | None = None,
+    *,
+    rows_at_once: int | None = None,
 ) -> CostEstimate:
     """The estimate of a run that also tells what comes after `rows` of its tokens: what follows the
     last layer's attention, then vectors times the output head's matrix, of which a large one is
     never in memory as a whole.
 
     sizes: the checkpoint's sizes, None for weights already in memory. dtype: of the logits.
+    rows_at_once: how many tokens' logits are in memory together, None for all.
     """
     last = spec.blocks[-1]
     before = work_of(spec, [replace(last, mlp=None)], cost.tokens)
@@ -256,16 +268,24 @@ def with_predictions(
     stored = 0
     if sizes is not None:
         stored = sizes.head + sizes.feed_forward[-1]
-    table_bytes = table * ITEM[dtype]
-    at_once = table_bytes if table_bytes < TILED_FROM else TILE
-    head_bytes = at_once + LOGIT_BYTES * rows * spec.vocabulary
+    together = rows if rows_at_once is None else min(rows, rows_at_once)
+    head_bytes = table_bytes_at_once(table, dtype) + LOGIT_BYTES * together * spec.vocabulary
+    probabilities = rows * spec.vocabulary / SOFTMAXES
     return replace(
         cost,
         bytes_read=cost.bytes_read + stored,
         multiply_adds=cost.multiply_adds + work.products,
         memory={**cost.memory, message("output head"): head_bytes},
-        seconds=cost.seconds + max(stored / READS, seconds_of(work, dtype)),
+        seconds=cost.seconds + max(stored / READS, seconds_of(work, dtype) + probabilities),
     )
+
+
+def table_bytes_at_once(numbers: int, dtype: str) -> int:
+    """Bytes in memory of a table that is multiplied with once: a large one is read in tiles."""
+    size = numbers * ITEM[dtype]
+    if size < TILED_FROM:
+        return size
+    return TILE
 
 
 class ComputeWork(Struct, frozen=True):

@@ -288,7 +288,7 @@ class _OuterWeights(TableWeights):
     def rows(self, role: str, numbers: Sequence[int]) -> Array:
         """These rows of a table, [row, width], alone where the table is not kept."""
         bound = self._store.binding.outer[role]
-        if self._is_apart(role, bound):
+        if bound.form == "whole" and not bound.transposed:
             return self._store._table_rows(self._backend, role, numbers)
         matrix = self._store._read_once(self._backend, role, bound)
         return matrix[list(numbers)]
@@ -521,7 +521,14 @@ def hold_weights(model: Model) -> Model:
 
     store = kept(model.store)
     assert store is not None
-    return replace(model, store=store, decoder_store=kept(model.decoder_store))
+    if store is model.store:
+        return model
+    return replace(
+        model,
+        store=store,
+        decoder_store=kept(model.decoder_store),
+        kept_bytes=held_bytes(model),
+    )
 
 
 def held_bytes(model: Model) -> int:

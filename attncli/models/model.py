@@ -84,6 +84,7 @@ class Model(Struct, frozen=True, eq=False):
     source: the tokens that it comes from, none for captured states. encoder: the model that made it
     of them; None for captured states, and for a model that reads nothing.
     ends: the ids at which a text that it continues ends; none where the checkpoint names none.
+    kept_bytes: what its weights take that are kept in memory once they are read, for many runs.
     """
 
     spec: Spec
@@ -97,6 +98,7 @@ class Model(Struct, frozen=True, eq=False):
     source: tuple[Token, ...] = ()
     ends: frozenset[int] = frozenset()
     encoder: Model | None = None
+    kept_bytes: int = 0
 
     @property
     def own_layers(self) -> bool:
@@ -106,7 +108,7 @@ class Model(Struct, frozen=True, eq=False):
     @property
     def weights_in_memory(self) -> int:
         """Bytes that its weights take as long as it is there; 0 where they are read when needed."""
-        return 0
+        return self.kept_bytes
 
     def __repr__(self) -> str:
         """In one line: where the weights come from, how many layers and heads, what computes them."""

@@ -268,13 +268,23 @@ def _unembed(
     return next(iter(parts), None)
 
 
+FEW_ENTRIES = 16
+"""Entries of a vocabulary up to which their rows alone are read, where the table is not in memory:
+the two of a difference of logits."""
+
+
 def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[Array]:
     """The matrix of a role for these entries of the vocabulary, [entry, width]: some rows at a time
-    where it is large and all are asked for, so that it is never in memory as a whole."""
-    if entries == slice(None) and isinstance(weights, TableWeights):
+    where it is large and all are asked for, else those alone, so that it is never in memory as a
+    whole. entries: all, or from a start to a stop within the vocabulary."""
+    if isinstance(weights, TableWeights) and weights.has(role):
         tiles = weights.tiles(role)
-        if tiles is not None:
-            yield from tiles
+        if entries == slice(None):
+            if tiles is not None:
+                yield from tiles
+                return
+        elif tiles is not None or entries.stop - entries.start <= FEW_ENTRIES:
+            yield weights.rows(role, range(entries.start, entries.stop))
             return
     matrix = weights(role)
     if matrix is not None:

@@ -1,11 +1,13 @@
 """What each measurement over pairs, doses and words says that it will take, beside what it takes.
 
-    OMP_NUM_THREADS=1 python tests/benchmarks/forecasts.py [MODEL] [NAME…]
+    OMP_NUM_THREADS=1 python tests/benchmarks/forecasts.py [MODEL] [unkept] [NAME…]
 
-MODEL: smollm2 where none is named. CPU seconds of one thread and memory beyond the loaded model,
-beside what `on_cost` is told before the work starts. The ratio in
-brackets is in units of the first line's, which says how fast this machine is. Aim: within a factor of
-2.5 both ways where more than a second is taken, and no more memory than told but for 64 MiB.
+MODEL: smollm2 where none is named. unkept: weights are read in each pass, as under a small
+`--max-memory`. CPU seconds of one thread and memory beyond the loaded model, beside what `on_cost`
+is told before the work starts, which is for two cores. The ratio in brackets is in units of the
+first line's, which says how fast this machine is. Aim: within a factor of 2.5 both ways where more
+than a second is taken, in these units and beside half of the CPU seconds; and no more memory than
+told but for 64 MiB.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ TASK = "indirect-object"
 TEXT = "After John and Mary went to the store, John gave a drink to"
 LONGER = " ".join(["The code of the red door is 7 and nobody knows it."] * 12) + " The code is"
 WITHIN = 2.5
+CORES = 2
+"""Cores that forecasts are for."""
 SLACK = 64 << 20
 
 Told = Callable[[Any, int], None]
@@ -52,7 +56,7 @@ def modes(model: Any) -> dict[str, Callable[[Told], Any]]:
         ),
         "patch --pairs": lambda told: attncli.patch_pairs(model, on_cost=told, **of_pairs),
         "patch --pairs --into": lambda told: attncli.patch_pairs(
-            model, into=["L23H3:q"], on_cost=told, **of_pairs
+            model, into=[f"L{3 * len(model.spec.blocks) // 4}H3:q"], on_cost=told, **of_pairs
         ),
         "logits --pairs": lambda told: attncli.logits_pairs(model, on_cost=told, **of_pairs),
         "why --pairs": lambda told: attncli.why_pairs(model, on_cost=told, **of_pairs),
@@ -86,7 +90,7 @@ def measured(work: Callable[[Told], Any]) -> tuple[float, int, float, int]:
     Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
     before = memory("VmRSS")
     begun = time.process_time()
-    work(lambda expected, _: told.append((expected.seconds, expected.peak)))
+    work(lambda expected, _: told.append((expected.seconds, expected.peak - expected.resident)))
     taken = time.process_time() - begun
     seconds, size = told[0]
     return seconds, size, taken, memory("VmHWM") - before
@@ -95,7 +99,9 @@ def measured(work: Callable[[Told], Any]) -> tuple[float, int, float, int]:
 def main() -> None:
     """Print a line for each measurement, and end with 1 where an aim is missed."""
     name, *chosen = sys.argv[1:] or ["smollm2"]
-    model = attncli.load(name, hold=True)
+    unkept = "unkept" in chosen
+    chosen = [mode for mode in chosen if mode != "unkept"]
+    model = attncli.load(name, hold=not unkept)
     # weights that are held once are no part of what a measurement takes
     attncli.ablate(model, TEXT, heads=[0], baseline="none", target="Mary")
     unit = None
@@ -106,10 +112,12 @@ def main() -> None:
         seconds, size, taken, grown = measured(work)
         unit = unit or seconds / taken
         ratio = seconds / taken / unit
-        if (taken > 1 and not 1 / WITHIN < ratio < WITHIN) or grown > size + SLACK:
+        on_two_cores = seconds / (taken / CORES)
+        outside = any(not 1 / WITHIN < each < WITHIN for each in (ratio, on_two_cores))
+        if (taken > 1 and outside) or grown > size + SLACK:
             missed.append(mode)
         print(
-            f"{mode:28} told {seconds:6.2f} s, taken {taken:6.2f} s ({ratio:4.1f})   "
+            f"{mode:28} told {seconds:6.2f} s, taken {taken:6.2f} s ({ratio:4.1f}; {on_two_cores:4.1f})  "
             f"told {size / 2**20:6.0f} MiB, grown {grown / 2**20:6.0f} MiB",
             flush=True,
         )

@@ -13,6 +13,7 @@ from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.features.run.compute import with_next_token
 from attncli.inputs import checkpoint as checkpoint_module
 from attncli.inputs.checkpoint import Checkpoint
+from attncli.measure.pair_measure import logit_difference
 from attncli.models.aliases import ALIASES
 from attncli.models.estimate import estimate, stored_sizes
 from attncli.models.families import MODEL_TYPES
@@ -183,3 +184,13 @@ def test_the_estimate_of_a_run_counts_the_table_that_predicts(llama: Path) -> No
 
 def test_every_alias_is_of_a_family_that_runs() -> None:
     assert {alias.family for alias in ALIASES.values()} <= set(MODEL_TYPES)
+
+
+def test_a_difference_of_two_logits_reads_two_rows_of_the_table(llama: Path) -> None:
+    model, whole = load(llama), load(llama)
+    hidden = model.backend.array(np.random.default_rng(5).standard_normal((2, WIDTH)))
+    outer = model.store.outer(model.backend)
+    difference = logit_difference(model, model.backend, outer, hidden, 17, 5)
+    assert model.store.bytes_read() == 3 * WIDTH * 2  # the norm and two rows
+    logits = np.asarray(whole.backend.numpy(whole.logits(hidden)), np.float64)
+    assert np.abs(difference - (logits[:, 17] - logits[:, 5])).max() < 1e-5

@@ -38,7 +38,7 @@ from attncli.mechanism.mask.cache_policy import (
     parse_policies,
 )
 from attncli.mechanism.spec import Spec
-from attncli.models.estimate import CostEstimate, with_predictions
+from attncli.models.estimate import CostEstimate, with_predictions, with_runs
 from attncli.models.model import Model
 from attncli.models.run import rows_for
 
@@ -131,7 +131,7 @@ def cache(
     estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
     if has_head:
         estimate = with_predictions(estimate, spec, len(answer) or 1, model.backend.dtype)
-    on_cost(replace(estimate, seconds=estimate.seconds * runs), count)
+    on_cost(with_runs(estimate, runs), count)
     if kept is None:
         path = None
     else:

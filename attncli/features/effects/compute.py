@@ -76,7 +76,7 @@ from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.estimate import CostEstimate, free_memory
+from attncli.models.estimate import CostEstimate, free_memory, with_held_weights
 from attncli.models.model import Model
 
 Which = Selection | HeadSelection
@@ -297,6 +297,7 @@ def logits(
     if tokens is None:
         tokens = model.encode(text)
     expected = SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost()
+    expected = with_held_weights(expected, model.weights_in_memory)
     if by == "word":
         expected = word_cost(model.spec, len(tokens), expected)
     on_cost(expected, len(tokens))
@@ -630,13 +631,6 @@ def _tell_cost(
         chosen_places = places(model.spec, heads)
         free = free_memory().bytes if memory is None else memory
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)
-        on_cost(
-            size.sweep_cost(
-                chosen_places,
-                free,
-                min(compared, len(chosen_places)) * DRAWS,
-                start=start,
-                passes=passes,
-            ),
-            count,
-        )
+        draws = min(compared, len(chosen_places)) * DRAWS
+        expected = size.sweep_cost(chosen_places, free, draws, start=start, passes=passes)
+        on_cost(with_held_weights(expected, model.weights_in_memory), count)

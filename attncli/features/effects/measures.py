@@ -312,7 +312,8 @@ class Meter:
         total = np.zeros(count)
         token_logits = np.zeros(count)
         for first in range(0, vocabulary, step):
-            part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
+            entries = slice(first, min(first + step, vocabulary))
+            part = next_logits(self._model, self._backend, hidden, entries)
             in_part = (next_tokens >= first) & (next_tokens < first + part.shape[1])
             token_logits[in_part] = part[rows[in_part], next_tokens[in_part] - first]
             above = np.maximum(largest, part.max(-1))

@@ -65,7 +65,7 @@ from attncli.measure.pair_measure import (
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.estimate import CostEstimate, free_memory
+from attncli.models.estimate import CostEstimate, free_memory, with_held_weights, with_runs
 from attncli.models.model import Model
 
 BESIDES = 2
@@ -300,7 +300,8 @@ def logits_pairs(
     refuse_foreign(model)
     longest = max(len(pair.clean) for pair in fitted.pairs)
     expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
-    on_cost(replace(expected, seconds=expected.seconds * len(fitted.pairs)), longest)
+    expected = with_held_weights(expected, model.weights_in_memory)
+    on_cost(with_runs(expected, len(fitted.pairs)), longest)
     attributions: list[Attribution] = []
     for number, pair in enumerate(fitted.pairs):
         text = choose_backend(model, pair.clean, [])
@@ -365,8 +366,9 @@ def _tell_cost(
         start = min(pair.first_difference for pair in fitted.pairs)
     estimate = size.sweep_cost(places(model.spec, selection), free, start=start, passes=passes)
     # besides, both texts run once, and the clean one with every change
-    seconds = estimate.seconds + BESIDES * size.run_cost().seconds
-    on_cost(replace(estimate, seconds=seconds * len(fitted.pairs)), count)
+    besides = with_runs(size.run_cost(), BESIDES * len(fitted.pairs)).seconds
+    estimate = replace(estimate, seconds=estimate.seconds * len(fitted.pairs) + besides)
+    on_cost(with_held_weights(estimate, model.weights_in_memory), count)
 
 
 def _document(

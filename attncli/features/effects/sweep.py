@@ -49,7 +49,14 @@ from attncli.mechanism.context import (
 )
 from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.estimate import ComputeWork, CostEstimate, estimate, seconds_of, work_of
+from attncli.models.estimate import (
+    ComputeWork,
+    CostEstimate,
+    estimate,
+    seconds_of,
+    table_bytes_at_once,
+    work_of,
+)
 from attncli.models.model import Model
 from attncli.models.run import LeavingBranches, Trunk, run_branches, run_layers
 
@@ -190,7 +197,7 @@ class SweepSize(Struct, frozen=True):
         if spec.head is None:
             head_bytes = 0
         else:
-            head_bytes = spec.vocabulary * spec.d_model * item
+            head_bytes = table_bytes_at_once(spec.vocabulary * spec.d_model, self.dtype)
         return (
             run_bytes
             + head_bytes

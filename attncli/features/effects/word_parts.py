@@ -28,7 +28,7 @@ from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Weights
 from attncli.mechanism.frozen_backend import GateMatrix, frozen_backend
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
-from attncli.models.estimate import CostEstimate, work_of
+from attncli.models.estimate import CostEstimate, with_runs, work_of
 from attncli.models.model import Model
 from attncli.models.run import LONG, cache_weights, logits, no_output_head
 
@@ -58,9 +58,8 @@ def word_cost(spec: Spec, count: int, running: CostEstimate) -> CostEstimate:
     kept = WIDE * (weights + layers + spec.vocabulary * spec.d_model)
     # the texts with words taken out are half as long on average
     runs = 1 + WIDE_RUNS + STEPS * (1 + DRAWS) / 2
-    return replace(
-        running, seconds=runs * running.seconds, memory={**running.memory, "gradients": kept}
-    )
+    repeated = with_runs(running, runs)
+    return replace(repeated, memory={**running.memory, "gradients": kept})
 
 
 class WordSum(Struct, frozen=True):

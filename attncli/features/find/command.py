@@ -128,7 +128,7 @@ def find(
             versus=versus,
             verify=verify,
             regions=request.regions_of(quiet_overlaps, regions, run.source, run.tokens),
-            memory=request.memory_limit(setup.compute).bytes,
+            memory=request.memory_left(setup.compute, loaded_model),
             tokens=run.tokens,
             note=environment.note,
             on_cost=partial(
@@ -190,7 +190,7 @@ def _find_pairs(
             effect=effect,
             count=pairs.count,
             heads=request.head_selection(model.spec, setup.model),
-            memory=request.memory_limit(setup.compute).bytes,
+            memory=request.memory_left(setup.compute, model),
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )

@@ -34,9 +34,12 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.estimate import CostEstimate, free_memory
+from attncli.models.estimate import CostEstimate, free_memory, with_held_weights, with_runs
 from attncli.models.model import Model
 from attncli.models.run import rows_for
+
+RUNS = 3
+"""Runs of a text that one pair takes: both for their weights, and the clean one for what it says."""
 
 
 class PairEnds(Struct, frozen=True):
@@ -251,13 +254,14 @@ def _tell_cost(
     size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
     branches = len(places(model.spec, selection))
     expected = replace(size.run_cost(), branches=branches)
-    seconds = 2 * expected.seconds
+    seconds = with_runs(expected, RUNS * len(fitted.pairs)).seconds
     if cut_from is not None:
         free = free_memory().bytes if memory is None else memory
         cutting = size.sweep_cost(places(model.spec, selection), free, start=cut_from)
         expected = replace(cutting, branches=branches)
-        seconds += cutting.seconds
-    on_cost(replace(expected, seconds=seconds * len(fitted.pairs)), count)
+        seconds += cutting.seconds * len(fitted.pairs)
+    expected = with_held_weights(replace(expected, seconds=seconds), model.weights_in_memory)
+    on_cost(expected, count)
 
 
 def _document(

@@ -32,7 +32,7 @@ from attncli.mechanism.attend import span
 from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.mask import Mask
-from attncli.models.estimate import CostEstimate, estimate, with_predictions
+from attncli.models.estimate import STARTS, CostEstimate, estimate, with_predictions, with_runs
 from attncli.models.model import Model
 from attncli.models.run import cache_weights, unembedding_rows
 
@@ -107,7 +107,7 @@ def role_cost(model: Model, names: Sequence[str]) -> tuple[int, float]:
 
     texts = len(FETCH_DEPTHS) * len(read_needles(NEEDLES))
     running = estimate(model.spec, FETCH_LENGTH, dtype=model.backend.dtype)
-    return texts, texts * running.seconds
+    return texts, with_runs(running, texts).seconds - STARTS
 
 
 def with_roles(expected: CostEstimate, model: Model, names: Sequence[str]) -> CostEstimate:

@@ -51,6 +51,11 @@ from attncli.models.run import LONG, rows_for
 Floats = np.ndarray[Any, np.dtype[Any]]
 
 
+LOGITS_TOGETHER = 2**25
+"""Logits that are in memory at once where every position is told: 128 MiB of float32. Each portion
+reads the output head's matrix again, Gemma's 262,144 rows for 128 positions."""
+
+
 class _TextRun(Struct, frozen=True, eq=False):
     """What a run leaves: the vectors of the token measured after each layer, [layer, width], and
     those of all tokens after the last, [token, width], where they are asked for."""
@@ -131,8 +136,12 @@ def next_word(
         weighing = find_weighing(weigh, tokens, regions, heads=weigh_in, note=note)
         runs += dose_runs(weighing)
     expected = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
-    predicted_rows = len(model.spec.blocks) + (len(tokens) if each_token else 1)
-    expected = with_predictions(expected, model.spec, predicted_rows, model.backend.dtype)
+    layer_count = len(model.spec.blocks)
+    predicted_rows = layer_count + (len(tokens) if each_token else 1)
+    at_once = max(layer_count, _rows_at_once(model))
+    expected = with_predictions(
+        expected, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
+    )
     work = work_of(model.spec, model.spec.blocks, len(tokens))
     more = (runs - 1) * seconds_of(work, model.backend.dtype)
     on_cost(replace(expected, seconds=expected.seconds + more), len(tokens))
@@ -248,19 +257,26 @@ def _choices(model: Model, logits: Floats) -> list[LayerChoice]:
     return result
 
 
+def _rows_at_once(model: Model) -> int:
+    """How many positions' logits are computed together."""
+    return min(max(LOGITS_TOGETHER // model.spec.vocabulary, 1), VECTORS_AT_ONCE)
+
+
 def _following(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[FollowingToken]:
     """How likely each token was after those before it, a portion of positions at a time."""
     result: list[FollowingToken] = []
-    for first in range(0, len(tokens) - 1, VECTORS_AT_ONCE):
-        stop = min(first + VECTORS_AT_ONCE, len(tokens) - 1)
-        logits = token_logits(model, run.last[first:stop], masked=False)
-        for place, row in enumerate(logits, first):
+    step = _rows_at_once(model)
+    for first in range(0, len(tokens) - 1, step):
+        stop = min(first + step, len(tokens) - 1)
+        logits = model.backend.numpy(model.logits(run.last[first:stop]))
+        for place, narrow_row in enumerate(logits, first):
             entry = tokens[place + 1].id
             assert entry is not None
+            row = np.asarray(narrow_row, np.float64)  # one at a time: all are twice as large
             result.append(
                 FollowingToken(
                     token=place + 1,
-                    probability=float(np.exp(log_softmax(row))[entry]),
+                    probability=float(np.exp(log_softmax(row)[entry])),
                     rank=int((row > row[entry]).sum()) + 1,
                 )
             )

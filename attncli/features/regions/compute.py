@@ -37,7 +37,7 @@ from attncli.mechanism.context import (
     Weights,
 )
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.estimate import CostEstimate, with_predictions
+from attncli.models.estimate import CostEstimate, with_predictions, with_runs
 from attncli.models.model import Model
 from attncli.models.run import (
     LONG,
@@ -138,7 +138,7 @@ def ablate_regions(
     passes = runs + (len(regions) if hold is not None else 0)
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     estimate = with_predictions(estimate, model.spec, max(len(answer), 1), model.backend.dtype)
-    on_cost(replace(estimate, seconds=estimate.seconds * passes), len(tokens))
+    on_cost(with_runs(estimate, passes), len(tokens))
     places = [(region.name, region.tokens) for region in regions]
     if kept is None:
         path = None

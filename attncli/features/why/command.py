@@ -109,7 +109,7 @@ def why(
             heads=request.head_selection(loaded_model.spec, setup.model),
             unknown=link.unknown,
             source_text=setup.model.source,
-            memory=request.memory_limit(setup.compute).bytes,
+            memory=request.memory_left(setup.compute, loaded_model),
             tokens=run.tokens,
             note=environment.note,
             on_cost=on_cost,
@@ -162,7 +162,7 @@ def _why_pairs(
             than=link.than,
             count=pairs.count,
             heads=request.head_selection(model.spec, setup.model),
-            memory=request.memory_limit(setup.compute).bytes,
+            memory=request.memory_left(setup.compute, model),
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )

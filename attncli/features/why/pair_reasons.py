@@ -38,12 +38,13 @@ from attncli.measure.pair_measure import (
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.estimate import CostEstimate
+from attncli.models.estimate import CostEstimate, with_held_weights, with_runs
 from attncli.models.model import Model
 
-RUNS = 3
-"""About how many runs of a text one pair takes, measured on SmolLM2: two that are read part by part,
-and two for weights alone, which find the head."""
+RUNS = 6
+"""About how many runs of a text one pair takes, measured on SmolLM2 and Gemma: two that are read
+part by part, each as long as a run and a half, two for weights alone, which find the head, and one
+for what the clean text says."""
 Side = Literal["query", "key", "all_keys"]
 
 
@@ -115,9 +116,9 @@ def why_pairs(
     ends = located_ends(fitted, start, end)
     longest = max(len(pair.clean) for pair in fitted.pairs)
     expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
-    seconds = RUNS * expected.seconds * len(fitted.pairs)
-    branches = len(own_places(model, selection))
-    on_cost(replace(expected, seconds=seconds, branches=branches), longest)
+    expected = with_held_weights(expected, model.weights_in_memory)
+    expected = with_runs(expected, RUNS * len(fitted.pairs))
+    on_cost(replace(expected, branches=len(own_places(model, selection))), longest)
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
     for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
