@@ -92,7 +92,8 @@ def regions_part(document: WithRegions, view: View) -> Lines:
     if part.rest:
         note = message(
             "of what {token} ({index}) looks at, means over layers and heads; of regions the part"
-            " of what does not rest, even: its share of what it sees; rest: of all, on {rest}",
+            " of what does not rest, even: its share of what it sees; rest: of all, on {rest};"
+            " most in: of all of that head's weight",
             index=token.index,
             token=quote_text(token.text, view),
             rest=rest_names(document.tokens),

@@ -27,6 +27,7 @@ from attncli.features.find.document import (
     FoundHead,
     Reverse,
     VerifiedLink,
+    counted_weight,
 )
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region, region_span, word_regions
@@ -117,26 +118,32 @@ class _QueryRows:
         beyond = np.where(rest, 0.0, row)
         looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
         sees = np.asarray(visibility.any(1), bool)
+        partly = _words_partly_at_rest(words, rest)
         if words is None:
-            return MergedRow(row.sum(1) / looking, sees, beyond.sum(1) / looking, sees & ~rest)
+            return MergedRow(
+                row.sum(1) / looking, sees, beyond.sum(1) / looking, sees & ~rest, partly
+            )
         starts = words.starts
         return MergedRow(
             np.add.reduceat(row, starts, axis=-1).sum(1) / looking,
             np.logical_or.reduceat(sees, starts, axis=-1),
             np.add.reduceat(beyond, starts, axis=-1).sum(1) / looking,
             np.logical_or.reduceat(sees & ~rest, starts, axis=-1),
+            partly,
         )
 
 
 class MergedRow(NamedTuple):
     """What a query looks at in each head of a layer, all [head, key]. weights: to each key; visible:
     whether it is visible. beyond: the weight without the tokens where heads rest; visible_beyond:
-    whether any other token of the key is visible."""
+    whether any other token of the key is visible. partly: which keys hold tokens of both kinds,
+    [key]."""
 
     weights: Floats
     visible: Bools
     beyond: Floats
     visible_beyond: Bools
+    partly: Bools
 
     def ranked_key(self, head: int, key: int) -> dict[str, Any]:
         """What a head's row has for one key, as the document's fields: its weight and rank, the
@@ -156,7 +163,11 @@ class MergedRow(NamedTuple):
         row = self.beyond[head]
         rank, top_key = _rank_of_key(row, self.visible_beyond[head], key)
         total = float(row.sum())
+        weight: float | UnsetType = UNSET
+        if self.partly[key]:
+            weight = float(row[key])
         return BeyondRest(
+            weight=weight,
             share=float(row[key]) / total if rank is not None and total > 0 else None,
             rank=rank,
             visible=int(self.visible_beyond[head].sum()),
@@ -321,7 +332,7 @@ def find_document(
     recording: Recording | None = None,
 ) -> FindDocument:
     """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and
-    head.
+    head. Tokens of the key where heads rest do not count in that order if it holds others.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse:
         the
@@ -370,7 +381,7 @@ def find_document(
     of_cuts: dict[str, Any] = {}
     if cutting is not None:
         heads, of_cuts = _with_effects(model, tokens, request, ends, heads, cutting)
-    heads.sort(key=lambda row: (-row.weight, row.layer, row.head))
+    heads.sort(key=lambda row: (-counted_weight(row), row.layer, row.head))
     return FindDocument(
         **header(model, text, tokens, words),
         query=request.start,
@@ -492,6 +503,14 @@ def _words_at_rest(words: Words | None, rest: Bools) -> Bools:
         return rest
     whole: Bools = np.logical_and.reduceat(rest, words.starts)
     return whole
+
+
+def _words_partly_at_rest(words: Words | None, rest: Bools) -> Bools:
+    """Which words hold tokens where heads rest and others; without words, no token does."""
+    if words is None:
+        return np.zeros_like(rest)
+    touched: Bools = np.logical_or.reduceat(rest, words.starts)
+    return touched & ~_words_at_rest(words, rest)
 
 
 def _with_effects(

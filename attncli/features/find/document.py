@@ -51,6 +51,12 @@ class BeyondRest(Part, frozen=True, kw_only=True):
     ]
     visible: Annotated[Count, describe("Keys that this query may see and where heads do not rest.")]
     top_key: TopKeyIndex
+    weight: Annotated[
+        float | UnsetType,
+        describe(
+            "To a key that holds tokens where heads rest and others: its weight on the others."
+        ),
+    ] = UNSET
 
 
 class VerifiedLink(Part, frozen=True, kw_only=True):
@@ -94,6 +100,14 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
     ] = UNSET
 
 
+def counted_weight(link: FoundHead | Reverse) -> float:
+    """The weight of a link, of a key that holds tokens where heads rest and others that of the
+    others."""
+    if link.beyond_rest is UNSET or link.beyond_rest.weight is UNSET:
+        return link.weight
+    return link.beyond_rest.weight
+
+
 class PairLink(PlacedHead, frozen=True, kw_only=True):
     """With pairs: what one head sends from the query to the key, mean over pairs."""
 
@@ -122,7 +136,11 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     key: Annotated[Count, index_of("token", "Index of the key token.")] = field(name="to")
     words: Annotated[bool, describe("Whether pieces were merged: then `tokens` are words.")]
     heads: Annotated[
-        list[FoundHead], describe("Every head, the largest weight first; none with pairs.")
+        list[FoundHead],
+        describe(
+            "Every head, the largest weight first (of a key that holds tokens where heads rest and"
+            " others, on the others); none with pairs."
+        ),
     ]
     effect_together: Annotated[
         float | UnsetType | None,

@@ -18,7 +18,7 @@ from attncli.draw.figures.drawing import Drawing
 from attncli.draw.numbers import percent
 from attncli.draw.token_names import region_name
 from attncli.draw.view import View
-from attncli.features.find.document import FindDocument, PairLink
+from attncli.features.find.document import FindDocument, PairLink, counted_weight
 from attncli.language import say
 from attncli.mechanism.spec import spoken_head
 
@@ -39,7 +39,9 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
             rank = ""
         else:
             rank = say(view, "rank {rank}", rank=row.rank)
-        bars.append(bar_of(say(view, spoken_head(row.layer, row.head)), row.weight, more=rank))
+        bars.append(
+            bar_of(say(view, spoken_head(row.layer, row.head)), counted_weight(row), more=rank)
+        )
     draw_bars(drawing, bars, top)
 
 

@@ -15,7 +15,7 @@ from attncli.draw.rest_names import rest_names, resting_key
 from attncli.draw.sentence import not_learned_note, sentence, words
 from attncli.draw.token_names import claim, quote_text, quoted_token
 from attncli.draw.view import View
-from attncli.features.find.document import BeyondRest, FindDocument, FoundHead
+from attncli.features.find.document import BeyondRest, FindDocument, FoundHead, counted_weight
 from attncli.language import message, plural, say
 from attncli.mechanism.spec import spoken_head
 
@@ -30,7 +30,7 @@ def shaded_answer(document: FindDocument, answer_sentences: Sequence[str], view:
         return stack(answer_lines, find_hint(document, view))
     first = visible[0]
     shares: list[float | None] = [0.0] * len(document.tokens)
-    shares[document.key] = first.weight
+    shares[document.key] = counted_weight(first)
     tinted_sentence = sentence(
         words(document.text, document.tokens, shares, frozenset({document.query})), view
     )
@@ -44,10 +44,18 @@ def rests_on_key(document: FindDocument) -> bool:
     return document.rest is not UNSET and document.key in document.rest
 
 
+def holds_rest(document: FindDocument) -> bool:
+    """Whether the key holds tokens where heads rest and others: what is told is of the others."""
+    return any(
+        head.beyond_rest is not UNSET and head.beyond_rest.weight is not UNSET
+        for head in document.heads
+    )
+
+
 def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
     """The heads in which the query sees the key, that of the largest weight first."""
     visible = [head for head in document.heads if head.rank is not None]
-    return sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
+    return sorted(visible, key=lambda head: (-counted_weight(head), head.layer, head.head))
 
 
 def link_sentences(document: FindDocument, view: View) -> list[str]:
@@ -120,13 +128,13 @@ def _hidden_sentences(document: FindDocument, view: View) -> Iterator[str]:
         )
     back = [head for head in document.heads if head.reverse.rank is not None]
     if back:
-        best = max(back, key=lambda head: head.reverse.weight)
+        best = max(back, key=lambda head: counted_weight(head.reverse))
         yield say(
             view,
             "The other way {key} gives {query} up to {share}, in layer {layer} head {head}.",
             query=query,
             key=key,
-            share=percent(best.reverse.weight),
+            share=percent(counted_weight(best.reverse)),
             layer=best.layer,
             head=best.head,
         )
@@ -182,7 +190,12 @@ def _weight_sentences(
     beyond = first.beyond_rest
     share = None if beyond is UNSET else beyond.share
     rested = share is not None and percent(share) != percent(first.weight)
-    if others and rested:
+    if holds_rest(document):
+        template = message(
+            "{query} gives {key}, without the tokens where heads rest, most in layer {layer} head"
+            " {head}: {share} of its weight, and {whole} with them."
+        )
+    elif others and rested:
         template = message(
             "{query} gives {key} most in layer {layer} head {head}: {share} of its weight,"
             " {beyond} without {rest}."
@@ -204,17 +217,13 @@ def _weight_sentences(
         ),
         layer=first.layer,
         head=first.head,
-        share=percent(first.weight),
+        share=percent(counted_weight(first)),
+        whole=percent(first.weight),
         beyond=percent(share or 0.0),
         rest=rest_names(document.tokens),
     )
-    if document.key == 0 and document.rest is not UNSET and 0 not in document.rest:
-        yield say(
-            view,
-            "{key} holds the first token, where heads rest whatever it is: that counts in its"
-            " weight.",
-            key=key,
-        )
+    if holds_rest(document) and document.effect_together is not UNSET:
+        yield say(view, "What is cut is the link to all of {key}, with these tokens.", key=key)
     if others:
         yield _count_sentence(document, visible, view)
 

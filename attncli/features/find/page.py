@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attncli.draw.page import PageFocus
-from attncli.features.find.document import FindDocument
+from attncli.features.find.document import FindDocument, counted_weight
 from attncli.measure.document_heads import DocumentHeads, HeadFacts, text_sides
 from attncli.measure.head_record import HIDDEN
 
@@ -16,7 +16,7 @@ def find_document_heads(document: FindDocument) -> DocumentHeads:
     def facts(layer: int, head: Any) -> HeadFacts:
         """The link in a head; hidden where the head's mask hides its key."""
         del layer
-        weight = HIDDEN if head.rank is None else head.weight
+        weight = HIDDEN if head.rank is None else counted_weight(head)
         return HeadFacts([(document.query, document.key, weight)])
 
     parts = [(head.layer, head) for head in document.heads]

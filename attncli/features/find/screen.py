@@ -16,8 +16,13 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quoted_token, region_name, short_token
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
-from attncli.features.find.document import FindDocument, FoundHead, Reverse
-from attncli.features.find.link_screen import link_sentences, rests_on_key, shaded_answer
+from attncli.features.find.document import FindDocument, FoundHead, Reverse, counted_weight
+from attncli.features.find.link_screen import (
+    holds_rest,
+    link_sentences,
+    rests_on_key,
+    shaded_answer,
+)
 from attncli.features.find.pair_link_screen import (
     lost_sentences,
     pair_link_sentences,
@@ -91,7 +96,9 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     heads = document.heads
     is_hidden, is_one_way = _hidden_ways(heads)
     if is_hidden and not is_one_way:
-        heads = sorted(heads, key=lambda head: (-head.reverse.weight, head.layer, head.head))
+        heads = sorted(
+            heads, key=lambda head: (-counted_weight(head.reverse), head.layer, head.head)
+        )
         places |= {"query": names[1], "key": names[0]}
     heads_shown = heads
     if not view.full:
@@ -159,6 +166,11 @@ def _rest_note(document: FindDocument, *, is_hidden: bool) -> str:
             "what a head looks at most leaves out where heads rest: {rest}",
             rest=rest_names(document.tokens),
         )
+    if holds_rest(document) and not is_hidden:
+        return message(
+            "weights, ranks and what a head looks at most leave out where heads rest: {rest}",
+            rest=rest_names(document.tokens),
+        )
     return message(
         "ranks and what a head looks at most leave out where heads rest: {rest}",
         rest=rest_names(document.tokens),
@@ -182,7 +194,7 @@ def _columns(
     shown, never half a number. is_hidden: whether the mask hides the link in every head, so that
     its reverse is shown alone; is_one_way: whether it hides the reverse."""
     write = writer(
-        [weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision
+        [counted_weight(link) for head in heads for link in (head, head.reverse)], view.precision
     )
     texts = [short_token(token, NAME, view) for token in document.tokens]
     shown: list[FoundHead | Reverse] = list(heads)
@@ -191,13 +203,13 @@ def _columns(
     columns = {
         "layer": [str(head.layer) for head in heads],
         "head": [str(head.head) for head in heads],
-        "weight": [write(link.weight) for link in shown],
+        "weight": [write(counted_weight(link)) for link in shown],
         BAR: [""] * len(heads),
         **_effect_columns_of(document, heads),
     }
     columns |= _key_columns([_ranked_link(link, document) for link in shown], texts, view)
     if not is_hidden and not is_one_way:
-        columns[REVERSE] = [write(head.reverse.weight) for head in heads]
+        columns[REVERSE] = [write(counted_weight(head.reverse)) for head in heads]
         columns["rank"] = [
             _rank_text(*_ranked_link(head.reverse, document)[:2], view) for head in heads
         ]
@@ -206,7 +218,7 @@ def _columns(
             for name in less:
                 columns.pop(name, None)
     room = min(max(view.width - _table_width(columns), SHORTEST), LONGEST)
-    return columns | {BAR: [bar(link.weight, room, ascii=view.ascii) for link in shown]}
+    return columns | {BAR: [bar(counted_weight(link), room, ascii=view.ascii) for link in shown]}
 
 
 def _key_columns(

@@ -5,7 +5,7 @@ directions.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, Final, Literal
 
@@ -35,10 +35,12 @@ from attncli.features.heads.document import (
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
+from attncli.inputs.token import ignore
 from attncli.language import listing, message
 from attncli.measure.labels import head_distances, leaf_order, linkage
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import parse_head
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 
 WAYS: Final[tuple[Literal["q", "k", "v"], ...]] = ("q", "k", "v")
@@ -89,14 +91,21 @@ class AcrossHeads:
             self._visible.append(np.broadcast_to(visible, weights.shape))
 
     def add_parts(
-        self, document: HeadsDocument, model: Model, layers: Sequence[int], heads: Selection
+        self,
+        document: HeadsDocument,
+        model: Model,
+        layers: Sequence[int],
+        heads: Selection,
+        progress: Callable[[float], None],
     ) -> HeadsDocument:
-        """The document with a part for each analysis of `--across` that `names` holds."""
+        """The document with a part for each analysis of `--across` that `names` holds. progress:
+        told the share of the flow that is done."""
         if "rollout" in self._names:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
             document = replace(document, rollout=rollout)
         if "flow" in self._names:
-            flow = Flow(weights=max_flow(self._means, range(len(self._means[0]))))
+            queries = range(len(self._means[0]))
+            flow = Flow(weights=max_flow(self._means, queries, progress))
             document = replace(document, flow=flow)
         if "similarity" in self._names:
             table = head_distances(np.concatenate(self._weights), np.concatenate(self._visible))
@@ -393,6 +402,8 @@ def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
 
 LARGEST = 3_000_000
 """Pairs × edges that are still a matter of seconds."""
+FLOW_SPEED = 200_000.0
+"""Pairs × edges a second of one thread (SmolLM2, 8 to 12 tokens: 198,000 and 242,000)."""
 TINY = 1e-9
 """Capacity that counts as none: less than float32 weights resolve."""
 
@@ -417,12 +428,23 @@ def check_flow_size(count: int, layers: int, queries: int) -> None:
         )
 
 
-def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
+def with_flow(expected: CostEstimate, count: int, layers: int) -> CostEstimate:
+    """The cost of a run with what attention flow of all its tokens takes after it."""
+    seconds = count**4 * layers / FLOW_SPEED
+    return replace(expected, seconds=expected.seconds + seconds)
+
+
+def max_flow(
+    layers: Sequence[Floats],
+    queries: Sequence[int],
+    progress: Callable[[float], None] = ignore,
+) -> Floats:
     """The maximum flow from each query's position after the last layer to each input token, [query,
     key].
 
     layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1
-    for comparison with rollout. Raises LimitError (see `check_flow_size`).
+    for comparison with rollout. progress: told the share of the queries done. Raises LimitError
+    (see `check_flow_size`).
     """
     count = len(layers[0])
     check_flow_size(count, len(layers), len(queries))
@@ -431,6 +453,7 @@ def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
     for row, query in enumerate(queries):
         for key in range(count):
             flows[row, key] = _maximum_flow(steps, query, key)
+        progress((row + 1) / len(queries))
     sums = flows.sum(-1, keepdims=True)
     scaled: Floats = flows / np.where(sums > 0, sums, 1)
     return scaled

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import UNSET
@@ -18,8 +19,9 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_token
 from attncli.draw.view import View, arrow
-from attncli.features.heads.document import Circuits, HeadsDocument, Similarity
-from attncli.language import contextual, message, say
+from attncli.features.heads.document import Circuits, Flow, HeadsDocument, Rollout, Similarity
+from attncli.language import Message, contextual, message, plural, say
+from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label
 
 
@@ -209,32 +211,89 @@ def _likeness(part: Circuits, view: View) -> Lines:
     return table(titles, rows, view, align=["left", "left", "right"], title=title, note=note)
 
 
+class _Sources(NamedTuple):
+    """Where positions take most from: key is the largest of all, free_key the largest of those
+    where no head rests. rests: whether heads rest on the key. names: of both, for a sentence."""
+
+    key: int
+    free_key: int
+    rests: bool
+    names: dict[str, str]
+
+
+def _sources(document: HeadsDocument, weights: Numbers, view: View) -> _Sources:
+    """The keys with the largest mean weight over queries, of weights [query, key]."""
+    means = as_matrix(weights).mean(axis=0)
+    rest = resting_keys(document.tokens, document.model.source)[: means.size]
+    key = int(means.argmax())
+    free_key = int(np.where(rest, -1.0, means).argmax())
+    names = {
+        "token": quoted_token(document.tokens, key, view),
+        "share": percent(float(means[key])),
+        "other": quoted_token(document.tokens, free_key, view),
+        "other_share": percent(float(means[free_key])),
+    }
+    return _Sources(key, free_key, bool(rest[key]) and not rest.all(), names)
+
+
+def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> str:
+    """From which token most reaches the positions through the layers, beside uniform attention."""
+    sources = _sources(document, rollout.weights, view)
+    even = as_matrix(rollout.uniform).mean(axis=0)
+    template = message(
+        "Rolled out through {layers}, positions take the largest share from {token}: {share} on"
+        " average; {even} with uniform attention."
+    )
+    if sources.rests:
+        template = message(
+            "Rolled out through {layers}, positions take {share} on average from {token}, where"
+            " heads rest ({even} with uniform attention); of the other tokens most from {other}:"
+            " {other_share} ({other_even})."
+        )
+    return say(
+        view,
+        template,
+        layers=_layers_named(document),
+        even=percent(float(even[sources.key])),
+        other_even=percent(float(even[sources.free_key])),
+        **sources.names,
+    )
+
+
+def _flow_sentence(document: HeadsDocument, flow: Flow, view: View) -> str:
+    """From which token most can flow to the positions."""
+    sources = _sources(document, flow.weights, view)
+    template = message(
+        "By maximum flow, positions take the largest share from {token}: {share} on average."
+    )
+    if sources.rests:
+        template = message(
+            "By maximum flow, positions take {share} on average from {token}, where heads rest; of"
+            " the other tokens most from {other}: {other_share}."
+        )
+    return say(view, template, **sources.names)
+
+
+def _layers_named(document: HeadsDocument) -> Message:
+    """The layers that a rollout goes through: "all layers", or how many; of a document that keeps a
+    few heads alone it is not known."""
+    if document.heads_in_all:
+        return message("the layers chosen")
+    count = len({head.layer for head in document.heads})
+    if count == document.model.layers:
+        return message("all layers")
+    return plural("{count} layer", "{count} layers", count=count)
+
+
 def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """What rollout, flow, similarity and circuits say in one sentence each, of those that the
     document has.
     """
 
-    def largest_source(weights: Numbers) -> tuple[int, dict[str, str]]:
-        """The key with the largest mean weight over queries, of weights [query, key]: its index,
-        and its "token" and "share" as texts for a sentence."""
-        means = as_matrix(weights).mean(axis=0)
-        source = int(means.argmax())
-        token = quoted_token(document.tokens, source, view)
-        return source, {"token": token, "share": percent(float(means[source]))}
-
     if document.rollout:
-        source, values = largest_source(document.rollout.weights)
-        values["even"] = percent(float(as_matrix(document.rollout.uniform)[:, source].mean()))
-        template = message(
-            "Rolled out through all layers, positions take the largest share from {token}: {share}"
-            " on average; {even} with uniform attention."
-        )
-        yield say(view, template, **values)
+        yield _rollout_sentence(document, document.rollout, view)
     if document.flow:
-        template = message(
-            "By maximum flow, positions take the largest share from {token}: {share} on average."
-        )
-        yield say(view, template, **largest_source(document.flow.weights)[1])
+        yield _flow_sentence(document, document.flow, view)
     if document.similarity and document.similarity.tree:
         first = document.similarity.tree[0]
         a, b = (document.similarity.heads[row] for row in (first.a, first.b))

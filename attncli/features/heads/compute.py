@@ -17,7 +17,7 @@ from attncli.documents import EmptyRow, LeftOutKind, RegionRow
 from attncli.documents.header import empty_rows, header, notes, overflow, resources
 from attncli.documents.parts import RegionPart
 from attncli.errors import UsageError
-from attncli.features.heads.across_heads import AcrossHeads
+from attncli.features.heads.across_heads import AcrossHeads, with_flow
 from attncli.features.heads.document import (
     AverageHead,
     Excluded,
@@ -285,7 +285,8 @@ def heads(
         directions: Heads, layer and number, whose strongest directions are told by tokens.
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
-        top: How many of the sorted heads to keep; None for all.
+        top: How many of the sorted heads to keep, without an order those of the strongest links;
+            None for all.
         roles: Whether to score heads by role, and to rank them by each.
         regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the
             document then tells what the last token of each head gives them, and which give what to
@@ -335,6 +336,8 @@ def heads(
     of_roles = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
     if of_roles and scores is None:
         expected = with_roles(expected, model, of_roles)
+    if "flow" in request.across:
+        expected = with_flow(expected, len(tokens), len(model.spec.attending(request.layers)))
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
     if labels and repeats is None:
@@ -358,8 +361,20 @@ def heads(
     if roles:
         document = replace(document, roles=rank_roles(document.heads))
     if top is not None and top < len(document.heads):
-        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[:top])
+        document = replace(
+            document, heads_in_all=len(document.heads), heads=_first_heads(document, top)
+        )
     return document
+
+
+def _first_heads(document: HeadsDocument, count: int) -> list[HeadMetrics]:
+    """The first heads by the document's order; without one those of the strongest links."""
+    if document.sort:
+        return document.heads[:count]
+    ranked = sorted(
+        document.heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0)
+    )
+    return ranked[:count]
 
 
 def heads_document(
@@ -380,8 +395,8 @@ def heads_document(
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it
     hides of them. repeats: scores of random repeats for the labels. scores: of roles. rows: None for
     whole weights; else query rows at a time: nothing is n × n then, and maps are pooled. progress:
-    told the share done, where rows are given. recording: takes its heads. Raises UsageError for an order by
-    `massive`, which is a layer's.
+    told the share done, where rows are given, and of attention flow. recording: takes its heads.
+    Raises UsageError for an order by `massive`, which is a layer's.
     """
     if request.sort is not None and column_metric(request.sort).name == MASSIVE:
         raise UsageError(
@@ -418,7 +433,9 @@ def heads_document(
         document = replace(document, directions=head_directions(model, request.directions))
     if collector.across is None:
         return document
-    return collector.across.add_parts(document, model, list(layers), request.heads)
+    return collector.across.add_parts(
+        document, model, list(layers), request.heads, progress or ignore
+    )
 
 
 class _HeadCollector:

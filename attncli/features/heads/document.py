@@ -347,7 +347,10 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     ] = UNSET
     heads_in_all: Annotated[
         Size | UnsetType,
-        describe("With --top: how many heads there were; `heads` holds the first of them."),
+        describe(
+            "With --top: how many heads there were; `heads` holds the first by their order, or those"
+            " of the strongest links."
+        ),
     ] = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:

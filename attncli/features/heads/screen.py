@@ -33,7 +33,7 @@ from attncli.draw.region_tables import (
     region_heads_sentences,
     region_links_part,
 )
-from attncli.draw.rest_names import not_counted
+from attncli.draw.rest_names import not_counted, rest_names
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import (
@@ -741,6 +741,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     answer_sentences = [
         *across_sentences(document, view),
         *_role_sentences(document, view),
+        *_kept_sentences(document, view),
         *_short_text_sentences(document, view),
         *_resting_sentences(document, view),
         *_positional_sentences(document, view),
@@ -763,6 +764,21 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
             answer_sentences.append(note)
     answer_sentences += region_heads_sentences(document, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def _kept_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
+    """That what follows counts the heads alone that --top keeps, where it keeps fewer than all."""
+    every = document.heads_in_all or 0
+    if every > len(document.heads):
+        yield say(
+            view,
+            plural(
+                "Only {count} of {heads} heads is kept (--top); what follows is of that.",
+                "Only {count} of {heads} heads are kept (--top); what follows is of these.",
+                count=len(document.heads),
+                heads=every,
+            ),
+        )
 
 
 def _link_by_choice(head: HeadMetrics, rest: Bools) -> HeadLink | None:
@@ -843,7 +859,9 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         return
     count = tops[key]
     name = quoted_token(document.tokens, key, view)
-    if not _rest(document)[key]:
+    rest = _rest(document)
+    together = int((means[:, rest].sum(-1) > HALF).sum())
+    if not rest[key]:
         template = plural(
             "{count} of {heads} heads keeps more than half of its weight on {key}.",
             "{count} of {heads} heads keep more than half of their weight on {key}.",
@@ -870,6 +888,14 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             key=name,
         )
     yield say(view, template)
+    if rest[key] and together > count:
+        yield say(
+            view,
+            "On all of {rest} together {count} of {heads} do.",
+            rest=rest_names(document.tokens),
+            count=together,
+            heads=len(means),
+        )
 
 
 def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:

@@ -109,10 +109,11 @@ def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def step_of(name: str) -> int | None:
-    """The last number in the last part of a name: 512 of `owner/model@step512`, 64 of
-    `my-model/step-64`; None without one."""
-    last = re.split(r"[@/\\]", name.rstrip("/\\"))[-1]
-    numbers = re.findall(r"\d{1,15}", last)
+    """The number behind "step" or "checkpoint" in the last part of a name, else the last one there:
+    512 of `owner/model@step512`, 9 of `step9-tokens2B`, 64 of `model/64`; None without one."""
+    last = _last_part(name)
+    numbers = re.findall(r"(?:step|checkpoint)[^\w]?_?(\d{1,15})", last)
+    numbers = numbers or re.findall(r"\d{1,15}", last)
     if numbers:
         return int(numbers[-1])
     return None
@@ -199,7 +200,8 @@ def series_document(
         InputError: A checkpoint is not there or damaged, or has other heads than the first.
         UsageError: A metric that is none; a page of more than it can hold.
     """
-    names = _in_order(request.names)
+    names = in_order(request.names)
+    steps = steps_of(names)
     rows: list[SeriesCheckpoint] = []
     tokens: list[TokenRow] = []
     warnings: list[str] = []
@@ -228,7 +230,7 @@ def series_document(
             remembered += 1
         row = SeriesCheckpoint(
             name=name,
-            step=step_of(name),
+            step=steps[place],
             digest=digest,
             same_as=known.get(digest),
             loss=measured.loss,
@@ -267,13 +269,41 @@ def series_document(
     )
 
 
-def _in_order(names: Sequence[str]) -> list[str]:
-    """The names of checkpoints by their steps; as they are where one tells none."""
-    steps = [step_of(name) for name in names]
-    if None in steps:
-        return list(names)
-    order = sorted(range(len(names)), key=lambda place: (steps[place] or 0, place))
-    return [names[place] for place in order]
+def in_order(names: Sequence[str]) -> list[str]:
+    """The names of checkpoints, those that differ by their numbers alone by their steps; others
+    keep their place: `step-10, step-9, final` gives `step-9, step-10, final`."""
+    stems = [_stem_of(name) for name in names]
+    by_step: dict[str, list[str]] = {}
+    for stem, name in zip(stems, names, strict=True):
+        by_step.setdefault(stem, []).append(name)
+    for group in by_step.values():
+        group.sort(key=lambda name: step_of(name) or 0)
+    turns = {stem: iter(group) for stem, group in by_step.items()}
+    return [next(turns[stem]) for stem in stems]
+
+
+def steps_of(names: Sequence[str]) -> list[int | None]:
+    """The step of each of several checkpoints; None where neither another is named alike nor the
+    name says that it is one: the 2 of `ind2` is no step beside `step-45`."""
+    alike = Counter(_stem_of(name) for name in names)
+    steps: list[int | None] = []
+    for name in names:
+        stem = _stem_of(name)
+        if alike[stem] > 1 or re.search("step|checkpoint", stem):
+            steps.append(step_of(name))
+        else:
+            steps.append(None)
+    return steps
+
+
+def _stem_of(name: str) -> str:
+    """The last part of a name with a mark in place of each number: `step-#`."""
+    return re.sub(r"\d+", "#", _last_part(name))
+
+
+def _last_part(name: str) -> str:
+    """The revision of a hub id, or the last folder of a path."""
+    return re.split(r"[@/\\]", name.rstrip("/\\"))[-1]
 
 
 def _kept_results(

@@ -8,9 +8,10 @@ import resting_model
 from resting_model import PREVIOUS, RESTS, SEEKS
 
 from attncli.draw.lines import draw_parts
+from attncli.draw.numbers import percent
 from attncli.draw.view import View
 from attncli.features.find.compute import find
-from attncli.features.find.document import FindDocument, FoundHead
+from attncli.features.find.document import FindDocument, FoundHead, counted_weight
 from attncli.features.find.screen import FIND_PARTS, find_sentences
 
 WIDE = View(width=200)
@@ -115,11 +116,22 @@ def test_the_unit_of_a_cut_links_effect_is_named() -> None:
         assert ("effect: how far the last vector of" in screen) == effect
 
 
-def test_a_word_that_holds_the_first_token_is_told_as_that() -> None:
-    """Of a word of several tokens of which heads rest on the first, the weight counts both."""
+def test_of_a_word_that_holds_the_first_token_the_other_tokens_are_ranked() -> None:
+    """Of a word of several tokens of which heads rest on the first, order, weights and the answer
+    are of the others; the whole weight is told beside them."""
     model = resting_model.model()
-    said = _said(find(model, "cdbeac", "#5", "#0-1"))
-    assert "holds the first token, where heads rest whatever it is" in said
-    assert "holds the first token" not in _said(find(model, "cdbeac", "#5", "#1-2"))
+    whole = find(model, "cdbeac", "#5", "#0-1")
+    alone = find(model, "cdbeac", "#5", "#1")
+    at_rest = _by_head(find(model, "cdbeac", "#5", "#0"))
+    for head in whole.heads:
+        of_others = _by_head(alone)[head.head].weight
+        assert head.weight == pytest.approx(of_others + at_rest[head.head].weight)
+        assert counted_weight(head) == pytest.approx(of_others)
+    assert [head.head for head in whole.heads] == [head.head for head in alone.heads]
+    said = _said(whole)
+    assert "without the tokens where heads rest, most in layer" in said
+    assert f"{percent(whole.heads[0].weight)} with them" in said
+    assert "with these tokens" in _said(find(model, "cdbeac", "#5", "#0-1", effect=True))
+    assert "with them" not in _said(find(model, "cdbeac", "#5", "#1-2"))
     of_nobody = resting_model.model(source="file")
-    assert "holds the first token" not in _said(find(of_nobody, "cdbeac", "#5", "#0-1"))
+    assert "with them" not in _said(find(of_nobody, "cdbeac", "#5", "#0-1"))

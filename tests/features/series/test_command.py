@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 import attncli
 from attncli.documents import SCHEMAS
 from attncli.features.series import compute
-from attncli.features.series.compute import checkpoint_names, step_of
+from attncli.features.series.compute import checkpoint_names, in_order, step_of, steps_of
 from attncli.measure.labels import repeat_scores
 
 TEXT = "f p e h a n c f p e h a n c f p"
@@ -54,6 +54,22 @@ def test_what_a_name_says() -> None:
     assert step_of("my-model/step-64/") == 64
     assert step_of("owner/model-7b@main") is None
     assert checkpoint_names(["a@step1,step2", "b"]) == ("a@step1", "a@step2", "b")
+
+
+@pytest.mark.parametrize(
+    ("named", "ordered", "steps"),
+    [
+        (["m/step-9", "m/step-10"], ["m/step-9", "m/step-10"], [9, 10]),
+        (["step-10", "step-9", "last"], ["step-9", "step-10", "last"], [9, 10, None]),
+        (["step-45", "ind2"], ["step-45", "ind2"], [45, None]),
+        (["7b-sft", "7b-base"], ["7b-sft", "7b-base"], [None, None]),
+        (["a@step512", "a@main"], ["a@step512", "a@main"], [512, None]),
+        (["s1-step10-1B", "s1-step9-2B"], ["s1-step9-2B", "s1-step10-1B"], [9, 10]),
+    ],
+)
+def test_checkpoints_stand_by_their_steps_and_other_names_as_typed(named, ordered, steps) -> None:
+    assert in_order(named) == ordered
+    assert steps_of(ordered) == steps
 
 
 @pytest.mark.thorough
