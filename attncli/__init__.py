@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from attncli.features.mask.compute import mask as mask
     from attncli.features.next.compute import next_word as next_word
     from attncli.features.pairs.compute import pairs as pairs
+    from attncli.features.rules.compute import rules as rules
     from attncli.features.run.compute import run as run
     from attncli.features.series.compute import series as series
     from attncli.features.tensors.compute import tensors as tensors
@@ -73,7 +74,7 @@ __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Weigh", "Zero", "__version__", "ablate",
     "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find", "find_pairs",
     "generate", "heads", "learn", "load", "logits", "logits_pairs", "mask", "metrics", "next_word", "pairs", "patch",
-    "patch_pairs", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",
+    "patch_pairs", "rules", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why", "why_pairs",
 ]  # fmt: skip
 
 _HOMES = {

@@ -17,6 +17,7 @@ from attncli.mechanism.context import (
     apply_interventions,
     held_weights,
     put_projections,
+    put_weights,
 )
 from attncli.mechanism.feed_forward import (
     LayerPart,
@@ -226,6 +227,7 @@ def mix_heads(
             last_queries=context.last_queries,
         )
         stages |= square_stages
+    mixed = put_weights(backend, interventions, stages, parts.v, mixed)
     stages["mixed"] = apply_interventions(backend, interventions, mixed)
     if spec.gated:
         gate = attention.split_heads(attention.linear("gate", context.queries_of(x)), spec.heads)

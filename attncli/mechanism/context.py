@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.attend import EVERY_STAGE, RowBlock
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock, mix
 
 Kind: TypeAlias = Literal["self", "cross"]
 """Which attention of a layer: over the text itself, or over another one."""
@@ -86,7 +86,21 @@ class HoldWeights(Struct, frozen=True, eq=False):
     weights: Array
 
 
-Intervention: TypeAlias = Zero | Replace | KnockOut | Weigh | PutProjection | HoldWeights
+class PutWeights(Struct, frozen=True, eq=False):
+    """Intervention: these heads mix with given attention weights in place of their softmax; other
+    heads attend as ever.
+
+    rows: makes the weights of queries start..stop−1, [..., one of the heads, query, key]; the keys
+    are all, learned ones included. So a long text needs few of them at once.
+    """
+
+    heads: tuple[int, ...]
+    rows: Callable[[int, int], Array]
+
+
+Intervention: TypeAlias = (
+    Zero | Replace | KnockOut | Weigh | PutProjection | HoldWeights | PutWeights
+)
 Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
 """What is changed in which layer's attention; in the order in which it is done."""
 NO_INTERVENTIONS: Interventions = {}
@@ -224,10 +238,45 @@ def apply_interventions(
                 mixed = backend.where(backend.array(is_zero), 0.0, mixed)
             case Replace(heads, values):
                 mixed = _replace_heads(backend, heads, values, mixed)
-            case KnockOut() | Weigh() | PutProjection() | HoldWeights():
+            case KnockOut() | Weigh() | PutProjection() | HoldWeights() | PutWeights():
                 pass  # it has been at work before the softmax
             case _:
                 assert_never(intervention)
+    return mixed
+
+
+PUT_ROWS = 512
+"""Query rows of a `PutWeights` that are made at a time."""
+
+
+def put_weights(
+    backend: Backend,
+    interventions: Sequence[Intervention],
+    stages: dict[str, Array],
+    values: Array,
+    mixed: Array,
+) -> Array:
+    """What heads mix, [..., head, query, v_dim], with the `PutWeights` among these interventions in
+    place of a softmax; their weights come into the stages, where weights are kept.
+
+    values: [..., kv, key, v_dim]; consecutive heads share an entry.
+    """
+    heads = mixed.shape[-3]
+    count = mixed.shape[-2]
+    for put in (change for change in interventions if isinstance(change, PutWeights)):
+        own = values[..., [head * values.shape[-3] // heads for head in put.heads], :, :]
+        fresh = []
+        kept = []
+        for start in range(0, count, PUT_ROWS):
+            rows = put.rows(start, min(start + PUT_ROWS, count))
+            fresh.append(mix(backend, rows, backend.cast(own, backend.dtype_of(rows)), rows > 0))
+            kept += [rows] if "weights" in stages else []
+        outputs = backend.cast(backend.concat(fresh, -2), backend.dtype_of(mixed))
+        mixed = _replace_heads(backend, put.heads, outputs, mixed)
+        if kept:
+            stages["weights"] = _replace_heads(
+                backend, put.heads, backend.concat(kept, -2), stages["weights"]
+            )
     return mixed
 
 

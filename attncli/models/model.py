@@ -62,6 +62,10 @@ WASTE = 0.25
 """How much longer than its shortest text a batch may be."""
 
 
+BatchInterventions = Callable[[Sequence[Sequence[Token]]], Interventions]
+"""Makes what is changed in a batch, of the tokens of its texts; arrays have a batch axis first."""
+
+
 class PaddedTexts(Struct, frozen=True, eq=False):
     """Texts of about one length that run together, shortest first.
 
@@ -426,6 +430,7 @@ class Model(Struct, frozen=True, eq=False):
         heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
         at_once: int = AT_ONCE,
+        interventions: BatchInterventions | None = None,
     ) -> Iterator[Iterator[PaddedTexts]]:
         """Take texts some `at_once` tokens at a time; yield for each take its texts in batches of
         about equal length, shortest first. A batch runs when its layers are iterated over.
@@ -436,21 +441,23 @@ class Model(Struct, frozen=True, eq=False):
             heads: Which heads to keep in stages with a head axis.
             keep: Which n × n stages to keep.
             at_once: About how many tokens are taken from `texts` at a time.
+            interventions: Makes what is changed in a batch, of the texts in it; None for nothing.
 
         Yields:
             The batches of those tokens.
 
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
+            UnsupportedError: For interventions where texts do not run together.
         """
         waiting: list[list[Token]] = []
         for text in texts:
             waiting.append(self.encode(text))
             if sum(map(len, waiting)) > at_once:
-                yield self._batches_of(waiting, layers, heads, keep)
+                yield self._batches_of(waiting, layers, heads, keep, interventions)
                 waiting = []
         if waiting:
-            yield self._batches_of(waiting, layers, heads, keep)
+            yield self._batches_of(waiting, layers, heads, keep, interventions)
 
     def _batches_of(
         self,
@@ -458,6 +465,7 @@ class Model(Struct, frozen=True, eq=False):
         layers: Selection,
         heads: Selection,
         keep: Collection[str],
+        interventions: BatchInterventions | None = None,
     ) -> Iterator[PaddedTexts]:
         """These texts in batches of about equal length; one by one where padding would change a
         text's numbers.
@@ -472,6 +480,11 @@ class Model(Struct, frozen=True, eq=False):
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
         waste = WASTE if "length" not in kinds else 0.0
+        if not together and interventions is not None:
+            raise UnsupportedError(
+                "texts of this model do not run side by side, and changes are made in batches",
+                expected="a model that reads texts alone, with masks by position",
+            )
         if not together:
             for place, tokens in enumerate(texts):
                 alone = map(
@@ -481,9 +494,9 @@ class Model(Struct, frozen=True, eq=False):
             return
         for places in _batches_by_length([len(tokens) for tokens in texts], waste):
             batch = tuple(texts[place] for place in places)
-            yield PaddedTexts(
-                tuple(places), batch, self._run_batch(batch, backend, layers, heads, keep)
-            )
+            changes = NO_INTERVENTIONS if interventions is None else interventions(batch)
+            traces = self._run_batch(batch, backend, layers, heads, keep, changes)
+            yield PaddedTexts(tuple(places), batch, traces)
 
     def _check_memory(self) -> None:
         """Raise UsageError for a model with cross-attention that has no encoder vectors to attend

@@ -66,6 +66,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "ablate a link": ("ablate", TEXT, *SUMMED, "--from", "cat", "--to", "mat"),
     "ablate together": ("ablate", TEXT, *SUMMED, "--head", "0,1", "--together"),
     "retrieval": ("heads", *GPT2, "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
+    "rules": ("heads", *GPT2, "--rules", "--lines", "--file", "{t}/rules.txt"),
     "regions": ("ablate", TEXT, *GPT2, "--region", "cat=/cat/", "--each-region"),
     "cache": ("cache", TEXT, *GPT2, "--region", "cat=/cat/", "--budget", "4"),
     "effects": ("ablate", *SUMMED, "--lines", "--file", "{t}/corpus.txt"),
@@ -122,6 +123,7 @@ EXPLORED = {*PAGED - {"compare"}, "ablate together"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("saved")
     shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
+    (made / "rules.txt").write_text("the cat sat\na dog ran to me\n" * 3)
     (made / "needle").write_text("the cat\tsat\n")
     (made / "corpus.txt").write_text(f"{TEXT}\n{OTHER}\na bird sang\n")
     with inside():

@@ -138,6 +138,7 @@ OTHER_USES = {
     ("cache", "regions"): "the answer's tokens and its log probability",
     ("effects", "cross"): "the states of an encoder, as words",
     ("heads", "retrieval"): "--retrieval is an option of heads",
+    ("heads", "rules"): "--rules is an option of heads",
     ("effects", "regions"): "--each-region is an option of ablate",
     ("compare", "view"): "a side may be a saved file, which view opens",
     ("mask", "explain"): "which one head: the same option",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
     from attncli.features.heads.roles import RoleScores
+    from attncli.inputs.token import Token
     from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import RunRecord
     from attncli.models.estimate import CostEstimate
@@ -147,6 +148,17 @@ class RetrievalOptions(Struct, frozen=True):
     ] = False
 
 
+class RuleOptions(Struct, frozen=True):
+    """Which simple rules say how much of each head."""
+
+    rules: Annotated[
+        bool,
+        analysis_option(
+            help="Describe every head by simple rules, and run the model with rules in its place."
+        ),
+    ] = False
+
+
 def heads(
     ctx: typer.Context,
     text: TextOptions,
@@ -158,6 +170,7 @@ def heads(
     page: PageOptions,
     heads_options: HeadsOptions,
     retrieval: RetrievalOptions,
+    rules: RuleOptions,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Compare all heads: small maps, metrics, labels, the strongest link of each.
@@ -167,6 +180,8 @@ def heads(
     attn heads "The animal didn't cross the street" --metric all --sort entropy:asc --top 3
 
     attn heads --model DIR --retrieval --verify
+
+    attn heads --model DIR --rules --file corpus.txt --lines
 
     attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
     """
@@ -178,6 +193,9 @@ def heads(
                 "--retrieval makes texts of its own, and TEXT is one", expected="one or the other"
             )
         _fetching_heads(environment, retrieval, setup, output, page)
+        return
+    if rules.rules:
+        _heads_as_rules(environment, text, setup, output, page)
         return
     for name in ("needle", "haystack", "lengths", "verify"):
         if name in environment.explicit_options:
@@ -324,6 +342,53 @@ def _fetching_heads(
             progress=on_progress,
         )
 
+    if page.html is not None:
+        from attncli.draw.page import any_page
+
+        write_page(page, any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
+    write_with_figure([document], output, environment, view)
+
+
+RULES_SUBJECTS = (
+    "rules", "text", "file", "lines", "ids", "top", "show", "brief", "ascii", "full", "model", "seed", "weights",
+    "num_heads", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
+    "tokenizer",
+)  # fmt: skip
+"""What heads as rules take besides how their answer looks."""
+
+
+def _heads_as_rules(
+    environment: Environment,
+    text: TextOptions,
+    setup: RunSetup,
+    output: OutputOptions,
+    page: PageOptions,
+) -> None:
+    """Run `attn heads --rules`: describe the heads by rules over many texts, and write the document
+    and page."""
+    refuse_beside(environment, "--rules", RULES_SUBJECTS)
+    view = validate_options(output, environment, "rules", files={"--html": page.html})
+    validate_page(page)
+    loaded_model = request.model(
+        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT, many_runs=True
+    )
+    from attncli.features.rules.compute import built_in_texts
+    from attncli.features.rules.compute import rules as compute_rules
+
+    tokens: list[list[Token]] | None = None
+    origin = ""
+    sources = (text.text, text.file, text.ids, text.chat)
+    if environment.stdin_is_terminal and all(source is None for source in sources):
+        count = len(built_in_texts())
+        environment.note(message("no text given; using {count} paragraphs of attn", count=count))
+    else:
+        tokens = []
+        for source in request.texts(environment, text):
+            origin = origin or source.origin.rpartition(":")[0] or source.origin
+            with request.errors_located_in(source):
+                tokens.append(request.tokens_of(loaded_model, source))
+    with progress(environment, "comparing heads with rules") as on_progress:
+        document = compute_rules(loaded_model, tokens, source=origin, progress=on_progress)
     if page.html is not None:
         from attncli.draw.page import any_page
 

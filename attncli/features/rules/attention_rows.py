@@ -1,0 +1,240 @@
+"""The attention of many texts beside the rows of rules, block by block of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import numpy_backend
+from attncli.errors import UnsupportedError
+from attncli.features.rules.head_rules import HeadRule, rule_rows
+from attncli.features.rules.token_patterns import Bools, Ints, TokenPatterns
+from attncli.inputs.token import Token, ignore
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.mask import Mask, visible
+from attncli.models.model import Model
+from attncli.models.run import LONG, rows_for
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+BLOCK = 2**21
+"""Numbers of all rules' rows that are made at once: 16 MiB."""
+
+
+class PatternBlock(Struct, frozen=True, eq=False):
+    """Some query rows of one layer in one text.
+
+    text: its number among those that run. layer, kind: the layer, and which of the model's masks it
+    has. heads: the numbers of its heads among all heads of the model. queries: positions, [row].
+    weights: attention weights, [head, row, key]. rules: those of the rules, [rule, row, key].
+    visible: what the rows see, [row, key].
+    """
+
+    text: int
+    layer: int
+    kind: int
+    heads: slice
+    queries: Ints
+    weights: Floats
+    rules: Floats
+    visible: Bools
+
+    @property
+    def with_choice(self) -> Bools:
+        """The rows that see two keys or more, booleans [row]: in others there is nothing to say."""
+        return self.visible.sum(-1) >= 2
+
+
+class HeadPlaces(Struct, frozen=True):
+    """The heads of a model in one row. layers: those that attend. starts: the first head of each,
+    and how many there are. kinds: which mask each layer has. masks: those there are."""
+
+    layers: tuple[int, ...]
+    starts: tuple[int, ...]
+    kinds: tuple[int, ...]
+    masks: tuple[Mask, ...]
+
+    @property
+    def count(self) -> int:
+        """How many heads there are."""
+        return self.starts[-1]
+
+    def names(self) -> list[tuple[int, int]]:
+        """Layer and head of each, in order."""
+        return [
+            (layer, head - start)
+            for layer, start, stop in zip(self.layers, self.starts, self.starts[1:], strict=False)
+            for head in range(start, stop)
+        ]
+
+    def slice_of(self, layer: int) -> slice:
+        """The heads of a layer among all."""
+        place = self.layers.index(layer)
+        return slice(self.starts[place], self.starts[place + 1])
+
+    def kind_of(self, layer: int) -> int:
+        """Which mask a layer has, as a number in `masks`."""
+        return self.kinds[self.layers.index(layer)]
+
+    def head_kinds(self) -> Ints:
+        """Which mask each head has, [head]."""
+        return np.repeat(np.asarray(self.kinds), np.diff(self.starts))
+
+
+def head_places(model: Model) -> HeadPlaces:
+    """The heads of a model in the order of its layers.
+
+    Raises UnsupportedError for masks that are made from vectors of a run, and for a model without
+    attention.
+    """
+    layers = tuple(model.spec.attending())
+    masks: list[Mask] = []
+    kinds = []
+    starts = [0]
+    for layer in layers:
+        attention = model.spec.blocks[layer].attention
+        mask = attention.mask
+        if attention.hashing or any(part.depends_on == "vectors" for part in mask.parts_of()):
+            raise UnsupportedError(
+                "a hash mask is made from a run's own vectors, and no rule knows it",
+                expected="a mask by position, such as causal or window:W",
+            )
+        if mask not in masks:
+            masks.append(mask)
+        kinds.append(masks.index(mask))
+        starts.append(starts[-1] + attention.heads)
+    if not layers:
+        raise UnsupportedError("this model has no attention", expected="a model with heads")
+    return HeadPlaces(layers, tuple(starts), tuple(kinds), tuple(masks))
+
+
+def sees(mask: Mask, queries: Ints, count: int) -> Bools:
+    """Which of `count` keys these queries see under a mask, [query, key]."""
+    exact = numpy_backend("float64")
+    pairs = visible(
+        mask, exact.array(queries[:, None]), exact.array(np.arange(count)[None]),
+        keys=count, backend=exact,
+    )  # fmt: skip
+    booleans: Bools = np.asarray(exact.numpy(pairs))
+    if booleans.ndim > 2:  # masks that differ by head
+        booleans = np.asarray(booleans.any(0))
+    return np.broadcast_to(booleans, (queries.size, count))
+
+
+class TextRules:
+    """The rows of rules in one text, made when they are asked for, and kept where they are few."""
+
+    def __init__(self, rules: Sequence[HeadRule], tokens: Sequence[Token]) -> None:
+        self._rules = rules
+        self._patterns = TokenPatterns(tokens)
+        self._kept: dict[Mask, tuple[Floats, Bools]] = {}
+        self.count = len(tokens)
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """The queries of the text, some at a time: the first, and the one after the last."""
+        step = max(BLOCK // (self.count * len(self._rules)), 1)
+        for start in range(0, self.count, step):
+            yield start, min(start + step, self.count)
+
+    def rows(self, mask: Mask, start: int, stop: int) -> tuple[Floats, Bools]:
+        """The rows of the queries start..stop−1, [rule, query, key], and what they see, [query,
+        key]."""
+        whole = (0, self.count)
+        if next(self.blocks()) != whole:
+            return self._make(mask, start, stop)
+        if mask not in self._kept:
+            self._kept[mask] = self._make(mask, *whole)
+        rows, booleans = self._kept[mask]
+        return rows[:, start:stop], booleans[start:stop]
+
+    def _make(self, mask: Mask, start: int, stop: int) -> tuple[Floats, Bools]:
+        """As `rows`, made anew."""
+        queries = np.arange(start, stop)
+        booleans = sees(mask, queries, self.count)
+        return rule_rows(self._rules, self._patterns, queries, booleans), booleans
+
+
+def observe(
+    model: Model,
+    texts: Sequence[Sequence[Token]],
+    rules: Sequence[HeadRule],
+    places: HeadPlaces,
+    consume: Callable[[PatternBlock], None],
+    *,
+    progress: Callable[[int], None] = ignore,
+) -> None:
+    """Run texts, and hand on the attention of each layer beside what rules say of it.
+
+    consume: takes each block; the layers of a text come in order. progress: takes how many tokens
+    have run.
+    """
+    short = [number for number, tokens in enumerate(texts) if len(tokens) <= LONG]
+    begin = 0
+    for group in model.batches([list(texts[number]) for number in short], keep=("weights",)):
+        batched = 0
+        for batch in group:
+            numbers = [short[begin + place] for place in batch.places]
+            batched += len(numbers)
+            known = [TextRules(rules, tokens) for tokens in batch.texts]
+            for trace in batch.layers:
+                weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+                for entry, text in enumerate(known):
+                    own = weights[entry, :, : text.count, : text.count]
+                    for start, stop in text.blocks():
+                        rows = own[:, start:stop]
+                        consume(_block(places, text, numbers[entry], trace.layer, start, rows))
+            progress(sum(map(len, batch.texts)))
+        begin += batched
+    for number, tokens in enumerate(texts):
+        if len(tokens) > LONG:
+            _observe_long(model, tokens, TextRules(rules, tokens), places, number, consume)
+            progress(len(tokens))
+
+
+def _block(
+    places: HeadPlaces,
+    text: TextRules,
+    number: int,
+    layer: int,
+    row: int,
+    weights: Floats,
+    first: int = 0,
+) -> PatternBlock:
+    """A block of the heads `first`, `first` + 1, … of a layer. row: the first query. weights:
+    [head, row, key]."""
+    kind = places.kind_of(layer)
+    queries = np.arange(row, row + weights.shape[1])
+    rows, visible_keys = text.rows(places.masks[kind], row, row + weights.shape[1])
+    start = places.slice_of(layer).start + first
+    heads = slice(start, start + weights.shape[0])
+    return PatternBlock(number, layer, kind, heads, queries, weights, rows, visible_keys)
+
+
+def _observe_long(
+    model: Model,
+    tokens: Sequence[Token],
+    text: TextRules,
+    places: HeadPlaces,
+    number: int,
+    consume: Callable[[PatternBlock], None],
+) -> None:
+    """As `observe`, for one text whose pairs are never in memory together."""
+
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        """Take some rows of some heads."""
+        if kind != "self":
+            return
+        stage = np.asarray(model.backend.numpy(block.stages["weights"]), np.float64)
+        high = min(block.high, text.count)
+        step = next(text.blocks())[1]
+        for start in range(block.start, block.stop, step):
+            rows = slice(start - block.start, min(start + step, block.stop) - block.start)
+            weights = np.zeros((stage.shape[0], rows.stop - rows.start, text.count))
+            weights[..., block.low : high] = stage[:, rows, : high - block.low]
+            consume(_block(places, text, number, layer, start, weights, block.first_head))
+
+    rows = rows_for(model.spec, text.count)
+    for _ in model.trace(tokens, keep=("weights",), rows=rows, on_block=on_block):
+        pass

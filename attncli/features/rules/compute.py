@@ -1,0 +1,283 @@
+"""`attncli.rules`: how much of each head a mixture of simple rules says, and what the model loses
+with rules in place of heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.numpy_backend import integers
+from attncli.documents.header import model_part
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.features.rules.attention_rows import (
+    HeadPlaces,
+    PatternBlock,
+    head_places,
+    observe,
+    sees,
+)
+from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.features.rules.document import (
+    RuledHead,
+    RuleMeaning,
+    RuleOverlaps,
+    RulePart,
+    RulesDocument,
+    RuleStability,
+    RuleTexts,
+    SwappedHeads,
+)
+from attncli.features.rules.head_rules import HeadRule
+from attncli.features.rules.overlap import OverlapSums
+from attncli.features.rules.rule_fit import HalfRecord, is_choice
+from attncli.features.rules.swap import Swap, next_token_loss
+from attncli.inputs.files import read_regular
+from attncli.inputs.token import TEXT_LIMIT, Token, ignore
+from attncli.language import message
+from attncli.models.model import Model
+from attncli.version import __version__
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+LEAST_TEXTS = 6
+"""Texts below which a half has none to fit to and none to choose by."""
+SAID = 0.5
+"""The overlap from which on a head has a rule: half of its weights."""
+SHARES = (0.1, 0.25, 0.5)
+"""Of the heads, whose places rules take."""
+KINDS_OF_RUNS = 4
+"""Runs of a swap: by rule, even, by distance, drawn."""
+PARAGRAPHS = Path(__file__).parent / "paragraphs.txt"
+"""The texts that are taken where a user names none, an empty line between two."""
+
+
+def built_in_texts() -> list[str]:
+    """The paragraphs that heads are compared on where no texts are given."""
+    text = read_regular(PARAGRAPHS, what=message("a text file"), limit=TEXT_LIMIT).decode()
+    return [part.strip("\n") for part in text.split("\n\n")]
+
+
+def rules(
+    model: Model,
+    texts: Sequence[str | Sequence[Token]] | None = None,
+    *,
+    source: str = "",
+    shares: Sequence[float] = SHARES,
+    seed: int = 0,
+    progress: Callable[[float], None] = ignore,
+) -> RulesDocument:
+    """Describe every head as a mixture of rules, and run the model with rules in place of heads.
+
+    A head's rules are fitted to half of the texts (non-negative least squares, weights of sum 1)
+    and chosen by texts of that half which the fit does not see: a rule stays if it adds 0.02 to the
+    overlap there. Overlaps and losses are of the other half.
+
+    Args:
+        model: As `attncli.load` returns it; with `hold=True` it reads its weights once.
+        texts: Six or more, as texts or tokens; None for 24 paragraphs of attn's own.
+        source: Where the texts come from, in words, for the document.
+        shares: Of the heads, whose places rules take: above 0, at most 1; empty for none.
+        seed: Of the heads that are drawn at random.
+        progress: Takes the share done, 0 to 1.
+
+    Returns:
+        What `attn heads --rules --json` writes; `swapped` is empty for a model without an output
+        head.
+
+    Raises:
+        InputError: For fewer than six texts, and for a text that the model cannot take.
+        UsageError: For a share out of range.
+        UnsupportedError: For a model that runs whole through another library, reads another text,
+            or has a mask made from its own vectors.
+
+    Source: mixtures of programs for heads: arXiv 2606.19317; the solver: Lawson and Hanson, 1974.
+    """
+    _refuse(model, shares)
+    if texts is None:
+        texts = built_in_texts()
+        source = "built-in"
+    tokens = [tuple(model.encode(text if isinstance(text, str) else list(text))) for text in texts]
+    if len(tokens) < LEAST_TEXTS:
+        raise InputError(
+            "rules are fitted to some texts and measured on others, and there are {count}",
+            expected=message("{least} texts or more", least=LEAST_TEXTS),
+            hint="attn heads --rules --file FILE --lines",
+            count=len(tokens),
+        )
+    places = head_places(model)
+    usable = _usable_rules(places)
+    halves = (tokens[0::2], tokens[1::2])
+    predicts = model.spec.head is not None
+    runs = 1 + KINDS_OF_RUNS * len(shares) if predicts else 0
+    steps = _Steps(sum(map(len, tokens)) + runs * sum(map(len, halves[1])), progress)
+    fitted = HalfRecord(places, len(usable), [len(text) for text in halves[0]])
+    observe(model, halves[0], usable, places, fitted.add, progress=steps.add)
+    mixtures, chosen_by = fitted.choose()
+    profile = fitted.profile()
+    second = HalfRecord(places, len(usable), [len(text) for text in halves[1]])
+    names = [rule.name for rule in usable]
+    overlaps = OverlapSums(places, mixtures, profile, names.index("first"), names.index("even"))
+
+    def measure(block: PatternBlock) -> None:
+        """Take rows of the texts that are measured on."""
+        overlaps.add(block)
+        second.add(block)
+
+    observe(model, halves[1], usable, places, measure, progress=steps.add)
+    swapped: list[SwappedHeads] = []
+    if predicts:
+        trial = _SwapTrial(model, halves[1], usable, places, mixtures, profile, seed, steps.add)
+        swapped = trial.run(np.argsort(-chosen_by, kind="stable").tolist(), shares)
+    parts = overlaps.overlaps()
+    means = parts.mean(-1)
+    choosing = sum(map(is_choice, range(len(halves[0]))))
+    return RulesDocument(
+        version=__version__,
+        model=model_part(model),
+        texts=RuleTexts(
+            source=source,
+            fitted=len(halves[0]) - choosing,
+            choosing=choosing,
+            measured=len(halves[1]),
+            tokens=sum(map(len, tokens)),
+        ),
+        rules=[
+            RuleMeaning(name=rule.name, formula=rule.formula, sentence=str(rule.sentence))
+            for rule in usable
+        ],
+        heads=[
+            _head_part(layer, head, names, mixtures[place], parts[:, place])
+            for place, (layer, head) in enumerate(places.names())
+        ],
+        overlap=RuleOverlaps(
+            rules=float(means[0]),
+            first=float(means[1]),
+            even=float(means[2]),
+            distance=float(means[3]),
+        ),
+        stability=_stability(mixtures, second.choose()[0]),
+        swapped=swapped,
+        seed=seed,
+        warnings=list(model.warnings),
+    )
+
+
+def _refuse(model: Model, shares: Sequence[float]) -> None:
+    """Raise UnsupportedError for a model whose texts do not run side by side, UsageError for a share
+    out of range."""
+    if not model.own_layers or model.memory is not None:
+        raise UnsupportedError(
+            "rules take the place of heads in texts that run side by side, and this {family} model"
+            " runs whole or reads another text",
+            expected="a family that runs natively, as attn models list shows",
+            family=model.spec.family,
+        )
+    for share in shares:
+        if not 0 < share <= 1:
+            raise UsageError(
+                "a share of the heads is {share:g}", expected="above 0, at most 1", share=share
+            )
+
+
+class _Steps:
+    """Tells what share of all tokens to run has run."""
+
+    def __init__(self, total: int, progress: Callable[[float], None]) -> None:
+        self._total = total
+        self._done = 0
+        self._progress = progress
+
+    def add(self, tokens: int) -> None:
+        """So many more tokens have run."""
+        self._done += tokens
+        self._progress(min(self._done / self._total, 1.0))
+
+
+def _usable_rules(places: HeadPlaces) -> list[HeadRule]:
+    """The rules that some query may follow: without those that look ahead where none sees a later
+    key."""
+    ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in places.masks)
+    return [rule for rule in BUILT_IN if ahead or not rule.looks_ahead]
+
+
+def _head_part(
+    layer: int, head: int, names: Sequence[str], mixture: Floats, overlaps: Floats
+) -> RuledHead:
+    """One head as documents hold it. overlaps: with the mixture, first, even, by distance."""
+    order = [place for place in np.argsort(-mixture, kind="stable").tolist() if mixture[place] > 0]
+    said, first, even, distance = overlaps.tolist()
+    return RuledHead(
+        layer=layer,
+        head=head,
+        parts=[RulePart(rule=names[place], weight=float(mixture[place])) for place in order],
+        overlap=said,
+        overlap_first=first,
+        overlap_even=even,
+        overlap_distance=distance,
+        has_rule=said >= SAID,
+    )
+
+
+def _stability(mixtures: Floats, others: Floats) -> RuleStability:
+    """How alike the mixtures of two halves of the texts are. Both are [head, rule]."""
+    return RuleStability(
+        weights=float(np.minimum(mixtures, others).sum(-1).mean()),
+        strongest=float((mixtures.argmax(-1) == others.argmax(-1)).mean()),
+    )
+
+
+class _SwapTrial:
+    """Runs a model on texts with rules in place of some of its heads."""
+
+    def __init__(
+        self,
+        model: Model,
+        texts: Sequence[Sequence[Token]],
+        usable: Sequence[HeadRule],
+        places: HeadPlaces,
+        mixtures: Floats,
+        profile: Floats,
+        seed: int,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._model = model
+        self._texts = texts
+        self._rules = usable
+        self._places = places
+        self._mixtures = mixtures
+        self._profile = profile
+        self._seed = seed
+        self._progress = progress
+        self._even = np.zeros_like(mixtures)
+        self._even[:, [rule.name for rule in usable].index("even")] = 1.0
+
+    def run(self, ranked: Sequence[int], shares: Sequence[float]) -> list[SwappedHeads]:
+        """The losses for each share of the heads, the fewest first. ranked: heads, the best first."""
+        own = self._loss(None)
+        rows = []
+        for share in sorted(shares):
+            count = max(int(share * len(ranked)), 1)
+            best = frozenset(ranked[:count])
+            numbers = integers(self._seed, f"drawn\0{count}", len(ranked))
+            drawn = frozenset(np.argsort(numbers, kind="stable")[:count].tolist())
+            rows.append(
+                SwappedHeads(
+                    share=share,
+                    heads=count,
+                    loss=self._loss(Swap(best, self._mixtures)),
+                    loss_even=self._loss(Swap(best, self._even)),
+                    loss_distance=self._loss(Swap(best, self._mixtures, self._profile)),
+                    loss_drawn=self._loss(Swap(drawn, self._mixtures)),
+                    loss_model=own,
+                )
+            )
+        return rows
+
+    def _loss(self, swap: Swap | None) -> float:
+        """The mean loss with these heads swapped; None for the model as it is."""
+        return next_token_loss(
+            self._model, self._texts, self._rules, self._places, swap, progress=self._progress
+        )

@@ -1,0 +1,231 @@
+"""Rules that say where a head looks without asking the model: patterns of the text alone.
+
+A rule gives every query row a preference for each key. `rule_rows` keeps what the query sees and
+scales it to sum to 1; a row in which the rule finds nothing rests on the first key that the query
+sees, as trained heads do (`attncli.measure.rest`). Rows are made for the queries asked for, so that
+a long text never needs all of them at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.features.rules.token_patterns import (
+    Bools,
+    Ints,
+    TokenPatterns,
+    latest,
+)
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class HeadRule(Struct, frozen=True):
+    """One rule. name: as documents and options spell it. label: as screens call it. formula: which
+    keys j a query i prefers. sentence: the same in words."""
+
+    name: str
+    label: str
+    formula: str
+    sentence: str
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it prefers keys after the query alone, which many models never see."""
+        return False
+
+    @abstractmethod
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """What these queries prefer, 0 or more, [query, key]; keys that they do not see count
+        nothing."""
+
+
+class EvenSpread(HeadRule, frozen=True):
+    """The same preference for every key."""
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """Ones, [query, key]."""
+        return np.ones((queries.size, patterns.count))
+
+
+class Offset(HeadRule, frozen=True):
+    """The key at a fixed distance. back: how many tokens before the query, negative for after."""
+
+    back: int
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the key comes after the query."""
+        return self.back < 0
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for that key, [query, key]."""
+        return _single(queries - self.back, patterns.count)
+
+
+class FirstKey(HeadRule, frozen=True):
+    """The text's first token."""
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for key 0, [query, key]."""
+        return _single(np.zeros_like(queries), patterns.count)
+
+
+class LastKey(HeadRule, frozen=True):
+    """The text's last token."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        """True: no other query than the last has the key before it."""
+        return True
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for the last key, [query, key]."""
+        return _single(np.full_like(queries, patterns.count - 1), patterns.count)
+
+
+class Decay(HeadRule, frozen=True):
+    """Less by a factor of e every `reach` tokens of distance. kind: the only tokens that count, an
+    attribute of `TokenPatterns`; "" for all."""
+
+    reach: float
+    kind: str = ""
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """e^(−|i − j| / reach), [query, key]."""
+        keys = np.arange(patterns.count)
+        preference = np.exp(-np.abs(queries[:, None] - keys) / self.reach)
+        if self.kind:
+            preference *= _marked(patterns, self.kind)
+        return preference
+
+
+class Opening(HeadRule, frozen=True):
+    """Less by a factor of e every `reach` tokens from the beginning of the text."""
+
+    reach: float
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """e^(−j / reach), [query, key]."""
+        return np.tile(np.exp(-np.arange(patterns.count) / self.reach), (queries.size, 1))
+
+
+class Marked(HeadRule, frozen=True):
+    """Every token of a kind. kind: an attribute of `TokenPatterns`."""
+
+    kind: str
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for such keys, [query, key]."""
+        return np.tile(_marked(patterns, self.kind).astype(np.float64), (queries.size, 1))
+
+
+class LastMarked(HeadRule, frozen=True):
+    """The last token of a kind up to the query. kind: an attribute of `TokenPatterns`."""
+
+    kind: str
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for that key, [query, key]."""
+        return _single(latest(_marked(patterns, self.kind))[queries], patterns.count)
+
+
+class Segment(HeadRule, frozen=True):
+    """The tokens of the query's own segment, or of one before it. kind: an attribute of
+    `TokenPatterns` that numbers segments. back: how many segments before."""
+
+    kind: str
+    back: int = 0
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for keys in that segment, [query, key]."""
+        numbers = _numbers(patterns, self.kind)
+        return (numbers == numbers[queries, None] - self.back).astype(np.float64)
+
+
+class Place(HeadRule, frozen=True):
+    """A key that the text gives for each query. kind: an attribute of `TokenPatterns` with places,
+    `NONE` for no key."""
+
+    kind: str
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for that key, [query, key]."""
+        return _single(_numbers(patterns, self.kind)[queries], patterns.count)
+
+
+class Twin(HeadRule, frozen=True):
+    """Tokens beside others that are like the query. kind: what makes two alike, an attribute of
+    `TokenPatterns`. beside: how far the key is from the one that is like the query, 1 for the token
+    after it. alike: how many tokens up to the query must be like those up to the other. starts:
+    whether only first pieces of words count. apart: numbers by token that must differ, such as
+    "word"; "" for none."""
+
+    kind: str = "identity"
+    beside: int = 0
+    alike: int = 1
+    starts: bool = False
+    apart: str = ""
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """1 for such keys, [query, key]."""
+        numbers = _numbers(patterns, self.kind)
+        keys = np.arange(patterns.count)
+        twins = np.ones((queries.size, patterns.count), bool)
+        for step in range(self.alike):
+            at = keys - self.beside - step
+            asking = queries - step
+            twins &= (at >= 0) & (at < patterns.count) & (asking >= 0)[:, None]
+            like = numbers[np.clip(at, 0, patterns.count - 1)]
+            twins &= like == numbers[np.maximum(asking, 0), None]
+        twins &= keys - self.beside < queries[:, None]
+        if self.starts:
+            twins &= patterns.word_start
+        if self.apart:
+            groups = _numbers(patterns, self.apart)
+            twins &= groups != groups[queries, None]
+        return twins.astype(np.float64)
+
+
+def _single(keys: Ints, count: int) -> Floats:
+    """1 for one key of each row, [row, key]; nothing for keys that are not there."""
+    return (keys[:, None] == np.arange(count)).astype(np.float64)
+
+
+def _marked(patterns: TokenPatterns, kind: str) -> Bools:
+    """The tokens of a kind, booleans [token]."""
+    marked: Bools = getattr(patterns, kind)
+    return marked
+
+
+def _numbers(patterns: TokenPatterns, kind: str) -> Ints:
+    """Numbers by token, [token]."""
+    numbers: Ints = getattr(patterns, kind)
+    return numbers
+
+
+def rule_rows(
+    rules: Sequence[HeadRule], patterns: TokenPatterns, queries: Ints, visible: Bools
+) -> Floats:
+    """Where each rule looks, [rule, query, key]: rows sum to 1, or to 0 where a query sees nothing.
+
+    queries: positions, [query]. visible: which keys they see, [query, key]. A row in which a rule
+    finds no key that is seen rests on the first key that is.
+    """
+    rows = np.zeros((len(rules), queries.size, patterns.count))
+    for place, rule in enumerate(rules):
+        rows[place] = rule.rows(patterns, queries)
+    rows *= visible
+    total = rows.sum(-1, keepdims=True)
+    rests = total == 0
+    np.divide(rows, total, out=rows, where=~rests)
+    sees = visible.any(-1)
+    first = visible.argmax(-1)
+    places, at = np.nonzero(rests[..., 0] & sees)
+    rows[places, at, first[at]] = 1.0
+    return rows

@@ -1,0 +1,105 @@
+"""Weights of a mixture: least squares with weights of 0 or more that sum to 1, for many heads at
+once.
+
+With weights c of sum 1, ‖Σ c_r R_r − A‖² = cᵀ M c, where M_rs = ⟨R_r − A, R_s − A⟩. The smallest
+cᵀ M c of sum 1 points where the smallest cᵀ M c + (Σc − 1)² does: along any direction both grow
+alike. So this is a non-negative least-squares problem, solved exactly by an active set, and scaled.
+
+Source: Lawson and Hanson, Solving least squares problems, 1974, chapter 23.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+ROUNDS = 300
+"""Changes of the active set after which what is reached is taken; 40 rules need some 30."""
+CLOSE = 1e-12
+"""A gradient below this, against the largest number of a problem, is 0."""
+
+
+class PairSums(Struct, frozen=True, eq=False):
+    """Sums over pairs of query and key, all that the fit of mixtures needs. rules: Σ R_r R_s,
+    [head, rule, rule]; both: Σ R_r A, [head, rule]; heads: Σ A², [head]."""
+
+    rules: Floats
+    both: Floats
+    heads: Floats
+
+    def errors(self, weights: Floats) -> Floats:
+        """Σ (Σ c_r R_r − A)² of these mixtures, [head]. weights: [head, rule]."""
+        square = np.einsum("hr,hrs,hs->h", weights, self.rules, weights)
+        errors: Floats = square - 2 * np.einsum("hr,hr->h", weights, self.both) + self.heads
+        return errors
+
+
+def fit_mixtures(sums: PairSums, allowed: Bools) -> Floats:
+    """The weights of the rules that are allowed, [head, rule]: 0 or more, of sum 1, with the least
+    squared error.
+
+    allowed: which rules each head may have, [head, rule], at least one each.
+    """
+    both = sums.both
+    problem = sums.rules - both[:, :, None] - both[:, None, :] + sums.heads[:, None, None]
+    scale = np.maximum(np.einsum("hrr->hr", problem).max(-1), 1e-300)
+    scaled: Floats = problem / scale[:, None, None] + 1.0
+    weights = _least_non_negative(scaled, np.ones_like(both), allowed)
+    mixtures: Floats = weights / weights.sum(-1, keepdims=True)
+    return mixtures
+
+
+def _least_non_negative(problem: Floats, target: Floats, allowed: Bools) -> Floats:
+    """x ≥ 0 with the least xᵀ P x − 2 xᵀ t in each problem, [problem, variable]; only allowed ones
+    leave 0.
+
+    Problems go on together, each with an active set of its own, until none of them gains.
+    """
+    count, size = target.shape
+    weights: Floats = np.zeros((count, size))
+    active = np.zeros((count, size), bool)
+    enters = np.ones(count, bool)
+    for _ in range(ROUNDS):
+        gradient = target - np.einsum("hrs,hs->hr", problem, weights)
+        gains = np.where(allowed & ~active, gradient, -np.inf)
+        best = gains.argmax(-1)
+        enters = gains[np.arange(count), best] > CLOSE * size
+        if not enters.any():
+            break
+        active[enters, best[enters]] = True
+        _shrink(problem, target, weights, active, np.flatnonzero(enters))
+    return weights
+
+
+def _shrink(problem: Floats, target: Floats, weights: Floats, active: Bools, rows: Any) -> None:
+    """Solve the active variables of these problems, leaving out those that would be negative, until
+    all are positive. Changes `weights` and `active`."""
+    while rows.size:
+        solution = _solve_active(problem[rows], target[rows], active[rows])
+        negative = active[rows] & (solution <= 0)
+        bad = negative.any(-1)
+        weights[rows[~bad]] = solution[~bad]
+        rows, solution, negative = rows[bad], solution[bad], negative[bad]
+        before = weights[rows]
+        fall = before - solution
+        steps = np.where(negative, before / np.where(negative & (fall > 0), fall, 1.0), np.inf)
+        step = steps.min(-1, keepdims=True)
+        weights[rows] = np.maximum(before + step * (solution - before), 0.0)
+        leaves = negative & (steps <= step)
+        active[rows] &= ~leaves
+        weights[rows] *= active[rows]
+
+
+def _solve_active(problem: Floats, target: Floats, active: Bools) -> Floats:
+    """The solution of P x = t over the active variables, 0 elsewhere, [problem, variable]."""
+    size = target.shape[-1]
+    both = active[:, :, None] & active[:, None, :]
+    ridge: Floats = np.eye(size) * np.where(active, CLOSE, 1.0)[:, None, :]
+    system: Floats = np.where(both, problem, 0.0) + ridge
+    right = np.where(active, target, 0.0)[..., None]
+    solution: Floats = np.asarray(np.linalg.solve(system, right), np.float64)[..., 0] * active
+    return solution

@@ -1,0 +1,265 @@
+"""Which rules a head has, and with which weights: fitted on some texts, chosen on others.
+
+A half of the texts is one `HalfRecord`: two thirds of it are fitted to, and the rest, which the fit
+does not know, decides which rules stay. Rules join one at a time, the one along which the error
+falls most, and stay if they add `GAIN` to the overlap on that rest. What is chosen is then fitted
+once more to the whole half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.features.rules.attention_rows import HeadPlaces, PatternBlock
+from attncli.features.rules.mixture import PairSums, fit_mixtures
+from attncli.features.rules.token_patterns import Bools, Ints
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Sample = np.ndarray[Any, np.dtype[np.float32]]
+GAIN = 0.02
+"""What a rule adds to the overlap, at least, to stay. Source: the size below which two drawings of
+texts do not agree."""
+TIE = 0.02
+"""Share of the largest gain by which rules may fall behind and still count as equal to it."""
+TRIES = 3
+"""Rules in a row that add too little, after which no other is tried."""
+MOST_RULES = 8
+"""Rules of one head, at most."""
+CHOICE_SHARE = 3
+"""One text in so many of a half decides which rules stay."""
+SAMPLE = 2**16
+"""Pairs of query and key, about, on which it is decided."""
+FARTHEST = 256
+"""Distance from which on keys count as equally far for the mean by distance."""
+
+
+class HalfRecord:
+    """What a half of the texts tells of all heads: sums to fit to, rows to choose by, and the mean
+    weight by distance.
+
+    lengths: the tokens of each text.
+    """
+
+    def __init__(self, places: HeadPlaces, rules: int, lengths: Sequence[int]) -> None:
+        heads = places.count
+        kinds = len(places.masks)
+        self._places = places
+        self._first_layers = {
+            kind: places.layers[places.kinds.index(kind)] for kind in range(kinds)
+        }
+        self._choosing = {number for number in range(len(lengths)) if is_choice(number)}
+        pairs = sum(lengths[number] ** 2 for number in self._choosing)
+        self._stride = max(-(-pairs // (2 * SAMPLE)), 1)
+        shape = (2, kinds, rules, rules)
+        self._rules = np.zeros(shape)
+        self._both = np.zeros((2, heads, rules))
+        self._squares = np.zeros((2, heads))
+        self._profile = np.zeros((heads, 2 * FARTHEST + 1))
+        self._chances = np.zeros((kinds, 2 * FARTHEST + 1))
+        self._head_rows: list[list[Sample]] = [[] for _ in range(heads)]
+        self._rule_rows: list[list[Sample]] = [[] for _ in range(kinds)]
+        self._rows = [0] * kinds
+
+    def add(self, block: PatternBlock) -> None:
+        """Take a block of rows of one layer in one text of the half."""
+        keep = block.with_choice
+        if not keep.any():
+            return
+        weights = block.weights[:, keep]
+        rules = block.rules[:, keep]
+        visible = block.visible[keep]
+        queries = block.queries[keep]
+        part = int(block.text in self._choosing)
+        flat = rules.reshape(len(rules), -1)
+        flat_weights = weights.reshape(len(weights), -1)
+        once = self._first_layers[block.kind] == block.layer
+        once &= block.heads.start == self._places.slice_of(block.layer).start
+        if once:
+            self._rules[part, block.kind] += flat @ flat.T
+        self._both[part, block.heads] += flat_weights @ flat.T
+        self._squares[part, block.heads] += np.einsum("hp,hp->h", flat_weights, flat_weights)
+        self._add_profile(block, weights, visible, queries, once=once)
+        if part:
+            self._add_sample(block, weights, rules, visible, queries, once=once)
+
+    def _add_profile(
+        self, block: PatternBlock, weights: Floats, visible: Bools, queries: Ints, *, once: bool
+    ) -> None:
+        """Add to the mean weight by distance."""
+        bins = distance_bins(queries, visible.shape[-1])[visible]
+        size = self._profile.shape[-1]
+        if once:
+            self._chances[block.kind] += np.bincount(bins, minlength=size)
+        for head, rows in zip(range(block.heads.start, block.heads.stop), weights, strict=True):
+            self._profile[head] += np.bincount(bins, rows[visible], size)
+
+    def _add_sample(
+        self,
+        block: PatternBlock,
+        weights: Floats,
+        rules: Floats,
+        visible: Bools,
+        queries: Ints,
+        *,
+        once: bool,
+    ) -> None:
+        """Keep some rows to choose by."""
+        rows = queries % self._stride == 0
+        pairs = visible[rows]
+        for head, own in zip(range(block.heads.start, block.heads.stop), weights, strict=True):
+            self._head_rows[head].append(own[rows][pairs].astype(np.float32))
+        if once:
+            self._rows[block.kind] += int(rows.sum())
+            self._rule_rows[block.kind].append(rules[:, rows][:, pairs].astype(np.float32))
+
+    def profile(self) -> Floats:
+        """Each head's mean weight by distance, [head, distance]; see `distance_bins`."""
+        chances = self._chances[self._places.head_kinds()]
+        return self._profile / np.maximum(chances, 1)
+
+    def choose(self) -> tuple[Floats, Floats]:
+        """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
+        chosen by, [head]."""
+        kinds = self._places.head_kinds()
+        rule_rows = [np.concatenate(rows, 1) for rows in self._rule_rows]
+        samples = [
+            ChoiceRows(np.concatenate(rows), rule_rows[kind], self._rows[kind])
+            for rows, kind in zip(self._head_rows, kinds.tolist(), strict=True)
+        ]
+        chosen, overlaps = choose_rules(self._sums(slice(0, 1)), samples)
+        return fit_mixtures(self._sums(slice(0, 2)), chosen), overlaps
+
+    def _sums(self, parts: slice) -> PairSums:
+        """The sums over the texts that are fitted to (part 0), those that choose (1), or both."""
+        rules = self._rules[parts].sum(0)[self._places.head_kinds()]
+        return PairSums(rules, self._both[parts].sum(0), self._squares[parts].sum(0))
+
+
+class ChoiceRows(Struct, frozen=True, eq=False):
+    """Rows of one head that its rules are chosen by. weights: [pair]; rules: [rule, pair]; count:
+    how many rows they are."""
+
+    weights: Sample
+    rules: Sample
+    count: int
+
+    def overlap(self, mixture: Floats) -> float:
+        """The overlap of the head with a mixture, [rule]: the mean over rows of Σ min."""
+        parts = np.flatnonzero(mixture)
+        said = mixture[parts].astype(np.float32) @ self.rules[parts]
+        return float(np.minimum(self.weights, said).sum(dtype=np.float64)) / max(self.count, 1)
+
+
+def choose_rules(sums: PairSums, samples: Sequence[ChoiceRows]) -> tuple[Bools, Floats]:
+    """Which rules each head keeps, [head, rule], and the overlap that they have on the rows that
+    they are chosen by, [head].
+
+    sums: of the texts that are fitted to. samples: of each head, rows of other texts.
+    """
+    heads, rules = sums.both.shape
+    chosen = np.zeros((heads, rules), bool)
+    alone = np.einsum("hrr->hr", sums.rules) - 2 * sums.both
+    chosen[np.arange(heads), _first_best(-alone)] = True
+    mixtures = chosen.astype(np.float64)
+    overlaps = _overlaps(samples, mixtures, np.arange(heads), np.zeros(heads))
+    refused = np.zeros((heads, rules), bool)
+    failures = np.zeros(heads, np.int64)
+    for _ in range(MOST_RULES * TRIES):
+        rows = np.flatnonzero((failures < TRIES) & (chosen.sum(-1) < MOST_RULES))
+        gains = _gains(sums, mixtures)
+        gains[chosen | refused] = 0.0
+        rows = rows[gains[rows].max(-1) > 0]
+        if not rows.size:
+            break
+        entering = _first_best(gains[rows])
+        trial = chosen.copy()
+        trial[rows, entering] = True
+        fitted = _fit_some(sums, trial, rows, mixtures)
+        after = _overlaps(samples, fitted, rows, overlaps)
+        stays = after[rows] >= overlaps[rows] + GAIN
+        kept = rows[stays]
+        refusing = rows[~stays]
+        chosen[kept] = trial[kept]
+        mixtures[kept] = fitted[kept]
+        overlaps[kept] = after[kept]
+        failures[kept] = 0
+        failures[refusing] += 1
+        refused[refusing, entering[~stays]] = True
+    return _drop_rules(sums, samples, chosen, mixtures, overlaps)
+
+
+def _drop_rules(
+    sums: PairSums,
+    samples: Sequence[ChoiceRows],
+    chosen: Bools,
+    mixtures: Floats,
+    overlaps: Floats,
+) -> tuple[Bools, Floats]:
+    """The choice without rules that later ones have made idle: the lightest leaves as long as the
+    overlap falls by less than `GAIN`."""
+    rows = np.arange(len(chosen))
+    while True:
+        rows = rows[chosen[rows].sum(-1) > 1]
+        if not rows.size:
+            return chosen, overlaps
+        leaving = np.where(chosen[rows], mixtures[rows], np.inf).argmin(-1)
+        trial = chosen.copy()
+        trial[rows, leaving] = False
+        fitted = _fit_some(sums, trial, rows, mixtures)
+        after = _overlaps(samples, fitted, rows, overlaps)
+        rows = rows[after[rows] > overlaps[rows] - GAIN]
+        chosen[rows] = trial[rows]
+        mixtures[rows] = fitted[rows]
+        overlaps[rows] = after[rows]
+
+
+def _gains(sums: PairSums, mixtures: Floats) -> Floats:
+    """How much the squared error of each head falls at most on the way from its mixture to a rule
+    alone, [head, rule]; 0 for rules that make it larger."""
+    ahead = np.einsum("hrs,hs->hr", sums.rules, mixtures)
+    gradient = ahead - sums.both
+    falls = (gradient * mixtures).sum(-1, keepdims=True) - gradient
+    own = np.einsum("hr,hr->h", ahead, mixtures)[:, None]
+    lengths = own - 2 * ahead + np.einsum("hrr->hr", sums.rules)
+    gains: Floats = np.where(falls > 0, falls, 0.0) ** 2 / np.maximum(lengths, 1e-300)
+    return gains
+
+
+def _first_best(gains: Floats) -> Ints:
+    """The first rule of each head whose gain is about the largest, [head]: what is as good by chance
+    alone does not replace a plainer rule. gains: [head, rule]."""
+    most = gains.max(-1, keepdims=True)
+    return (gains >= most - TIE * np.abs(most)).argmax(-1)
+
+
+def _fit_some(sums: PairSums, allowed: Bools, rows: Ints, mixtures: Floats) -> Floats:
+    """The mixtures, [head, rule], those of these heads fitted anew to the rules allowed."""
+    part = PairSums(sums.rules[rows], sums.both[rows], sums.heads[rows])
+    fitted = mixtures.copy()
+    fitted[rows] = fit_mixtures(part, allowed[rows])
+    return fitted
+
+
+def _overlaps(
+    samples: Sequence[ChoiceRows], mixtures: Floats, rows: Ints, overlaps: Floats
+) -> Floats:
+    """The overlap of each head, those of these heads computed anew, [head]."""
+    after = overlaps.copy()
+    for head in rows.tolist():
+        after[head] = samples[head].overlap(mixtures[head])
+    return after
+
+
+def is_choice(number: int) -> bool:
+    """Whether the text of this number within its half decides which rules stay."""
+    return number % CHOICE_SHARE == CHOICE_SHARE - 1
+
+
+def distance_bins(queries: Ints, count: int) -> Ints:
+    """The bin of each pair's distance, [query, key]: j − i + `FARTHEST`, farther ones together."""
+    offsets = np.arange(count) - queries[:, None]
+    return np.clip(offsets, -FARTHEST, FARTHEST) + FARTHEST

@@ -1,0 +1,283 @@
+"""The screen of `attn.rules/1`: which rules say how much of each head, and what the model loses with
+them in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from attncli.draw.lines import Lines, line, remark, sentences, stack
+from attncli.draw.numbers import percent
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.tables import table
+from attncli.draw.view import Parts, ScreenPart, View
+from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.features.rules.document import RuledHead, RulesDocument, SwappedHeads
+from attncli.language import listing, message, plural, say
+from attncli.mechanism.spec import head_label
+
+WRAPS = 40
+"""Cells of the column of mixtures below which baselines are left out."""
+LEAST_WEIGHT = 0.005
+"""A part of a mixture below this is not shown: it would read 0.00."""
+
+
+def rules_rows(document: RulesDocument) -> Iterator[Sequence[object]]:
+    """Every head as a table for `--plain`, its first row the names of the columns."""
+    yield (
+        "layer",
+        "head",
+        "overlap",
+        "overlap_first",
+        "overlap_even",
+        "overlap_distance",
+        "has_rule",
+        "rules",
+        "weights",
+    )
+    for head in document.heads:
+        yield (
+            head.layer,
+            head.head,
+            head.overlap,
+            head.overlap_first,
+            head.overlap_even,
+            head.overlap_distance,
+            head.has_rule,
+            " ".join(part.rule for part in head.parts),
+            " ".join(f"{part.weight:.4f}" for part in head.parts),
+        )
+
+
+def rule_label(name: str) -> str:
+    """What screens call a rule; its name where it is none of attn's own."""
+    return next((rule.label for rule in BUILT_IN if rule.name == name), name)
+
+
+def mixture_text(head: RuledHead, view: View) -> str:
+    """A head's mixture, such as `0.75 previous token + 0.20 first token`."""
+    parts = [
+        f"{part.weight:.2f} {label(say(view, rule_label(part.rule)), ascii=view.ascii)}"
+        for part in head.parts
+        if part.weight >= LEAST_WEIGHT
+    ]
+    return " + ".join(parts)
+
+
+def ranked_heads(document: RulesDocument) -> list[RuledHead]:
+    """The heads, those first of which rules say most beyond what the first token alone says: many
+    heads rest there, and are all alike."""
+    return sorted(document.heads, key=lambda head: head.overlap_first - head.overlap)
+
+
+def _model_and_texts(document: RulesDocument, view: View) -> Lines:
+    """The model, and how the texts are split."""
+    model = document.model
+    texts = document.texts
+    name = label(model.name or model.family or model.source, ascii=view.ascii)
+    sizes = message("{layers} layers × {heads} heads", layers=model.attending, heads=model.heads)
+    facts = [
+        name,
+        sizes,
+        plural("{count} rule", "{count} rules", count=len(document.rules)),
+    ]
+    split = message(
+        "{fitted} texts to fit to, {choosing} to choose by, {measured} to measure on",
+        fitted=texts.fitted,
+        choosing=texts.choosing,
+        measured=texts.measured,
+    )
+    return stack(line((say(view, listing(facts, " · ")), "bold")), remark(split, view))
+
+
+def _head_table(document: RulesDocument, view: View) -> Lines:
+    """The heads that rules say most of, beside the baselines; all with --full."""
+    heads = ranked_heads(document)
+    if not view.full:
+        heads = heads[: view.top]
+    texts = [mixture_text(head, view) for head in heads]
+    columns: dict[str, list[str]] = {
+        message("head"): [head_label(head.layer, head.head) for head in heads],
+        message("overlap"): [f"{head.overlap:.2f}" for head in heads],
+        message("first token"): [f"{head.overlap_first:.2f}" for head in heads],
+        message("even"): [f"{head.overlap_even:.2f}" for head in heads],
+        message("by distance"): [f"{head.overlap_distance:.2f}" for head in heads],
+        message("rules"): texts,
+    }
+    for less in (message("even"), message("by distance"), message("first token")):
+        if _table_width(columns, view) > view.width:
+            del columns[less]
+    more = ""
+    if len(heads) < len(document.heads):
+        more = message(
+            "{heads_shown} of {heads} heads shown; --top {heads} shows all",
+            heads_shown=len(heads),
+            heads=len(document.heads),
+        )
+    align = ["left", *["right"] * (len(columns) - 2), "left"]
+    body = table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=align,
+        title=message("heads as rules"),
+        note=message(
+            "overlap: the share of a head's weights that its rules say on unseen texts; the largest"
+            " gain over the first token first"
+        ),
+    )
+    return stack(body, remark(more, view))
+
+
+def _table_width(columns: dict[str, list[str]], view: View) -> int:
+    """Cells of a line of a table of these columns."""
+    widths = [max(map(cells, (say(view, name), *column))) for name, column in columns.items()]
+    widths[-1] = min(widths[-1], WRAPS)  # mixtures are wrapped
+    return sum(widths) + 2 * (len(columns) - 1)
+
+
+def _rule_table(document: RulesDocument, view: View) -> Lines:
+    """Which rules are the strongest of how many heads."""
+    counts: dict[str, int] = {}
+    shares: dict[str, float] = {}
+    for head in document.heads:
+        counts[head.parts[0].rule] = counts.get(head.parts[0].rule, 0) + 1
+        for part in head.parts:
+            shares[part.rule] = shares.get(part.rule, 0.0) + part.weight / len(document.heads)
+    order = sorted(shares, key=lambda name: -shares[name])
+    if not view.full:
+        order = order[: view.top]
+    rows = [
+        [say(view, rule_label(name)), percent(shares[name]), str(counts.get(name, 0))]
+        for name in order
+    ]
+    return table(
+        [message("rule"), message("of all mixtures"), message("strongest in")],
+        rows,
+        view,
+        align=("left", "right", "right"),
+        title=message("rules by weight"),
+    )
+
+
+def _swap_table(document: RulesDocument, view: View) -> Lines:
+    """What the model loses with rules in place of heads, as multiples of its perplexity."""
+    if not document.swapped:
+        return Lines()
+    columns: dict[str, list[str]] = {
+        message("heads"): [f"{row.heads}" for row in document.swapped],
+        message("of all"): [percent(row.share) for row in document.swapped],
+        message("loss"): [f"{row.loss:.3f}" for row in document.swapped],
+        message("rules"): [_factor_text(row, row.loss, view) for row in document.swapped],
+        message("by distance"): [
+            _factor_text(row, row.loss_distance, view) for row in document.swapped
+        ],
+        message("even"): [_factor_text(row, row.loss_even, view) for row in document.swapped],
+        message("drawn heads"): [
+            _factor_text(row, row.loss_drawn, view) for row in document.swapped
+        ],
+    }
+    if _table_width(columns, view) > view.width:
+        del columns[message("loss")]
+    own = document.swapped[0].loss_model
+    return table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["right"] * len(columns),
+        title=message("perplexity with rules in place of heads"),
+        note=message(
+            "times that of the model, {perplexity:.4g} (loss {loss:.3f} nats)",
+            perplexity=math.exp(min(own, 700.0)),
+            loss=own,
+        ),
+    )
+
+
+def perplexity_factor(row: SwappedHeads, loss: float) -> float:
+    """How many times the model's perplexity the one of another loss is."""
+    return math.exp(min(loss - row.loss_model, 700.0))
+
+
+def _factor_text(row: SwappedHeads, loss: float, view: View) -> str:
+    """A multiple of the model's perplexity, such as `× 1.16`."""
+    factor = perplexity_factor(row, loss)
+    digits = f"{factor:.2f}" if factor < 100 else f"{factor:.3g}"
+    return f"{spell('×', ascii=view.ascii)} {digits}"
+
+
+def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
+    """What rules say of the heads, of the best one by name, how stable that is, and what it
+    costs."""
+    heads = ranked_heads(document)
+    best = heads[0]
+    yield say(
+        view,
+        "Layer {layer} head {head}: {mixture} says {share} of its weights on texts it was not fitted"
+        " to.",
+        layer=best.layer,
+        head=best.head,
+        mixture=mixture_text(best, view),
+        share=percent(best.overlap),
+    )
+    means = document.overlap
+    yield say(
+        view,
+        "Over all heads rules say {rules} of the weights, the first token alone {first}, an even"
+        " spread {even}, each head's mean by distance {distance}.",
+        rules=percent(means.rules),
+        first=percent(means.first),
+        even=percent(means.even),
+        distance=percent(means.distance),
+    )
+    without = sum(not head.has_rule for head in heads)
+    if without:
+        yield say(
+            view,
+            plural(
+                "{count} of {heads} heads has no rule: its rules say less than half.",
+                "{count} of {heads} heads have no rule: their rules say less than half.",
+                count=without,
+                heads=len(heads),
+            ),
+        )
+    yield say(
+        view,
+        "Fitted to the other half of the texts, rules keep {weights} of their weight, and {strongest}"
+        " of the heads their strongest rule.",
+        weights=percent(document.stability.weights),
+        strongest=percent(document.stability.strongest),
+    )
+    if not document.swapped:
+        yield say(
+            view, "This model predicts no next word: no swap can be measured by its perplexity."
+        )
+        return
+    row = min(document.swapped, key=lambda row: abs(row.share - 0.25))
+    yield say(
+        view,
+        plural(
+            "With rules in place of the best head perplexity is {rules}, with an even spread there"
+            " {even}.",
+            "With rules in place of the best {count} heads perplexity is {rules}, with an even"
+            " spread there {even}.",
+            count=row.heads,
+            rules=_factor_text(row, row.loss, view),
+            even=_factor_text(row, row.loss_even, view),
+        ),
+    )
+
+
+def _answer_lines(document: RulesDocument, view: View) -> Lines:
+    """The answer in words, as lines."""
+    return sentences(rules_sentences(document, view), view)
+
+
+RULES_PARTS: Parts[RulesDocument] = (
+    ScreenPart("header", _model_and_texts),
+    ScreenPart("heads", _head_table),
+    ScreenPart("rules", _rule_table),
+    ScreenPart("swap", _swap_table),
+    ScreenPart("answer", _answer_lines),
+)

@@ -1,0 +1,166 @@
+"""The model with rules in place of heads: what their weights become, and what it then predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Array, Backend
+from attncli.features.rules.attention_rows import HeadPlaces, TextRules
+from attncli.features.rules.head_rules import HeadRule
+from attncli.features.rules.overlap import distance_rows
+from attncli.inputs.token import Token, ignore
+from attncli.mechanism.context import (
+    NO_INTERVENTIONS,
+    Intervention,
+    Interventions,
+    Kind,
+    PutWeights,
+)
+from attncli.models.model import Model
+from attncli.models.run import LONG, rows_for
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+LOGIT_ROWS = 64
+"""Vectors whose logits are computed together."""
+
+
+class Swap(Struct, frozen=True, eq=False):
+    """Which heads attend by rule. heads: their numbers among all. mixtures: of all heads, [head,
+    rule]. profile: where they attend by distance alone, mean weights of all heads, [head,
+    distance]; None for the mixtures."""
+
+    heads: frozenset[int]
+    mixtures: Floats
+    profile: Floats | None = None
+
+
+class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
+    """What a swap changes in each layer for texts that run side by side; a layer's weights are made
+    when the run reaches it."""
+
+    def __init__(
+        self,
+        swap: Swap,
+        places: HeadPlaces,
+        rules: Sequence[HeadRule],
+        backend: Backend,
+        texts: Sequence[Sequence[Token]],
+    ) -> None:
+        self._swap = swap
+        self._places = places
+        self._backend = backend
+        self._texts = [TextRules(rules, tokens) for tokens in texts]
+        self._longest = max(map(len, texts))
+        self._layers = [
+            layer
+            for layer in places.layers
+            if any(head in swap.heads for head in _heads_of(places, layer))
+        ]
+
+    def __iter__(self) -> Iterator[tuple[int, Kind]]:
+        for layer in self._layers:
+            yield layer, "self"
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __getitem__(self, place: tuple[int, Kind]) -> Sequence[Intervention]:
+        layer, kind = place
+        if kind != "self" or layer not in self._layers:
+            raise KeyError(place)
+        numbers = [head for head in _heads_of(self._places, layer) if head in self._swap.heads]
+        first = self._places.slice_of(layer).start
+
+        def rows(start: int, stop: int) -> Array:
+            """The weights of these queries, [text, head, query, key], 0 in what is padding."""
+            weights = np.zeros((len(self._texts), len(numbers), stop - start, self._longest))
+            for entry, text in enumerate(self._texts):
+                end = min(stop, text.count)
+                if start < end:
+                    weights[entry, :, : end - start, : text.count] = self._rows_of(
+                        text, layer, numbers, start, end
+                    )
+            return self._backend.array(weights)
+
+        return (PutWeights(tuple(number - first for number in numbers), rows),)
+
+    def _rows_of(
+        self, text: TextRules, layer: int, numbers: Sequence[int], start: int, stop: int
+    ) -> Floats:
+        """The weights of some queries of a text, [head, query, key]."""
+        rows, visible = text.rows(self._places.masks[self._places.kind_of(layer)], start, stop)
+        if self._swap.profile is None:
+            return np.tensordot(self._swap.mixtures[list(numbers)], rows, 1)
+        return distance_rows(self._swap.profile[list(numbers)], np.arange(start, stop), visible)
+
+
+def _heads_of(places: HeadPlaces, layer: int) -> range:
+    """The numbers of a layer's heads among all."""
+    heads = places.slice_of(layer)
+    return range(heads.start, heads.stop)
+
+
+def next_token_loss(
+    model: Model,
+    texts: Sequence[Sequence[Token]],
+    rules: Sequence[HeadRule],
+    places: HeadPlaces,
+    swap: Swap | None,
+    *,
+    progress: Callable[[int], None] = ignore,
+) -> float:
+    """The mean of −log p of the token that does follow, in nats, over all tokens but the first of
+    each text; 0 where no text has two tokens.
+
+    swap: which heads attend by rule; None for the model as it is. progress: takes how many tokens
+    have run.
+    """
+    last = len(model.spec.blocks) - 1
+    changes: Callable[[Sequence[Sequence[Token]]], Interventions] | None = None
+    if swap is not None:
+
+        def changes(batch: Sequence[Sequence[Token]]) -> Interventions:
+            """What the swap changes in a batch."""
+            return SwapLayers(swap, places, rules, model.backend, batch)
+
+    total = 0.0
+    count = 0
+    short = [list(tokens) for tokens in texts if len(tokens) <= LONG]
+    for group in model.batches(short, layers=[last], keep=(), interventions=changes):
+        for batch in group:
+            (trace,) = batch.layers
+            for entry, tokens in enumerate(batch.texts):
+                total += _loss_sum(model, trace.after[entry, : len(tokens)], tokens)
+                count += len(tokens) - 1
+            progress(sum(map(len, batch.texts)))
+    for text in texts:
+        if len(text) > LONG:
+            (trace,) = model.trace(
+                text,
+                layers=[last],
+                keep=(),
+                rows=rows_for(model.spec, len(text)),
+                interventions=NO_INTERVENTIONS if changes is None else changes([text]),
+            )
+            total += _loss_sum(model, trace.after.reshape((len(text), -1)), text)
+            count += len(text) - 1
+            progress(len(text))
+    return total / max(count, 1)
+
+
+def _loss_sum(model: Model, after: Array, tokens: Sequence[Token]) -> float:
+    """The sum of −log p of a text's tokens but the first. after: what leaves the last layer, [token,
+    width]."""
+    total = 0.0
+    for start in range(0, len(tokens) - 1, LOGIT_ROWS):
+        stop = min(start + LOGIT_ROWS, len(tokens) - 1)
+        scores = np.asarray(model.backend.numpy(model.logits(after[start:stop])), np.float64)
+        scores -= scores.max(-1, keepdims=True)
+        following = [tokens[place + 1].id or 0 for place in range(start, stop)]
+        picked = scores[np.arange(stop - start), following]
+        total += float((np.log(np.exp(scores).sum(-1)) - picked).sum())
+    return total

@@ -1,0 +1,294 @@
+"""What rules about heads need to know of a text's tokens: words, lines, sentences, brackets, and
+which tokens are alike.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attncli.inputs.token import BYTES, MARKS, Token
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+NONE = -1
+"""Stands for no token where the place of one is asked for."""
+SENTENCE_ENDS = frozenset(".!?。！？…")
+OPENING = {"(": ")", "[": "]", "{": "}", "（": "）", "「": "」", "“": "”", "《": "》", "【": "】"}
+"""Brackets that open, each with the one that closes it."""
+NAME = re.compile(r"\s?\w+")
+"""A name in code, or a piece of one."""
+BRACKET_DEPTH = 64
+"""Brackets within brackets that are followed; deeper ones are not matched."""
+FUNCTION_WORDS = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "from", "has", "have", "he",
+    "her", "his", "i", "if", "in", "is", "it", "its", "not", "of", "on", "or", "she", "so",
+    "than", "that", "the", "their", "them", "then", "there", "they", "this", "to", "was", "we",
+    "were", "what", "where", "which", "who", "will", "with", "would", "you", "your",
+))  # fmt: skip
+CLASSIFIERS = frozenset("个只条张本件位头匹辆台座块片杯瓶家间种双把支枝朵棵颗粒层场次句篇首段名群")
+"""Measure words of Chinese, one character each."""
+
+
+class TokenPatterns:
+    """The tokens of one text as rules see them. Everything is by token, [token], and found once."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.texts = [_spelling(token) for token in tokens]
+
+    @property
+    def count(self) -> int:
+        """How many tokens there are."""
+        return len(self.tokens)
+
+    def marked(self, holds: Callable[[str], bool]) -> Bools:
+        """Of which tokens' spellings something holds; special tokens never count."""
+        return np.array(
+            [
+                not token.special and holds(text)
+                for token, text in zip(self.tokens, self.texts, strict=True)
+            ],
+            bool,
+        )
+
+    @cached_property
+    def special(self) -> Bools:
+        """Special tokens of the vocabulary."""
+        return np.array([token.special for token in self.tokens], bool)
+
+    @cached_property
+    def punctuation(self) -> Bools:
+        """Tokens of punctuation marks alone."""
+        return self.marked(_is_punctuation)
+
+    @cached_property
+    def sentence_end(self) -> Bools:
+        """Tokens that end a sentence."""
+        return self.marked(lambda text: text.strip()[-1:] in SENTENCE_ENDS and bool(text.strip()))
+
+    @cached_property
+    def comma(self) -> Bools:
+        """Marks within a sentence: commas, colons, semicolons."""
+        return self.marked(lambda text: text.strip()[-1:] in tuple(",;:，；：、"))
+
+    @cached_property
+    def line_break(self) -> Bools:
+        """Tokens that hold the end of a line."""
+        return self.marked(lambda text: "\n" in text)
+
+    @cached_property
+    def capital(self) -> Bools:
+        """Tokens that begin with a capital letter."""
+        return self.marked(lambda text: text.strip()[:1].isupper())
+
+    @cached_property
+    def number(self) -> Bools:
+        """Tokens that hold a digit."""
+        return self.marked(lambda text: any(map(str.isdigit, text)))
+
+    @cached_property
+    def function_word(self) -> Bools:
+        """Short words of English grammar, such as `the` and `of`."""
+        return self.marked(lambda text: text.strip().lower() in FUNCTION_WORDS)
+
+    @cached_property
+    def content(self) -> Bools:
+        """Tokens with letters that are no function words."""
+        letters = self.marked(lambda text: any(map(str.isalpha, text)))
+        return letters & ~self.function_word
+
+    @cached_property
+    def particle(self) -> Bools:
+        """Tokens that are the Chinese particle 的."""
+        return self.marked(lambda text: text.strip() == "的")
+
+    @cached_property
+    def classifier(self) -> Bools:
+        """Tokens that are a Chinese measure word after a numeral or a demonstrative."""
+        marked = self.marked(lambda text: text.strip() in CLASSIFIERS)
+        before = self.marked(
+            lambda text: text.strip()[-1:] in tuple("一二两三四五六七八九十百千几这那每")
+        )
+        before |= self.number
+        marked[1:] &= before[:-1]
+        marked[:1] = False
+        return marked
+
+    @cached_property
+    def identity(self) -> Ints:
+        """A number for each token, equal where the vocabulary has the same entry."""
+        return _numbered([token.text if token.id is None else token.id for token in self.tokens])
+
+    @cached_property
+    def word_start(self) -> Bools:
+        """Tokens that begin a word: something stands before them, or they or the one before are
+        punctuation."""
+        start = np.ones(self.count, bool)
+        for place in range(1, self.count):
+            start[place] = _begins_word(
+                self.tokens[place - 1], self.tokens[place], self.texts[place - 1], self.texts[place]
+            )
+        return start
+
+    @cached_property
+    def word(self) -> Ints:
+        """The number of the word that each token is a piece of."""
+        return np.cumsum(self.word_start) - 1
+
+    @cached_property
+    def same_word(self) -> Ints:
+        """A number for the spelling of the word that each token is a piece of, in small letters;
+        one of its own where that is no word of letters."""
+        spellings: dict[int, str] = {}
+        for place, number in enumerate(self.word.tolist()):
+            spellings[number] = spellings.get(number, "") + self.texts[place].strip().lower()
+        return _numbered(
+            [
+                spellings[number] if any(map(str.isalpha, spellings[number])) else (number,)
+                for number in self.word.tolist()
+            ]
+        )
+
+    @cached_property
+    def name(self) -> Ints:
+        """The number of the name that each token is a piece of, as code spells names: letters,
+        digits and underscores without a blank."""
+        joined = np.zeros(self.count, bool)
+        for place in range(1, self.count):
+            pieces = self.texts[place - 1 : place + 1]
+            near = self.tokens[place].start == self.tokens[place - 1].end
+            joined[place] = near and all(map(NAME.fullmatch, pieces))
+        return np.cumsum(~joined) - 1
+
+    @cached_property
+    def same_name(self) -> Ints:
+        """A number for the spelling of each token's name; one of its own where it is a piece of
+        none."""
+        names = [""] * self.count
+        for number, text in zip(self.name.tolist(), self.texts, strict=True):
+            names[number] += text.strip()
+        return _numbered(
+            [
+                names[number] if NAME.fullmatch(names[number]) else (place,)
+                for place, number in enumerate(self.name.tolist())
+            ]
+        )
+
+    @cached_property
+    def first_of_word(self) -> Ints:
+        """The place of the first piece of each token's word."""
+        return latest(self.word_start)
+
+    @cached_property
+    def sentence(self) -> Ints:
+        """The number of the sentence that each token stands in; its end mark belongs to it."""
+        return _segments(self.sentence_end | self.line_break)
+
+    @cached_property
+    def clause(self) -> Ints:
+        """The number of the clause that each token stands in: what is between two marks."""
+        return _segments(self.punctuation | self.line_break)
+
+    @cached_property
+    def line(self) -> Ints:
+        """The number of the line that each token stands in."""
+        return _segments(self.line_break)
+
+    @cached_property
+    def character(self) -> Ints:
+        """A number for the character that each token is a piece of; equal where one character takes
+        several tokens."""
+        spans: list[Hashable] = []
+        for place, token in enumerate(self.tokens):
+            alone = token.start is None or token.end is None or token.end - token.start != 1
+            spans.append(("token", place) if alone else (token.part, token.start))
+        return _numbered(spans)
+
+    @cached_property
+    def bracket(self) -> Ints:
+        """For a closing bracket, the place of the one that it closes; for every other token, that
+        of the innermost bracket that is open; `NONE` without one."""
+        open_brackets: list[tuple[int, str]] = []
+        places = np.full(self.count, NONE)
+        for place, text in enumerate(self.texts):
+            if open_brackets:
+                places[place] = open_brackets[-1][0]
+            for character in text:
+                if character in OPENING and len(open_brackets) < BRACKET_DEPTH:
+                    open_brackets.append((place, OPENING[character]))
+                elif open_brackets and character == open_brackets[-1][1]:
+                    open_brackets.pop()
+        return places
+
+    @cached_property
+    def indentation(self) -> Ints:
+        """For each token, the first token of the line before that is indented as its own; `NONE`
+        without one."""
+        starts = self.line_start
+        depths: dict[int, int] = {}
+        places = np.full(self.count, NONE)
+        earlier = NONE
+        for place in range(self.count):
+            if starts[place]:
+                before = self.texts[place - 1] if place else ""
+                depth = len(before) - len(before.rstrip(" \t")) if "\n" in before else 0
+                earlier = depths.get(depth, NONE)
+                depths[depth] = place
+            places[place] = earlier
+        return places
+
+    @cached_property
+    def line_start(self) -> Bools:
+        """The first token of each line that is no line break itself."""
+        start = np.zeros(self.count, bool)
+        start[:1] = True
+        start[1:] = self.line_break[:-1]
+        return start & ~self.line_break
+
+
+def _spelling(token: Token) -> str:
+    """What a token spells, its blank before it included where it has one."""
+    if BYTES.fullmatch(token.text):
+        return ""
+    return token.text
+
+
+def _is_punctuation(text: str) -> bool:
+    """Whether a text is punctuation and symbols alone."""
+    bare = text.strip(MARKS)
+    return bool(bare) and all(unicodedata.category(mark)[0] in "PS" for mark in bare)
+
+
+def _begins_word(before: Token, token: Token, text_before: str, text: str) -> bool:
+    """Whether a token begins a word, the one before it being `before`."""
+    if token.special or before.special or token.part != before.part:
+        return True
+    if _is_punctuation(text) or _is_punctuation(text_before) or not text_before.strip():
+        return True
+    if text[:1].isspace() or text[:1] in MARKS or (token.utf8 or b"")[:1] == b" ":
+        return True
+    return token.start is None or before.end is None or token.start > before.end
+
+
+def _numbered(values: Sequence[Hashable]) -> Ints:
+    """A number for each value, equal values alike, in the order in which they come first."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
+
+
+def _segments(end: Bools) -> Ints:
+    """The number of the segment of each token; a segment ends after a run of end marks."""
+    begins = np.zeros(end.size, bool)
+    begins[1:] = end[:-1] & ~end[1:]
+    return np.cumsum(begins)
+
+
+def latest(marked: Bools) -> Ints:
+    """For each place, the last marked one up to it; `NONE` before the first."""
+    return np.maximum.accumulate(np.where(marked, np.arange(marked.size), NONE))

@@ -1,0 +1,346 @@
+"""Heads as rules: the solver against SciPy's, rows of rules by hand, overlaps and losses against
+loops, and a model whose heads follow rules by construction.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from small_gpt2 import small_gpt2
+
+import attncli
+from attncli.errors import InputError, UsageError
+from attncli.features.rules import attention_rows, rule_fit
+from attncli.features.rules.attention_rows import TextRules, head_places
+from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.features.rules.head_rules import rule_rows
+from attncli.features.rules.mixture import PairSums, fit_mixtures
+from attncli.features.rules.token_patterns import TokenPatterns
+from attncli.inputs.token import Token
+from attncli.mechanism.context import PutWeights
+
+TEXTS = [
+    "The cat sat on the mat. The dog sat on the cat.",
+    "A dog (the big dog) ran to the mat, and sat.",
+    "Two cats ran, two dogs ran, and the mat lay there.",
+    "On the mat sat a cat; the cat saw the dog.",
+    "The dog saw the cat on the mat, the cat ran.",
+    "The big cat and the big dog sat there.",
+    "There the dog lay, on the big mat, and saw.",
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("rules") / "gpt2"
+    return attncli.load(small_gpt2(folder, longest=64), dtype="float64", backend="numpy")
+
+
+@pytest.fixture(scope="module")
+def document(model: Any) -> Any:
+    return attncli.rules(model, TEXTS, source="here")
+
+
+def test_weights_are_those_of_scipys_nnls() -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    drawn = np.random.default_rng(3)
+    heads, rules, pairs = 40, 12, 200
+    rows = drawn.random((rules, pairs)) ** 4
+    rows[5] = 0.6 * rows[4] + 0.4 * rows[3]  # one rule is a mixture of others
+    weights = drawn.dirichlet(np.full(rules, 0.3), heads) @ rows
+    weights += drawn.normal(0, 0.05, weights.shape)
+    allowed = drawn.random((heads, rules)) < 0.7
+    allowed[:, 0] = True
+    sums = PairSums(
+        np.broadcast_to(rows @ rows.T, (heads, rules, rules)),
+        weights @ rows.T,
+        (weights**2).sum(-1),
+    )
+    mixtures = fit_mixtures(sums, allowed)
+    assert mixtures.min() >= 0
+    assert mixtures.sum(-1) == pytest.approx(1)
+    for head in range(heads):
+        use = np.flatnonzero(allowed[head])
+        # of sum 1: Σ c_r (R_r − A) is the error, and any weight of the last row gives the same
+        system = np.vstack([(rows[use] - weights[head]).T, np.ones(use.size)])
+        solution, _ = optimize.nnls(system, np.r_[np.zeros(pairs), 1.0])
+        oracle = np.zeros(rules)
+        oracle[use] = solution / solution.sum()
+        assert mixtures[head] @ rows == pytest.approx(oracle @ rows, abs=1e-6)
+        if not allowed[head, 3:6].all():
+            assert mixtures[head] == pytest.approx(oracle, abs=1e-6)
+
+
+def _tokens(*texts: str) -> list[Token]:
+    """Tokens of these texts one after the other; a blank before one is its own."""
+    tokens = []
+    start = 0
+    numbers: dict[str, int] = {}
+    for index, text in enumerate(texts):
+        bare = text.lstrip(" ")
+        start += len(text) - len(bare)
+        number = numbers.setdefault(text, len(numbers))
+        tokens.append(
+            Token(
+                index,
+                bare,
+                number,
+                start,
+                start + len(bare),
+                utf8=text.encode() if text[:1] == " " else None,
+            )
+        )
+        start += len(bare)
+    return tokens
+
+
+ROWS: dict[str, tuple[list[Token], int, set[int]]] = {
+    "first": (_tokens("a", " b", " c"), 2, {0}),
+    "self": (_tokens("a", " b", " c"), 2, {2}),
+    "previous": (_tokens("a", " b", " c"), 2, {1}),
+    "back-2": (_tokens("a", " b", " c", " d"), 3, {1}),
+    "back-3": (_tokens("a", " b", " c", " d", " e"), 4, {1}),
+    "back-4": (_tokens("a", " b", " c", " d", " e", " f"), 5, {1}),
+    "even": (_tokens("a", " b", " c"), 2, {0, 1, 2}),
+    "near-2": (_tokens("a", " b", " c"), 1, {0, 1}),
+    "near-8": (_tokens("a", " b", " c"), 1, {0, 1}),
+    "near-32": (_tokens("a", " b", " c"), 1, {0, 1}),
+    "opening": (_tokens("a", " b", " c"), 1, {0, 1}),
+    "punctuation": (_tokens("a", ",", " b", ".", " c"), 4, {1, 3}),
+    "last-punctuation": (_tokens("a", ",", " b", ".", " c"), 4, {3}),
+    "sentence-end": (_tokens("a", ",", " b", ".", " c"), 4, {3}),
+    "line-break": (_tokens("a", "\n", "b", "\n", "c"), 4, {1, 3}),
+    "line-start": (_tokens("a", "\n", "b", " c", " d"), 4, {2}),
+    "line": (_tokens("a", "\n", "b", " c", " d"), 4, {2, 3, 4}),
+    "sentence": (_tokens("a", ".", " b", " c"), 3, {2, 3}),
+    "sentence-before": (_tokens("z", ".", " a", ".", " b", " c"), 5, {2, 3}),
+    "clause": (_tokens("a", ",", " b", " c"), 3, {2, 3}),
+    "clause-before": (_tokens("z", ",", " a", ",", " b", " c"), 5, {2, 3}),
+    "word": (_tokens("a", " un", "hap", "py"), 3, {1, 2, 3}),
+    "word-start": (_tokens("a", " un", "hap", "py"), 3, {1}),
+    "word-before": (_tokens("z", " un", "hap", " day"), 3, {1, 2}),
+    "same": (_tokens("z", " a", " b", " a", " a"), 4, {1, 3}),
+    "after-same": (_tokens("z", " a", " b", " c", " a"), 4, {2}),
+    "before-same": (_tokens("z", " y", " a", " b", " a"), 4, {1}),
+    "repeat": (_tokens("z", " x", " a", " b", " c", " a", " q", " x", " a"), 8, {3}),
+    "same-word": (_tokens("z", " Un", "hap", " is", " un", "hap"), 5, {1}),
+    "function-words": (_tokens("cat", " the", " dog", " of"), 2, {1}),
+    "content-words": (_tokens("the", " cat", " of", " dog"), 2, {1}),
+    "capital": (_tokens("a", " Bob", " ran"), 2, {1}),
+    "number": (_tokens("a", " 12", " ran"), 2, {1}),
+    "bracket": (_tokens("a", " (", "b", " [", "c", "]", " d"), 6, {1}),
+    "indentation": (_tokens("z", "\n  ", "a", "\n    ", "b", "\n  ", "c"), 6, {2}),
+    "same-name": (_tokens("z", " x", "_", "1", " =", " x", "_", "1"), 7, {1, 2, 3}),
+    "classifier": (_tokens("我", "买", "了", "三", "个", "包"), 5, {4}),
+    "particle": (_tokens("我", "的", "书", "和", "笔"), 4, {1}),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_rule_looks_where_its_sentence_says(name: str) -> None:
+    tokens, query, keys = ROWS[name]
+    count = len(tokens)
+    rule = next(rule for rule in BUILT_IN if rule.name == name)
+    visible = np.tri(count, dtype=bool)
+    rows = rule_rows([rule], TokenPatterns(tokens), np.arange(count), visible)[0]
+    assert set(np.flatnonzero(rows[query])) == keys
+    assert rows.sum(-1) == pytest.approx(1)
+    assert not rows[~visible].any()
+    # some rows alone are those of the whole
+    part = rule_rows([rule], TokenPatterns(tokens), np.arange(1, count), visible[1:])[0]
+    assert np.array_equal(part, rows[1:])
+
+
+def test_pieces_of_a_character_and_special_tokens_are_known() -> None:
+    pieces = [
+        Token(0, "a", 0, 0, 1),
+        Token(1, "<0xE4><0xBB>", 1, 1, 2),
+        Token(2, "<0x8A>", 2, 1, 2),
+        Token(3, "[SEP]", 3, None, None, special=True),
+    ]
+    named = {rule.name: rule for rule in BUILT_IN}
+    rows = rule_rows(
+        [named["character"], named["special"], named["next"], named["last"]],
+        TokenPatterns(pieces),
+        np.arange(4),
+        np.ones((4, 4), bool),
+    )
+    assert [int(row[2].argmax()) for row in rows] == [1, 3, 3, 3]
+    assert set(ROWS) | {"character", "special", "next", "last"} == set(named)
+    # nothing is found and the first key is hidden: the first that is seen; nothing seen: nothing
+    hidden = np.array([[False, True, True, True], [False] * 4])
+    lost = rule_rows([named["number"]], TokenPatterns(pieces), np.array([2, 3]), hidden)[0]
+    assert lost.tolist() == [[0, 1, 0, 0], [0, 0, 0, 0]]
+
+
+def test_overlaps_are_those_of_loops(model: Any, document: Any) -> None:
+    names = [rule.name for rule in document.rules]
+    rules = [rule for rule in BUILT_IN if rule.name in names]
+    for head in document.heads:
+        assert sum(part.weight for part in head.parts) == pytest.approx(1)
+        total = [0.0, 0.0, 0.0]
+        count = 0
+        for text in TEXTS[1::2]:
+            tokens = model.encode(text)
+            weights = np.asarray(model.trace(tokens).weights)[head.layer, head.head]
+            for query in range(1, len(tokens)):
+                rows = rule_rows(
+                    rules, TokenPatterns(tokens), np.array([query]),
+                    np.arange(len(tokens))[None] <= query,
+                )[:, 0]  # fmt: skip
+                said = sum(part.weight * rows[names.index(part.rule)] for part in head.parts)
+                count += 1
+                total[0] += sum(min(a, b) for a, b in zip(weights[query], said, strict=True))
+                total[1] += weights[query][0]
+                total[2] += sum(min(a, 1 / (query + 1)) for a in weights[query][: query + 1])
+        expected = [value / count for value in total]
+        overlaps = [head.overlap, head.overlap_first, head.overlap_even]
+        assert overlaps == pytest.approx(expected, abs=1e-9)
+        assert head.has_rule == (head.overlap >= 0.5)
+
+
+def test_losses_are_those_of_the_model_with_such_weights(model: Any, document: Any) -> None:
+    assert [row.heads for row in document.swapped] == [1, 1, 3]
+    names = [rule.name for rule in document.rules]
+    rules = [rule for rule in BUILT_IN if rule.name in names]
+    every = [
+        {part.rule: part.weight for part in head.parts} for head in document.heads
+    ]  # fmt: skip
+    whole = attncli.rules(model, TEXTS, shares=[1.0]).swapped[0]
+    assert whole.heads == len(document.heads)
+    losses = {"rules": [], "even": [], "model": []}
+    for text in TEXTS[1::2]:
+        tokens = model.encode(text)
+        count = len(tokens)
+        rows = rule_rows(rules, TokenPatterns(tokens), np.arange(count), np.tri(count, dtype=bool))
+        for name, weights in losses.items():
+            changes = {}
+            for layer in range(2 if name != "model" else 0):
+                mixtures = [
+                    sum(
+                        every[3 * layer + head].get(rule, 0.0) * row
+                        for rule, row in zip(names, rows, strict=True)
+                    )
+                    for head in range(3)
+                ]
+                own = (
+                    np.stack(mixtures)
+                    if name == "rules"
+                    else np.stack([rows[names.index("even")]] * 3)
+                )
+                changes[layer, "self"] = (
+                    PutWeights((0, 1, 2), lambda start, stop, own=own: own[:, start:stop]),
+                )
+            *_, last = model.trace(tokens, interventions=changes)
+            logits = np.asarray(model.logits(last.after))
+            for place in range(count - 1):
+                shifted = logits[place] - logits[place].max()
+                weights.append(np.log(np.exp(shifted).sum()) - shifted[tokens[place + 1].id])
+    assert whole.loss == pytest.approx(np.mean(losses["rules"]), abs=1e-9)
+    assert whole.loss_even == pytest.approx(np.mean(losses["even"]), abs=1e-9)
+    assert whole.loss_model == pytest.approx(np.mean(losses["model"]), abs=1e-9)
+    assert whole.loss_drawn == pytest.approx(whole.loss, abs=1e-12)  # all heads are drawn
+
+
+def test_a_heads_own_weights_in_its_place_change_nothing(model: Any) -> None:
+    tokens = model.encode(TEXTS[0])
+    unchanged = list(model.trace(tokens))
+    for heads in ((0, 1, 2), (1,), (2, 0)):
+        own = unchanged[0].stages["weights"][list(heads)]
+        change = PutWeights(heads, lambda start, stop, own=own: own[:, start:stop])
+        changed = list(model.trace(tokens, interventions={(0, "self"): (change,)}))
+        assert np.allclose(changed[1].after, unchanged[1].after, atol=1e-12)
+    other = np.zeros((1, len(tokens), len(tokens)))
+    other[:, :, 0] = 1.0
+    change = PutWeights((1,), lambda start, stop: other[:, start:stop])
+    changed = list(model.trace(tokens, interventions={(0, "self"): (change,)}))
+    assert np.allclose(changed[0].stages["weights"][1], other)
+    assert np.allclose(changed[0].stages["weights"][0], unchanged[0].stages["weights"][0])
+    assert np.allclose(changed[0].stages["mixed"][1], unchanged[0].stages["v"][1][0])
+    assert not np.allclose(changed[1].after, unchanged[1].after)
+
+
+def test_a_long_text_gives_the_same_in_blocks(
+    model: Any, document: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attncli.features.rules import swap
+    from attncli.mechanism import context
+
+    for module in (attention_rows, swap):
+        monkeypatch.setattr(module, "LONG", 12)
+    monkeypatch.setattr(attention_rows, "BLOCK", 40 * 16 * 3)
+    monkeypatch.setattr(context, "PUT_ROWS", 5)
+    again = attncli.rules(model, TEXTS, source="here")
+    assert [head.overlap for head in again.heads] == pytest.approx(
+        [head.overlap for head in document.heads]
+    )
+    for row, other in zip(again.swapped, document.swapped, strict=True):
+        for name in ("loss", "loss_even", "loss_distance", "loss_drawn", "loss_model"):
+            assert getattr(row, name) == pytest.approx(getattr(other, name))
+
+
+def test_heads_that_follow_rules_are_told_as_these(model: Any) -> None:
+    places = head_places(model)
+    made = {0: {"previous": 0.7, "same": 0.3}, 2: {"first": 1.0}, 5: {"even": 0.4, "bracket": 0.6}}
+    names = [rule.name for rule in BUILT_IN]
+    record = rule_fit.HalfRecord(places, len(BUILT_IN), [40] * 6)
+    drawn = np.random.default_rng(1)
+    mixtures = np.zeros((6, len(BUILT_IN)))
+    for head, parts in made.items():
+        for name, weight in parts.items():
+            mixtures[head, names.index(name)] = weight
+    for number in range(6):
+        words = drawn.choice([" a", " b", " c", " d", " (", ")", " e", " f"], 40)
+        text = TextRules(BUILT_IN, _tokens(*words))
+        rows, visible = text.rows(places.masks[0], 0, 40)
+        weights = np.tensordot(mixtures, rows, 1)
+        noise = visible * drawn.random(weights.shape)
+        weights = 0.98 * weights + 0.02 * noise / noise.sum(-1, keepdims=True)
+        for layer in range(2):
+            heads = slice(3 * layer, 3 * layer + 3)
+            record.add(
+                attention_rows.PatternBlock(
+                    number, layer, 0, heads, np.arange(40), weights[heads], rows, visible
+                )
+            )
+    chosen, overlaps = record.choose()
+    for head, parts in made.items():
+        assert set(np.flatnonzero(chosen[head])) == {names.index(name) for name in parts}
+        assert chosen[head].max() == pytest.approx(max(parts.values()), abs=0.03)
+        assert overlaps[head] > 0.96
+
+
+def test_what_cannot_be_answered_is_refused(model: Any) -> None:
+    with pytest.raises(InputError, match="there are 3"):
+        attncli.rules(model, TEXTS[:3])
+    with pytest.raises(UsageError, match="a share of the heads is 2"):
+        attncli.rules(model, TEXTS, shares=[2])
+    answer = ask("heads", "--rules", "--num-heads", "2", "--exclude", "first")
+    assert answer.code == 2
+    assert "--exclude does not go with --rules" in answer.err
+    hashed = ask("heads", "--rules", "--num-heads", "2", "--mask", "lsh:4", "a b")
+    assert hashed.code in (3, 4)
+
+
+def test_the_command_answers_in_every_form(tmp_path: Path) -> None:
+    folder = str(small_gpt2(tmp_path / "gpt2", longest=64))
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(TEXTS))
+    arguments = ("heads", "--model", folder, "--rules", "--file", str(corpus), "--lines")
+    screen = ask(*arguments)
+    assert screen.code == 0
+    assert "perplexity with rules in place of heads" in screen.out
+    told = json.loads(ask(*arguments, "--json").out)
+    assert told["schema"] == "attn.rules/1"
+    assert told["texts"]["measured"] == 3
+    plain = ask(*arguments, "--plain").out.splitlines()
+    assert len(plain) == 1 + 6
+    bare = ask("heads", "--rules", "--num-heads", "2")
+    assert bare.code == 0
+    assert "using 24 paragraphs of attn" in bare.err
+    assert "predicts no next word" in " ".join(bare.out.split())
