@@ -181,9 +181,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
                 what = message(
                     "the numpy backend runs on the cpu, not on {device}", device=repr(device)
                 )
-                raise UnsupportedError(
-                    what, hint=message("--backend torch --device {device}", device=device)
-                )
+                raise UnsupportedError(what, hint=message("--backend {device}", device=device))
             return numpy_backend(dtype)
         case "torch":
             if not torch_is_installed():

@@ -40,7 +40,7 @@ class TorchBackend:
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             what = message("torch cannot use the device {device} here", device=repr(device))
             expected = message("cpu, cuda or mps, present and working")
-            raise UnsupportedError(what, expected=expected, hint="--device cpu") from error
+            raise UnsupportedError(what, expected=expected, hint="--backend torch") from error
         if device.startswith("mps") and dtype == "float64":
             raise UnsupportedError("the device 'mps' has no float64", hint="--dtype float32")
         self.device = device

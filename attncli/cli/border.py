@@ -229,7 +229,6 @@ RENAMED = {
     "--bias": "--score-bias",
     "--rows": "--block-rows",
     "--target": "--decoder-text",
-    "-t": "--temperature",
 }
 """What is meant by a spelling that a command had until it meant something else in another."""
 VALUES_MEANT = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from attncli.cli import completion
 from attncli.cli.option import (
@@ -21,11 +22,14 @@ from attncli.cli.option import (
     DELIVERY,
     DOCUMENT,
     DRAWING,
+    EVERYWHERE,
+    KEPT,
     LARGEST_SEED,
     MODEL,
     OUTPUT,
     RUN,
     SCREEN,
+    WITHOUT_MODEL,
     About,
     analysis_option,
     argument,
@@ -33,6 +37,7 @@ from attncli.cli.option import (
     attention_option,
     compute_option,
     delivery_option,
+    everywhere_option,
     model_number,
     model_option,
     number,
@@ -43,16 +48,18 @@ from attncli.cli.option import (
     subject_option,
     text_option,
 )
-from attncli.language import language_of, languages
+from attncli.errors import UsageError
+from attncli.language import language_of, languages, message
 
 LAYER_WEIGHTS, CHECKPOINT_ALONE = RUN | About.ONE_LAYER, RUN | About.CHECKPOINT
 AFTER_HEADS = LAYER_WEIGHTS | About.AFTER_HEADS
 
 # Options that stand on the help page in one place and change one thing.
 checkpoint_option = partial(option, panel=MODEL, about=CHECKPOINT_ALONE)
-weights_option = partial(option, panel=MODEL, about=LAYER_WEIGHTS)
-weights_number = partial(number, panel=MODEL, about=LAYER_WEIGHTS)
-after_heads_option = partial(option, panel=MODEL, about=AFTER_HEADS)
+weights_option = partial(option, panel=WITHOUT_MODEL, about=LAYER_WEIGHTS)
+weights_number = partial(number, panel=WITHOUT_MODEL, about=LAYER_WEIGHTS)
+after_heads_option = partial(option, panel=WITHOUT_MODEL, about=AFTER_HEADS)
+kept_text_option = partial(option, panel=KEPT, about=RUN)
 screen_option = partial(option, panel=OUTPUT, about=SCREEN)
 drawing_option = partial(option, panel=OUTPUT, about=DRAWING)
 
@@ -73,43 +80,44 @@ PAIR = text_option(
 )
 CHAT = text_option(
     help=(
-        "Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard"
-        " input."
+        "Messages as JSON, [{role, content}, …], in the checkpoint's chat template, or in another:"
+        " a file, or a name that the checkpoint has. - is standard input."
     ),
-    metavar="FILE",
+    metavar="FILE|FILE@TEMPLATE",
 )
 CHATS = redeclare(
     CHAT,
     help=(
-        "Messages as JSON in the checkpoint's chat template, as a text; again for a second; - is"
-        " standard input."
+        "Messages as JSON in the checkpoint's chat template, or another, as a text; again for a"
+        " second; - is standard input."
     ),
 )
-CHAT_TEMPLATE = text_option(
+CHAT_TEMPLATE = kept_text_option(
     help="With --chat: another Jinja template, or the name of one that the checkpoint has.",
     metavar="FILE|NAME",
-    rare=True,
 )
 CHAT_VAR = text_option(
     "--chat-var",
-    help="With --chat: a variable of the template, JSON or text. Repeatable.",
+    help=(
+        "With --chat: a variable of the template, JSON or text, such as"
+        " add_generation_prompt=false. Repeatable."
+    ),
     metavar="NAME=VALUE",
     rare=True,
 )
-GENERATION_PROMPT = text_option(
+GENERATION_PROMPT = kept_text_option(
     "--generation-prompt/--no-generation-prompt",
     help="With --chat: end where the assistant's answer begins. [default: yes]",
-    rare=True,
 )
 IDS = text_option(help='Token ids in place of a text: "1 5 7".', metavar="IDS")
 REGION = text_option(
     help=(
         "A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B, tokens:A-B,"
-        " json:$.KEY. Repeatable."
+        " json:$.KEY; or @FILE, a JSON object of these. Repeatable."
     ),
-    metavar="NAME=SPEC",
+    metavar="NAME=SPEC|@FILE",
 )
-REGIONS = text_option(help="The same from a JSON object.", metavar="FILE", rare=True)
+REGIONS = kept_text_option(help="Regions from a JSON object.", metavar="FILE")
 TOKENIZER = text_option(
     help="word, whitespace, char, byte, or a tokenizer.json. [default: word]",
     metavar="NAME|PATH",
@@ -166,8 +174,12 @@ UNKNOWN = subject_option(
     help="Also take tokens that the model does not know: to it all of these are one.", rare=True
 )
 TOKEN_COUNT = attention_number("-n", "--tokens", "--positions", help="Tokens of the text.")
-LAYER = subject_option(help="Layers to show, counted from 0: 5, 0,3 or 2-5.", metavar="L")
+LAYER = subject_option(
+    "--layer", "-l", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", metavar="L"
+)
 HEAD = subject_option(
+    "--head",
+    "-H",
     help="Heads to show, counted from 0: 5, 0,3, 2-5, or of one layer L5H11.",
     metavar="H",
     complete=completion.heads,
@@ -197,17 +209,20 @@ ADAPTER = checkpoint_option(
     rare=True,
 )
 SOURCE = checkpoint_option(
-    help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
-    metavar="TEXT",
+    help=(
+        "Encoder-decoders: the text that the decoder reads, TEXT is the decoder's own; or captured"
+        " states of the encoder, [token, width], as Whisper's decoder needs them."
+    ),
+    metavar="TEXT|@FILE.npy",
     rare=True,
 )
-SOURCE_STATES = checkpoint_option(
-    help=(
-        "The same over captured states of the encoder, [token, width], as Whisper's decoder needs"
-        " them."
-    ),
+STATES = (".npy", ".npz", ".safetensors")
+"""How files of captured states end: after `--source`, @ and such a name is a file, no text."""
+SOURCE_STATES = option(
+    help="Captured states of the encoder, [token, width].",
+    panel=KEPT,
+    about=CHECKPOINT_ALONE,
     metavar="FILE",
-    rare=True,
 )
 GLOBAL_TOKENS = checkpoint_option(
     help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
@@ -259,8 +274,10 @@ SCALE = attention_option(
 SOFTCAP = attention_number(
     help="Bound the scores: X·tanh(score/X).", metavar="X", least=1e-30, most=1e30
 )
-POSITION = attention_option(
+POSITION = option(
     help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]",
+    panel=WITHOUT_MODEL,
+    about=RUN,
     metavar="NAME",
     complete=completion.words("none", "sinusoidal", "rope", "alibi", "learned"),
 )
@@ -271,12 +288,19 @@ ATTENTION_KIND = attention_option(
     complete=completion.words("dense", "reformer", "reformer:"),
 )
 
-BACKEND = compute_option(help="What computes.", values=("auto", "numpy", "torch"))
-DEVICE = compute_option(
+DEVICES = ("cuda", "mps")
+"""Devices beside the processor that torch computes on, as `--backend` names them."""
+BACKEND = compute_option(
+    help="What computes: NumPy or torch, or torch on a device.",
+    values=("auto", "numpy", "torch", *DEVICES),
+    with_number=DEVICES,
+)
+DEVICE = option(
     help="Where torch computes: cpu, cuda or mps. [default: cpu]",
-    values=("cpu", "cuda", "mps"),
-    with_number=True,
-    rare=True,
+    panel=KEPT,
+    about=RUN,
+    values=("cpu", *DEVICES),
+    with_number=("cpu", *DEVICES),
 )
 DTYPE = compute_option(
     help=(
@@ -285,14 +309,19 @@ DTYPE = compute_option(
     values=DTYPES,
 )
 MAX_MEMORY = compute_option(
-    help="Refuse work above this. [default: what is free]", metavar="SIZE", rare=True
+    help="Refuse work above this. [default: what is free]",
+    metavar="SIZE",
+    rare=True,
+    is_size=True,
 )
 
-JSON = delivery_option(help="One JSON document.")
-NDJSON = delivery_option(help="One JSON document a line, one line a text.")
-PLAIN = delivery_option(help="Tab-separated lines, no decoration.")
-CSV = delivery_option(help="Also write the table, with commas: what --plain shows.", metavar="FILE")
-OUTPUT_FILE = delivery_option(
+JSON = delivery_option("--json", "-j", help="One JSON document.")
+NDJSON = everywhere_option(help="One JSON document a line, one line a text.")
+PLAIN = everywhere_option(help="Tab-separated lines, no decoration.")
+CSV = everywhere_option(
+    help="Also write the table, with commas: what --plain shows.", metavar="FILE"
+)
+OUTPUT_FILE = everywhere_option(
     "--output", "-o", help="Write the answer to a file; - is standard output.", metavar="FILE"
 )
 FIGURE = delivery_option(
@@ -319,28 +348,24 @@ PRECISION = number(
     least=0,
     most=17,
 )
-TOP = number(help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
-COLOR = delivery_option(
+TOP = number("--top", "-t", help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
+COLOR = everywhere_option(
     "--color", "--colour", help="Whether to use colour.", values=("auto", "always", "never")
 )
-ASCII = drawing_option(help="Draw and write in ASCII only.")
+ASCII = option(help="Draw and write in ASCII only.", panel=EVERYWHERE, about=DRAWING)
 LANGUAGES = [*languages()]
 """A list: a test adds a language."""
-LANG = delivery_option(
+LANG = everywhere_option(
     help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES, spelling=language_of
 )
-SCALE_COLORS = screen_option(
-    help="How weights become shades.", values=("linear", "log", "row"), rare=True
+SCALE_COLORS = option(
+    help="How weights become shades.", panel=KEPT, about=SCREEN, values=("linear", "log", "row")
 )
 MAX_OUTPUT = option(
-    help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True
+    help="Refuse a larger document.", panel=KEPT, about=DATA, metavar="SIZE", is_size=True
 )
 STAGES = option(
-    help="'all' adds every stage to the JSON.",
-    panel=OUTPUT,
-    about=DOCUMENT,
-    values=("all",),
-    rare=True,
+    help="'all' adds every stage to the JSON.", panel=KEPT, about=DOCUMENT, values=("all",)
 )
 METRIC = analysis_option(
     help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
@@ -351,6 +376,13 @@ METRIC_FILE = analysis_option(
     help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
 )
 HTML = delivery_option(help="Also write one offline page to look at in a browser.", metavar="FILE")
+HTML_BUDGET = option(
+    help="Data in the page; heads beyond it come small.",
+    panel=KEPT,
+    about=DELIVERY,
+    metavar="SIZE",
+    is_size=True,
+)
 PAGE_WHY = option(
     "--why",
     help="With --html: the page also tells why these heads look where they do: L5H11,L3H1.",
@@ -365,9 +397,9 @@ ALL_LINKS = analysis_option(
     ),
     rare=True,
 )
-QUIET = delivery_option("--quiet", "-q", help="No notes on standard error.")
-VERBOSE = delivery_option("--verbose", "-v", help="Say on standard error what was read and used.")
-DEBUG = delivery_option(help="Show a traceback when something fails. [env: ATTN_DEBUG]", rare=True)
+QUIET = everywhere_option("--quiet", "-q", help="No notes on standard error.")
+VERBOSE = everywhere_option("--verbose", "-v", help="Say on standard error what was read and used.")
+DEBUG = everywhere_option(help="Show a traceback when something fails. [env: ATTN_DEBUG]")
 
 # The groups of options that commands share.
 
@@ -433,6 +465,20 @@ class ModelOptions(Struct, frozen=True):
     residual: Annotated[bool, RESIDUAL] = False
     layer_norm: Annotated[bool, LAYER_NORM] = False
 
+    def __post_init__(self) -> None:
+        """Read `--source @FILE.npy` as captured states. Raises UsageError for a second source."""
+        if self.source is None or not self.source.startswith("@"):
+            return
+        path = Path(self.source[1:])
+        if path.suffix.lower() not in STATES:
+            return
+        if self.source_states is not None:
+            raise UsageError(
+                "--source and --source-states name two sources", expected="one or the other"
+            )
+        force_setattr(self, "source", None)
+        force_setattr(self, "source_states", path)
+
 
 class AttentionOptions(Struct, frozen=True):
     """Options of how queries attend to keys, such as mask, positions and scale."""
@@ -451,6 +497,21 @@ class ComputeOptions(Struct, frozen=True):
     device: Annotated[str | None, DEVICE] = None
     dtype: Annotated[str, DTYPE] = "float32"
     max_memory: Annotated[str | None, MAX_MEMORY] = None
+
+    def __post_init__(self) -> None:
+        """Read a device that stands as the backend as torch on it. Raises UsageError beside another
+        device."""
+        if self.backend.partition(":")[0] not in DEVICES:
+            return
+        if self.device not in (None, self.backend):
+            raise UsageError(
+                "--backend {backend} and --device {device} name two places",
+                expected=message("one of them"),
+                backend=self.backend,
+                device=self.device,
+            )
+        force_setattr(self, "device", self.backend)
+        force_setattr(self, "backend", "torch")
 
 
 class RunSetup(Struct, frozen=True):

@@ -23,7 +23,7 @@ from attncli.cli.help_page import (
     show_help,
     whole_page,
 )
-from attncli.cli.option import PlainParameters, flat
+from attncli.cli.option import KEPT, PlainParameters, flat
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -183,7 +183,9 @@ class GroupedCommand(PlainParameters, TyperCommand):
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The completions of an incomplete word; rare options too, which Typer knows as hidden."""
         rare = [
-            parameter for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)
+            parameter
+            for parameter in self.get_params(ctx)
+            if getattr(parameter, "hidden", False) and group_title(parameter) != KEPT
         ]
         for parameter in rare:
             parameter.hidden = False

@@ -16,7 +16,7 @@ import typer
 
 from attncli.cli.completion import parts
 from attncli.cli.environment import Environment
-from attncli.cli.option import OLD_SPELLINGS, OUTPUT, PANELS
+from attncli.cli.option import EVERYWHERE, KEPT, OLD_SPELLINGS, PANELS
 from attncli.cli.whole_number import LARGEST
 from attncli.errors import UsageError
 from attncli.language import contextual, listing, message, term, translate
@@ -108,12 +108,22 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
         parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))
     ):
         groups.setdefault(group_title(parameter), []).append(parameter)
+    shared: list[Any] = []
+    if not hasattr(command, "list_commands"):
+        shared = groups.pop(EVERYWHERE, [])
+    elif ctx.parent is None:
+        groups[EVERYWHERE] = _options_of_most_commands(command, ctx)
     for title in sorted(groups, key=group_order):
         rows = [
             (spelling_of(parameter), _parameter_sentence(parameter, ctx))
             for parameter in groups[title]
         ]
         page.section(title, rows)
+    if shared:
+        spellings = listing([_long_name(parameter) for parameter in shared])
+        page.paragraph(
+            message("Also, as with most commands (attn --help): {options}", options=spellings)
+        )
     return page.text
 
 
@@ -161,7 +171,7 @@ def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
     common = [
         parameter
         for parameter in sorted(options, key=lambda option: group_order(group_title(option)))
-        if not parameter.hidden
+        if not parameter.hidden and group_title(parameter) != EVERYWHERE
     ]
     return (essential or common)[:MOST_OPTIONS]
 
@@ -183,6 +193,19 @@ def _listed_parameters(command: Any, ctx: Any) -> list[Any]:
         parameter
         for parameter in command.get_params(ctx)
         if not (parameter.param_type_name == "argument" and not parameter.help)
+        and group_title(parameter) != KEPT
+    ]
+
+
+EXAMPLE_COMMAND = "tokens"
+"""A small command that has all options that nearly every command takes."""
+
+
+def _options_of_most_commands(group: Any, ctx: Any) -> list[Any]:
+    """The options that nearly every command takes, as the command `attn` explains them once."""
+    command = group.get_command(ctx, EXAMPLE_COMMAND)
+    return [
+        parameter for parameter in command.get_params(ctx) if group_title(parameter) == EVERYWHERE
     ]
 
 
@@ -245,7 +268,7 @@ def group_title(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return ARGUMENTS
     if parameter.name == "help":
-        return OUTPUT
+        return EVERYWHERE
     return getattr(parameter, "rich_help_panel", None) or "Options"
 
 
@@ -277,6 +300,11 @@ def spelling_of(parameter: Any) -> str:
     if is_flag or getattr(parameter, "count", False):
         return spelled
     return f"{spelled} {metavar}"
+
+
+def _long_name(parameter: Any) -> str:
+    """An option's name in full, without its short form and its value: `--output`."""
+    return str(next(name for name in parameter.opts if name.startswith("--")))
 
 
 def _parameter_sentence(parameter: Any, ctx: Any) -> str:

@@ -24,9 +24,15 @@ from attncli.errors import UsageError, refused_value
 from attncli.language import contextual, listing, message
 
 SUBJECT, TEXT, MODEL, ATTENTION = message("What to look at"), "Text", "Model", "Attention"
+WITHOUT_MODEL = message("Without --model")
+"""The group of what a checkpoint brings itself."""
 ANALYSIS, COMPUTE, OUTPUT = "Analysis", "Compute", "Output"
-PANELS = (SUBJECT, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
+PANELS = (SUBJECT, TEXT, MODEL, WITHOUT_MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
 """The groups of a help page, in the order of use."""
+EVERYWHERE = message("Options of most commands")
+"""The group of what nearly every command takes: `attn --help` lists it once, for all of them."""
+KEPT = "kept"
+"""The group of options that are said in another way now: they work, and no page lists them."""
 
 
 class About(Flag):
@@ -77,7 +83,7 @@ LONGEST_SIZE = 20
 """Digits of a size; more are no bytes of any machine."""
 OLD_SPELLINGS = {
     "--figure": ("--svg",), "--time": ("--measure",), "--output": ("--out",), "-n": ("--positions",),
-    "--padded": ("--batch",),
+    "--padded": ("--batch",), "--how": ("--by",), "--effect": ("--effects",),
 }  # fmt: skip
 """Spellings that are kept for who knows them, by the option's own: no page lists them."""
 
@@ -89,18 +95,20 @@ def option(
     about: About,
     metavar: str | None = None,
     values: Sequence[str] = (),
-    with_number: bool = False,
+    with_number: Sequence[str] = (),
     rare: bool = False,
     complete: Complete | None = None,
     spelling: Callable[[str], str] = str,
+    is_size: bool = False,
 ) -> Any:
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its
     reader to find out.
 
     names: its flags; none for the parameter's own name. about: which forms of the answer it
-    changes. values: the words that it takes, if those are all. with_number: each also with a number
-    after a colon. rare: the help page has it at the end of its group. spelling: gives the one of
-    `values` that another spelling means, or what it is given.
+    changes. values: the words that it takes, if those are all. with_number: those of them that
+    may have a number after a colon. rare: the help page has it at the end of its group. spelling: gives the one of
+    `values` that another spelling means, or what it is given. is_size: whether its value is a
+    number of bytes, such as 2GiB.
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
@@ -110,12 +118,9 @@ def option(
         if isinstance(argument, str):
             argument = spelling(argument)
         for value in _as_list(argument):
-            word, colon, count = str(value).partition(":")
-            if (
-                word
-                if with_number and (not colon or parse_whole_number(count) is not None)
-                else value
-            ) not in values:
+            word, _, count = str(value).partition(":")
+            is_numbered = word in with_number and parse_whole_number(count) is not None
+            if value not in values and not is_numbered:
                 from difflib import get_close_matches
 
                 name = parameter.opts[0]
@@ -127,6 +132,17 @@ def option(
                 raise refused_value(name, str(value), listing(values), hint=hint)
         return argument
 
+    def check_size(_: Any, parameter: Any, argument: Any) -> Any:
+        """The argument of an option, which must be a number of bytes. Raises UsageError."""
+        if argument is not None:
+            parse_size(argument, parameter.opts[0])
+        return argument
+
+    callback = None
+    if values:
+        callback = check_words
+    elif is_size:
+        callback = check_size
     complete_words = offer(words(*values) if complete is None else complete)
     declaration = typer.Option(
         *names,
@@ -134,8 +150,8 @@ def option(
         rich_help_panel=panel,
         metavar="|".join(values) if values and metavar is None else metavar,
         readable=False,
-        hidden=rare,
-        callback=check_words if values else None,
+        hidden=rare or panel == KEPT,
+        callback=callback,
         autocompletion=complete_words if values or complete is not None else None,
     )
     declaration.about = about
@@ -188,7 +204,7 @@ def number(
         help=f"{help} [{within.description}]",
         rich_help_panel=panel,
         metavar=metavar,
-        hidden=rare,
+        hidden=rare or panel == KEPT,
         callback=within.check,
     )
     declaration.about = about
@@ -213,6 +229,7 @@ compute_option, compute_number = (
 )
 answer_option = partial(option, panel=OUTPUT, about=RUN)
 delivery_option = partial(option, panel=OUTPUT, about=DELIVERY)
+everywhere_option = partial(option, panel=EVERYWHERE, about=DELIVERY)
 delivery_number = partial(number, panel=OUTPUT, about=DELIVERY)
 
 

@@ -73,7 +73,11 @@ def validate_options(
                 expected="--figure FILE as well",
             )
         style_of(options.figure_style)
-    parse_size(options.max_output, "--max-output")
+    if files.get("--html") is None and "html_budget" in environment.explicit_options:
+        raise UsageError(
+            "--html-budget is about a page, and none is asked for",
+            expected="--html FILE as well",
+        )
     if options.show is None:
         parts = None
     else:
@@ -146,15 +150,15 @@ def _parts_to_show(show: str, screen: str) -> frozenset[str]:
 
 
 def wants_all_stages(value: str | None, options: OutputOptions) -> bool:
-    """Whether `--stages` asks for every stage in the JSON. Raises UsageError where no JSON is asked
-    for.
+    """Whether `--full` or `--stages all` asks for every stage in the JSON. Raises UsageError where
+    --stages is given and no JSON is asked for.
     """
     if value is not None and not (options.json or options.ndjson):
         raise UsageError(
             "--stages all adds to the JSON, and no JSON was asked for",
             expected="--json or --ndjson",
         )
-    return value is not None
+    return value is not None or (options.full and (options.json or options.ndjson))
 
 
 def refuse_over(estimate: int, options: OutputOptions, hint: str) -> None:
@@ -462,12 +466,7 @@ class PageOptions(Struct, frozen=True):
     """Whether a page is written, and how large it may be."""
 
     html: Annotated[Path | None, declarations.HTML] = None
-    html_budget: Annotated[
-        str,
-        declarations.delivery_option(
-            "--html-budget", help="Data in the page; heads beyond it come small.", metavar="SIZE"
-        ),
-    ] = HTML_BUDGET
+    html_budget: Annotated[str, declarations.HTML_BUDGET] = HTML_BUDGET
 
     @property
     def budget(self) -> int:
@@ -493,18 +492,12 @@ def validate_page(
             expected="one of them",
         )
     if page.html is None:
-        if page.html_budget != HTML_BUDGET:
-            raise UsageError(
-                "--html-budget is about a page, and none is asked for",
-                expected="--html FILE as well",
-            )
         return
     check_page_suffix(page.html)
     if lines:
         raise UsageError(
             "--html is one page of one text, and --lines gives several", expected="one or the other"
         )
-    _ = page.budget
 
 
 def check_page_suffix(file: Path) -> None:

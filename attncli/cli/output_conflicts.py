@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.cli.option import OUTPUT, RUN, SCREEN, About
+from attncli.cli.option import EVERYWHERE, OUTPUT, RUN, SCREEN, About
 from attncli.errors import AttnError, UsageError
 from attncli.language import listing, message
 
@@ -164,7 +164,9 @@ def check_inputs(
 def _is_output(parameter: Any) -> bool:
     """Whether what is given for a parameter is a file or folder that is written."""
     panel = getattr(parameter, "rich_help_panel", None)
-    return parameter.metavar == "NEW" or (panel == OUTPUT and parameter.metavar in ("FILE", "DIR"))
+    return parameter.metavar == "NEW" or (
+        panel in (OUTPUT, EVERYWHERE) and parameter.metavar in ("FILE", "DIR")
+    )
 
 
 def _files_of_output(parameter: Any, path: Path) -> list[Path]:
@@ -213,7 +215,9 @@ def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: En
         return _is_of_corpus(str(word), place)
     if not kinds & {"FILE", "PATH", "DIR"}:
         return False
-    names = [str(word)]
+    names = [str(word).removeprefix("@")]
+    if "FILE@TEMPLATE" in kinds:
+        names += str(word).rsplit("@", 1)
     if "DIR" in kinds and (folder := _folder_of_model(str(word), environment)):
         names.append(folder)
     return any(

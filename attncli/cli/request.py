@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.cli.declarations import (
     ChatOptions,
@@ -165,6 +167,7 @@ def read_chat(environment: Environment, file: Path) -> Chat:
     from attncli.inputs.files import read_regular
     from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT
 
+    file, template = _chat_and_template(file)
     if (is_stream := str(file) == "-") and environment.stdin is None:
         raise InputError(
             "there is no chat: standard input is closed", expected="--chat FILE, or a pipe"
@@ -177,7 +180,19 @@ def read_chat(environment: Environment, file: Path) -> Chat:
         raise LimitError(
             "this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT
         )
-    return parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
+    chat = parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
+    return replace(chat, template=template)
+
+
+def _chat_and_template(name: Path) -> tuple[Path, Path | None]:
+    """The file of a chat, and the template that `FILE@TEMPLATE` names behind it; None for none. A
+    file that is called so with its sign @ is a file."""
+    from attncli.inputs.files import is_there
+
+    file, sign, template = str(name).rpartition("@")
+    if not sign or not file or not template or is_there(name):
+        return name, None
+    return Path(file), Path(template)
 
 
 def write_chat(
@@ -196,7 +211,15 @@ def write_chat(
     )
     from attncli.inputs.token import Text
 
-    template = read_template(tokenizer, chat.tools is not None, options.chat_template)
+    if chat.template is not None and options.chat_template is not None:
+        raise UsageError(
+            "--chat names the template {template}, and --chat-template {other}",
+            expected=message("one of them"),
+            template=chat.template,
+            other=options.chat_template,
+        )
+    template_name = chat.template or options.chat_template
+    template = read_template(tokenizer, chat.tools is not None, template_name)
     variables = {**chat.variables, **parse_variables(options.chat_var or ())}
     has_prompt = options.generation_prompt
     stated_prompt = variables.pop(PROMPT, None)
@@ -238,11 +261,14 @@ def regions_of(
     """
     from attncli.inputs.regions import find_regions, parse_region, read_regions
 
-    if options.regions is None:
-        rules = []
-    else:
-        rules = read_regions(options.regions)
-    rules += [parse_region(rule) for rule in options.region or ()]
+    rules = []
+    if options.regions is not None:
+        rules += read_regions(options.regions)
+    for rule in options.region or ():
+        if rule.startswith("@"):
+            rules += read_regions(Path(rule[1:]))
+        else:
+            rules.append(parse_region(rule))
     if not rules and text.chat is None:
         return []
     return find_regions(rules, text, tokens, environment.note)

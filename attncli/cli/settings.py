@@ -7,6 +7,7 @@ color = "always"
 precision = 3
 scale-colors = "log"
 palette = "light"
+max-memory = "2GiB"
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ DECLARED: dict[str, type] = {
     "precision": int,
     "scale_colors": str,
     "palette": str,
+    "max_memory": str,
+    "max_output": str,
+    "html_budget": str,
 }
 """What can be set, by the option's name, and the type of its value. The palette, for letters on a
 light or a dark ground, is what a terminal is, and no option."""

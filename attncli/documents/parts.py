@@ -22,7 +22,7 @@ from attncli.documents import (
 )
 from attncli.language import contextual
 
-Stages = Annotated[dict[str, Numbers], describe("With --stages all: every stage by name.")]
+Stages = Annotated[dict[str, Numbers], describe("With --full: every stage by name.")]
 
 
 Projections = Annotated[

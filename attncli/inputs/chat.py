@@ -54,12 +54,15 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 
 class Chat(Struct, frozen=True, eq=False):
     """The messages of a chat, and the tools, as the chat template reads them. where: the file they
-    were read from, for errors. variables: what else the file hands to the template, by name."""
+    were read from, for errors. variables: what else the file hands to the template, by name.
+    template: another template for it than the checkpoint's: a file, or a name that the checkpoint
+    has; None for the checkpoint's own."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None
     where: str
     variables: Mapping[str, Any] = field(default_factory=dict)
+    template: Path | None = None
 
 
 class ChatTemplate(Struct, frozen=True):
@@ -286,7 +289,7 @@ def _template_of(
             "this model has chat templates for special uses only: {names}",
             where=place,
             expected="one of them by its name",
-            hint=f"--chat-template {next(iter(templates))}",
+            hint=f"--chat FILE@{next(iter(templates))}",
             names=listing(map(repr, templates)),
         )
     if "chat_template" in where:
@@ -297,7 +300,7 @@ def _template_of(
         "this model has no chat template",
         where=place,
         expected=expected,
-        hint="--chat-template FILE for a template of your own, or a text in place of --chat",
+        hint="--chat FILE@TEMPLATE for a template of your own, or a text in place of --chat",
     )
 
 

@@ -506,7 +506,7 @@ class Model(Struct, frozen=True, eq=False):
             raise UsageError(
                 "the decoder of a {family} model reads what its encoder made, and nothing is here",
                 expected="captured states, [token, width]",
-                hint="--source-states FILE",
+                hint="--source @FILE.npy",
                 family=self.spec.family,
             )
 

@@ -17,6 +17,7 @@ from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup, command_app
 from attncli.cli.option import (
+    COMPUTE,
     DRAWING,
     RUN,
     SUBJECT,
@@ -120,13 +121,16 @@ class StatisticsOptions(Struct, frozen=True):
     effects: Annotated[
         str | None,
         measure_option(
-            help="Also what taking heads away changes; needs --head.", values=("zero", "mean")
+            "--effect",
+            "--effects",
+            help="Also what taking heads away changes; needs --head.",
+            values=("zero", "mean"),
         ),
     ] = None
     head: Annotated[
         list[str] | None,
         redeclare(
-            declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="H", panel=MEASURE
+            declarations.HEAD, help="Heads for --effect: L5H11,L3H1.", metavar="H", panel=MEASURE
         ),
     ] = None
     why: Annotated[
@@ -176,7 +180,7 @@ class RunningOptions(Struct, frozen=True):
     engine: Annotated[
         str, running_option(help="here, ray, ray:ADDRESS or ray:local.", metavar="NAME")
     ] = "here"
-    device: Annotated[str | None, redeclare(declarations.DEVICE, common=True)] = None
+    device: Annotated[str | None, redeclare(declarations.DEVICE, panel=COMPUTE, common=True)] = None
     dtype: Annotated[str, declarations.DTYPE] = "float32"
 
 
@@ -818,7 +822,7 @@ scan_app = command_app(
     compare,
     verify,
     essentials={
-        "start": "--output --metric --format --sample --dedupe --find --effects --workers --part --json",
+        "start": "--output --metric --format --sample --dedupe --find --effect --workers --part --json",
         "show": "--head --metric --top --show --brief --json --html --site",
         "compare": "--top --full --brief --json",
     },

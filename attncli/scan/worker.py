@@ -390,17 +390,15 @@ class AblationEffects:
 
 
 def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """The options `--effects` and `--head` in a plan's form: ("zero" or "mean", then each head as
+    """The options `--effect` and `--head` in a plan's form: ("zero" or "mean", then each head as
     "L5H11"); () where neither is given. Raises UsageError where one lacks the other."""
     if not way and not heads:
         return ()
     if not way:
-        raise UsageError(
-            "--head chooses heads for --effects", expected="both", hint="--effects zero"
-        )
+        raise UsageError("--head chooses heads for --effect", expected="both", hint="--effect zero")
     if not heads:
         raise UsageError(
-            "--effects needs the heads to take away", expected="both", hint="--head L5H11"
+            "--effect needs the heads to take away", expected="both", hint="--head L5H11"
         )
     return (
         way,

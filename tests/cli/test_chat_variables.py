@@ -70,7 +70,7 @@ def test_templates_with_names(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, chat_template=named)
     told = text_of(folder)
     assert "'rag'" in told
-    assert "--chat-template rag" in told
+    assert "--chat FILE@rag" in told
     assert text_of(folder, "--chat-template", "rag") == "hi "
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "short.jinja").write_text("{{ messages[0].content }}")

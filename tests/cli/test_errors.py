@@ -124,6 +124,7 @@ READS = {
     "--circuit": ("ablate", "a b", "--model", "{t}/gpt2", "--circuit", "FILE"),
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
     "--regions": ("run", "a b", "--regions", "FILE"),
+    "--region": ("run", "a b", "--region", "@FILE"),
     "--adapter": ("run", "a b", "--model", "{t}/gpt2", "--adapter", "FILE"),
     "--with-adapter": ("compare", "a b", "--model", "{t}/gpt2", "--with-adapter", "FILE"),
     "--needle": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "FILE"),
@@ -132,6 +133,7 @@ READS = {
     "--chat-template": ("run", "--chat", "sample_inputs/chat.json", "--chat-template", "FILE"),
     "--model": ("run", "a b", "--model", "FILE"),
     "--source-states": ("run", "a b", "--model", "FILE", "--source-states", "FILE"),
+    "--source": ("run", "a b", "--model", "FILE", "--source", "@FILE"),
     "--weights": ("run", "a b", "--weights", "FILE"),
     "--embeddings": ("run", "a b", "--embeddings", "FILE"),
     "--mask": ("run", "a b", "--mask", "FILE"),
@@ -200,7 +202,11 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Pa
         for ending in ENDINGS:
             os.mkfifo(pipe := tmp_path / f"pipe{ending}")
             line = [
-                str(pipe) if part == "FILE" else part.replace("{t}", str(tmp_path))
+                (
+                    part.replace("FILE", str(pipe))
+                    if part in ("FILE", "@FILE")
+                    else part.replace("{t}", str(tmp_path))
+                )
                 for part in READS[reads]
             ]
             signal.setitimer(signal.ITIMER_REAL, 20)

@@ -32,7 +32,7 @@ MISREAD = [
         ("models", "verify", "x", "y", "--target", "z"),
         ["no option --target", "did you mean --decoder-text?"],
     ),
-    (("run", "x", "-t", "1"), ["attn run has no option -t", "did you mean --temperature?"]),
+    (("run", "x", "-p", "1"), ["attn run has no option -p", "attn run --help"]),
     (("run", "x", "--layr", "0"), ["attn run has no option --layr", "did you mean --layer?"]),
     (("run", "x", "--nope"), ["attn run has no option --nope", "attn run --help"]),
     (("--json", "run", "x"), ["attn itself has no option --json", "attn run TEXT --json"]),

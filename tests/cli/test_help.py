@@ -20,7 +20,8 @@ from processes import attn, finish, start
 from attncli.cli import main
 from attncli.cli.app import COMMANDS, GROUPS, group_of
 from attncli.cli.environment import Environment
-from attncli.cli.help_page import TAIL, translate
+from attncli.cli.help_page import TAIL, group_title, translate
+from attncli.cli.option import EVERYWHERE, KEPT
 from attncli.draw.safe import cells
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -100,7 +101,18 @@ def test_pages_wrap_at_the_terminals_width(path: list[str], lang: str, width: in
     whole = "".join(out.split())  # every sentence is there to its end, wherever it is broken
     own = {name.removesuffix(" start"): command for name, command in commands()}
     for one in own[" ".join(path)].params if path else ():
+        group = group_title(one)
+        if group == KEPT:
+            continue
+        if group == EVERYWHERE:  # explained once, by attn --help
+            assert next(name for name in one.opts if name.startswith("--")) in whole
+            continue
         assert "".join(translate(TAIL.sub("", one.help or ""), lang).split()) in whole, one.opts
+
+
+def test_what_run_takes_is_few() -> None:
+    lines = ask("run", "--help").out.splitlines()
+    assert sum(re.match(r"  -", line) is not None for line in lines) <= 55
 
 
 def test_pages_obey_the_colour_that_is_asked_for() -> None:
@@ -147,7 +159,7 @@ def test_what_is_looked_at_comes_first_where_heads_are_taken_away() -> None:
         "--target",
         "--every",
     ):
-        assert f"  {name}" in section
+        assert re.search(rf"  (-\w, )?{name} ", section)
 
 
 def test_groups_come_in_the_order_of_use() -> None:
@@ -164,7 +176,8 @@ def test_help_lists_every_option() -> None:
     for path, command in commands():
         page = ask(*path.removesuffix(" start").split(), "--help").out
         for one in command.params:
-            assert one.param_type_name == "argument" or one.opts[0] in page, f"{path} {one.opts[0]}"
+            is_listed = one.opts[0] in page or group_title(one) == KEPT
+            assert one.param_type_name == "argument" or is_listed, f"{path} {one.opts[0]}"
     assert ask("run", "--help-all").out == ask("run", "--help").out  # as it was once called
     assert "--svg" not in ask("run", "--help").out
 

@@ -37,7 +37,7 @@ def cross(
     key_text: Annotated[
         str | None,
         argument(
-            "The text that is looked at; - for standard input. None with --source-states.",
+            "The text that is looked at; - for standard input. None with --source @FILE.npy.",
             "KEY_TEXT",
         ),
     ] = None,
@@ -58,7 +58,7 @@ def cross(
 
     or at captured states, as those of the sound that Whisper hears:
 
-    attn cross --model FOLDER "the house" --source-states states.npy
+    attn cross --model FOLDER "the house" --source @states.npy
     """
     from attncli.draw.encoding import estimate_bytes
     from attncli.features.cross.compute import cross as compute_cross
@@ -87,7 +87,7 @@ def cross(
                 if len(sources) == 1
                 else "a text and captured states are both to be looked at"
             ),
-            expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
+            expected="KEY_TEXT, or --source @FILE.npy for an encoder-decoder",
         )
     loaded_model = request.model(environment, setup, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]

@@ -415,7 +415,7 @@ def ablate_document(
     if request.answer:
         if isinstance(removal.by, ByResample):
             what = message("the other text has no place for an answer of several tokens")
-            raise UsageError(what, expected="--by zero or mean, or --target of one token")
+            raise UsageError(what, expected="--how zero or mean, or --target of one token")
         model.encode(answered)
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     target = removed_effects.target

@@ -158,16 +158,19 @@ class RemovalOptions(Struct, frozen=True):
     """
 
     by: Annotated[
-        str, model_option(help="What stands for a head: zero, mean, resample.", values=WAYS)
+        str,
+        model_option(
+            "--how", "--by", help="What stands for a head: zero, mean, resample.", values=WAYS
+        ),
     ] = "zero"
     reference: Annotated[
         str | None,
         model_option(
-            help="With --by mean or resample: the text that it comes from.", metavar="TEXT"
+            help="With --how mean or resample: the text that it comes from.", metavar="TEXT"
         ),
     ] = None
     reference_file: Annotated[
-        Path | None, model_option(help="With --by mean: texts, one a line.", metavar="FILE")
+        Path | None, model_option(help="With --how mean: texts, one a line.", metavar="FILE")
     ] = None
     together: Annotated[
         bool, model_option(help="Take the chosen heads away at once, not one at a time.")
@@ -428,7 +431,7 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
         )
     if removal.start is not None and removal.by != "zero":
         raise UsageError(
-            "--by {by} takes heads away, and --from --to cut a link",
+            "--how {by} takes heads away, and --from --to cut a link",
             expected="one or the other",
             by=removal.by,
         )
@@ -438,12 +441,12 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
         )
     if removal.reference is not None and removal.by == "zero":
         raise UsageError(
-            "--reference is for another way of taking away", expected="--by mean or --by resample"
+            "--reference is for another way of taking away", expected="--how mean or --how resample"
         )
     if removal.reference_file is not None and removal.by != "mean":
-        raise UsageError("--reference-file gives a mean", expected="--by mean")
+        raise UsageError("--reference-file gives a mean", expected="--how mean")
     if removal.by == "resample" and removal.reference is None:
-        raise UsageError("--by resample takes from another text", expected="--reference TEXT")
+        raise UsageError("--how resample takes from another text", expected="--reference TEXT")
 
 
 def _refuse_beside_circuit(removal: RemovalOptions, setup: RunSetup) -> None:

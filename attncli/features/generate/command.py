@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, request
 from attncli.cli.answer import Command, TextRun, answer_texts
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import DELIVERY, LARGEST_SEED, RUN, model_number, subjects_of, without
+from attncli.cli.option import (
+    DELIVERY,
+    KEPT,
+    LARGEST_SEED,
+    RUN,
+    model_number,
+    number,
+    subjects_of,
+    without,
+)
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -56,11 +66,12 @@ class GenerateOptions(Struct, frozen=True):
     ] = None
     sample_seed: Annotated[
         int | None,
-        model_number(
+        number(
             help="With --temperature: seed of the draws. [default: 0]",
+            panel=KEPT,
+            about=RUN,
             least=0,
             most=LARGEST_SEED,
-            rare=True,
         ),
     ] = None
 
@@ -84,9 +95,7 @@ def check_continuation(options: GenerateOptions, environment: Environment) -> No
     not take, before any work. Raises UsageError."""
     if options.generate is None:
         if options.temperature is not None or options.sample_seed is not None:
-            raise UsageError(
-                "--temperature and --sample-seed belong to --generate", hint="--generate 20"
-            )
+            raise UsageError("--temperature belongs to --generate", hint="--generate 20")
         return
     if options.sample_seed is not None and not options.temperature:
         raise refused_value("--sample-seed", options.sample_seed, "--temperature above 0 as well")
@@ -110,12 +119,13 @@ def write_continuations(
 
     validate_page(page, lines=text.lines)
     view = validate_options(output, environment, "generate", files={"--html": page.html})
+    seed, setup = _seed_of_draws(environment, options, setup)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, many_runs=True)
     layers, heads = layers_and_heads(loaded_model, setup.model)
     assert options.generate is not None
     rows = output.json or output.ndjson
     continuation = GenerateRequest(
-        options.generate, options.temperature or 0.0, options.sample_seed or 0, layers, heads, rows
+        options.generate, options.temperature or 0.0, seed, layers, heads, rows
     )
     weigh_in = request.weighed_heads(loaded_model.spec, weighing.weigh, weighing.weigh_heads)
     if weighing.weigh is not None and page.html is not None:
@@ -155,6 +165,19 @@ def write_continuations(
     command = Command(environment, loaded_model, text, setup, output, page, view)
     continuation_page = ContinuationPage(layers=layers, heads=heads)
     answer_texts(command, compute, page=continuation_page, label=message("generating"))
+
+
+def _seed_of_draws(
+    environment: Environment, options: GenerateOptions, setup: RunSetup
+) -> tuple[int, RunSetup]:
+    """The seed that tokens are drawn with, and the setup without it: beside `--temperature` above 0
+    `--seed` is about the draws. Raises UsageError for two seeds."""
+    if not options.temperature or setup.model.seed is None:
+        return options.sample_seed or 0, setup
+    if options.sample_seed is not None:
+        raise UsageError("--seed and --sample-seed name two seeds", expected="one of them")
+    seed, _ = request.seed_of(setup.model, environment)
+    return seed, replace(setup, model=replace(setup.model, seed=None))
 
 
 class ContinuationPage(Struct, frozen=True, kw_only=True):

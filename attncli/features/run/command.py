@@ -15,7 +15,14 @@ from attncli.cli.answer import Command, RunPage, TextRun, answer_texts
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import DOCUMENT, delivery_option, meaning, text_option
+from attncli.cli.option import (
+    DOCUMENT,
+    About,
+    delivery_option,
+    meaning,
+    redeclare,
+    text_option,
+)
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -35,6 +42,14 @@ WEIGHT_PARTS = {"scores", "weights", "output", "maps", "shapes"}
 TABLE_PARTS = {"scores", "weights", "output", "maps", "answer"}
 """Parts of the screen that tables of weights stand for."""
 
+SEED = redeclare(
+    declarations.SEED,
+    help=(
+        "Seed of the weights, or 'random'; with --temperature of the draws from a checkpoint."
+        " [default: 0]"
+    ),
+)
+
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces
     from attncli.features.run.document import RunDocument
@@ -48,8 +63,10 @@ def run(
     ctx: typer.Context,
     text: TextOptions,
     regions: RegionOptions,
-    setup: RunSetup,
-    output: Annotated[OutputOptions, meaning(show=DOCUMENT, top=DOCUMENT)],
+    setup: Annotated[RunSetup, meaning(seed=SEED)],
+    output: Annotated[
+        OutputOptions, meaning(show=DOCUMENT, top=DOCUMENT, full=About.JSON | About.SCREEN)
+    ],
     page: PageOptions,
     generate: GenerateOptions,
     weighing: WeighOptions,
@@ -161,7 +178,7 @@ def run(
                 raise UsageError(
                     "regions are sums over weights, and no weights are kept",
                     expected=(
-                        "no --stages, --words, --save, --padded or --show weights beside --region"
+                        "no --full, --words, --save, --padded or --show weights beside --region"
                     ),
                 )
             text_regions = []
@@ -241,7 +258,7 @@ def _check_texts(*, is_padded: bool, has_lines: bool, all_stages: bool, words: b
         )
     if all_stages and words:
         raise UsageError(
-            "--stages all goes with tokens, and --words merges them", expected="one or the other"
+            "every stage goes with tokens, and --words merges them", expected="one or the other"
         )
 
 

@@ -842,7 +842,7 @@ def finite_mean(values: Numbers) -> Numbers:
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
     """The first layer with the stages "embedding" E and "position" P, whose sum its input X is,
     where `split_embedding` has them."""
-    from attncli.models.one_layer import split_embedding  # only --stages all asks
+    from attncli.models.one_layer import split_embedding  # only a document of every stage asks
 
     if part.stages is UNSET:
         both = None

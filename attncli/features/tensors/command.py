@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def tensors(
     ctx: typer.Context,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN)],
+    output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN, full=About.JSON | SCREEN)],
     page: PageOptions,
     file: Annotated[
         Path, argument("A .safetensors, .npz or .pt file with the arrays q, k and v.", "FILE")

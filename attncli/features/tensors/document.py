@@ -39,7 +39,7 @@ class CapturedHead(Part, frozen=True, kw_only=True):
     output: Annotated[
         Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")
     ] = UNSET
-    stages: Annotated[dict[str, Numbers] | UnsetType, describe("With --stages all.")] = UNSET
+    stages: Annotated[dict[str, Numbers] | UnsetType, describe("With --full.")] = UNSET
     metrics: Metrics | UnsetType = UNSET
     baseline: (
         Annotated[

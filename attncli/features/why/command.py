@@ -14,7 +14,7 @@ from attncli.cli.answer import Command, DocumentPage, TextRun, answer_texts
 from attncli.cli.declarations import EIGHT, OutputOptions, PairOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import analysis_option, meaning, redeclare, text_option, without
+from attncli.cli.option import KEPT, RUN, analysis_option, meaning, option, redeclare, without
 from attncli.cli.output import (
     PageOptions,
     validate_options,
@@ -40,8 +40,11 @@ class LinkOptions(Struct, frozen=True):
     end: Annotated[str | None, declarations.TO] = None
     than: Annotated[
         str | None,
-        text_option(
-            help="Why --to rather than this token. [default: what the row expects]", metavar="TOK"
+        option(
+            help="Why --to rather than this token. [default: what the row expects]",
+            panel=KEPT,
+            about=RUN,
+            metavar="TOK",
         ),
     ] = None
     cross: Annotated[bool, declarations.CROSS] = False
@@ -57,7 +60,28 @@ class LinkOptions(Struct, frozen=True):
             help="With --writes: the next token whose logit it adds to, or id:N.",
         ),
     ] = None
-    versus: Annotated[str | None, declarations.VERSUS] = None
+    versus: Annotated[
+        str | None,
+        redeclare(
+            declarations.VERSUS,
+            help=(
+                "Why --to rather than this token; with --writes, whose logit is taken away from the"
+                " target's. [default: what the row expects]"
+            ),
+        ),
+    ] = None
+
+    @property
+    def rival(self) -> str | None:
+        """The other key that the link is compared with; None for what the row expects."""
+        if self.than is not None or self.writes:
+            return self.than
+        return self.versus
+
+    @property
+    def target_rival(self) -> str | None:
+        """The token whose logit is taken away from the target's; None for none."""
+        return self.versus if self.writes else None
 
 
 def why(
@@ -73,13 +97,14 @@ def why(
 
     attn why --model minilm "The animal didn't cross the street because it was too tired" --from it --to animal
 
-    attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than tired --head L5H11
+    attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --versus tired --head L5H11
 
     attn why --model smollm2 --pairs indirect-object --head L24H4
     """
     from attncli.cli.progress import foretell_work
 
     environment: Environment = ctx.obj
+    _refuse_two_rivals(link)
     if is_over_pairs(pair_options, text.text):
         _why_pairs(environment, pair_options, setup, output, link)
         return
@@ -100,12 +125,12 @@ def why(
             run.text,
             start,
             end,
-            than=link.than,
+            than=link.rival,
             cross=link.cross,
             by=split,
             writes=link.writes,
             target=link.target,
-            versus=link.versus,
+            versus=link.target_rival,
             heads=request.head_selection(loaded_model.spec, setup.model),
             unknown=link.unknown,
             source_text=setup.model.source,
@@ -136,9 +161,15 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
         raise UsageError("--by is {value}", expected=choice(SPLITS), value=repr(link.by))
     if link.target is not None and not link.writes:
         raise UsageError("--target is about what the head writes", expected="--writes as well")
-    if link.versus is not None and link.target is None:
+    if link.target_rival is not None and link.target is None:
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     return link.start, link.end, split
+
+
+def _refuse_two_rivals(link: LinkOptions) -> None:
+    """Raise UsageError where two other keys are named."""
+    if link.than is not None and link.versus is not None and not link.writes:
+        raise UsageError("--than and --versus name two other tokens", expected="one of them")
 
 
 def _why_pairs(
@@ -159,7 +190,7 @@ def _why_pairs(
             pairs.pairs or "",
             start=link.start,
             end=link.end,
-            than=link.than,
+            than=link.rival,
             count=pairs.count,
             heads=request.head_selection(model.spec, setup.model),
             memory=request.memory_left(setup.compute, model),
@@ -174,10 +205,10 @@ def _why_pairs(
         compute,
         command="why",
         label=message("taking the score apart"),
-        subjects=(*PAIR_SUBJECTS, "start", "end", "than"),
+        subjects=(*PAIR_SUBJECTS, "start", "end", "than", "versus"),
     )
 
 
 why_app = command_app(
-    why, essentials="--from --to --than --by --writes --model --head --full --json --figure"
+    why, essentials="--from --to --versus --by --writes --model --head --full --json --figure"
 )

@@ -177,7 +177,7 @@ def why(
         )
     request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
     if set(others) & set(keys):
-        raise InputError("the key is compared with itself", expected="another key after --than")
+        raise InputError("the key is compared with itself", expected="another key after --versus")
     dtype = model.compute_backend(len(tokens)).dtype
     expected = estimate(spec, len(tokens), rows=rows_for(spec, len(tokens)), dtype=dtype)
     on_cost(expected, len(tokens))

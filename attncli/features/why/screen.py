@@ -461,7 +461,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
             say(
                 view,
                 "With a weight of {weight} the row expects little but this key, so contributions"
-                " are small; --than compares with another one.",
+                " are small; --versus compares with another one.",
                 weight=f"{document.weight:.2f}",
             )
         )
@@ -560,7 +560,7 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
         if document.total < 0:
             template = message(
                 "In layer {layer} head {head} {query} looks less at {key} ({weight}) than at"
-                " {other} ({other_weight}): the score is {advantage} lower. --to and --than the"
+                " {other} ({other_weight}): the score is {advantage} lower. --to and --versus the"
                 " other way round tell why."
             )
         else:
