@@ -12,11 +12,8 @@ KINDS = {
     "-o": {"FILE", "DIR"},
     "--save": {"FILE", "DIR"},
     "--target": {"TOK", "TEXT|id:N"},  # one entry, or an answer of several
-    "--by": {
-        "zero|mean|resample",
-        "part|token|frequency|dimension",
-        "part|token|word",
-    },  # what a head or a score is divided by
+    "--by": {"part|token|frequency|dimension", "part|token|word"},  # what a score is divided by
+    "--effect": {"flag", "zero|mean"},  # of a corpus, what stands for a head
 }
 """Spellings whose value differs in kind."""
 

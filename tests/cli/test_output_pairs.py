@@ -19,7 +19,7 @@ from processes import BUFFERINGS, attn, start
 from scanning import inside
 from small_gpt2 import small_gpt2
 
-from attncli.cli.option import OUTPUT
+from attncli.cli.option import EVERYWHERE, OUTPUT
 from attncli.inputs.files import place_of
 
 WEIGHTS = str(Path(__file__).parents[2] / "sample_inputs" / "mha.safetensors")
@@ -203,7 +203,8 @@ def options(command: str) -> dict[str, tuple[str, ...]]:
     """The options about the answer of a command, each with its value."""
     found = {}
     for parameter in dict(commands())[command].params:
-        about = getattr(parameter, "rich_help_panel", None) == OUTPUT or parameter.name in VALUES
+        group = getattr(parameter, "rich_help_panel", None)
+        about = group in (OUTPUT, EVERYWHERE) or parameter.name in VALUES
         if parameter.param_type_name == "option" and about and parameter.name not in NO_PAIR:
             assert parameter.is_flag or parameter.name in VALUES, (
                 f"{parameter.opts[0]}: write a value for it in VALUES"

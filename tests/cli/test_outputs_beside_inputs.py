@@ -16,7 +16,7 @@ from commands import commands
 from scanning import inside
 from small_gpt2 import small_gpt2
 
-from attncli.cli.option import OUTPUT
+from attncli.cli.option import EVERYWHERE, OUTPUT
 from attncli.models.aliases import local_folder
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -56,7 +56,9 @@ def kinds(parameter: Any) -> set[str]:
 
 def is_output(parameter: Any) -> bool:
     panel = getattr(parameter, "rich_help_panel", None)
-    return parameter.metavar == "NEW" or (panel == OUTPUT and parameter.metavar == "FILE")
+    return parameter.metavar == "NEW" or (
+        panel in (OUTPUT, EVERYWHERE) and parameter.metavar == "FILE"
+    )
 
 
 def all_pairs() -> Iterator[tuple[str, Any, Any]]:
@@ -69,7 +71,7 @@ def all_pairs() -> Iterator[tuple[str, Any, Any]]:
             if (
                 kinds(source) & READ_WORDS
                 and not is_output(source)
-                and source.rich_help_panel != OUTPUT
+                and source.rich_help_panel not in (OUTPUT, EVERYWHERE)
             ):
                 yield from ((name, source, output) for output in outputs)
 
