@@ -83,7 +83,7 @@ def test_effects_add_up_in_any_order_to_one_digest(encoder, lines, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("way", "heads", "said"), [("zero", [], "--head L5H11"), ("", ["L0H0"], "--effects zero")]
+    ("way", "heads", "said"), [("zero", [], "--head L5H11"), ("", ["L0H0"], "--effect zero")]
 )
 def test_a_way_without_heads_and_heads_without_a_way(way, heads, said):
     with pytest.raises(UsageError) as caught:
