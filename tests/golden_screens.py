@@ -61,6 +61,7 @@ ELSEWHERE = {
     "weights convert": "needs a file of torch's",
 }
 """Commands without such screens, and why."""
+CIRCUIT = "attn circuit --model tiny --pairs pairs.jsonl"
 OF_DECODER = {
     "ablate-pairs": "attn ablate --model tiny --pairs pairs.jsonl --hold attention",
     "patch-pairs": "attn patch --model tiny --pairs pairs.jsonl",
@@ -69,6 +70,9 @@ OF_DECODER = {
     "find-pairs": "attn find --model tiny --pairs pairs.jsonl --to it --effect",
     "next-word": 'attn next --model tiny "it was too the" --each --without L0H1 --weigh was=×4',
     "logits-words": 'attn logits --model tiny "it was too the" --by word',
+    "circuit-pairs": f"{CIRCUIT} --holdout 20",
+    "circuit-compare": f"{CIRCUIT} --size 9 --json -o a.json"
+    f" && {CIRCUIT} --size 9 --seed 1 --json -o b.json && attn circuit compare a.json b.json",
 }
 """Lines for a small decoder with an output head, written from seeded numbers, by the file of their
 screens, with pairs of texts enough for intervals."""
@@ -163,6 +167,8 @@ def answer(line: str, *more: str, width: int = 80) -> str:
 
 def in_float64(words: list[str]) -> list[str]:
     """A command line that computes in float64, where the command has the option."""
+    if words[:2] == ["circuit", "compare"]:  # of saved documents
+        return words
     by_path = dict(commands())
     command = by_path.get(" ".join(words[:2])) or by_path[words[0]]
     has_option = any("--dtype" in parameter.opts for parameter in command.params)

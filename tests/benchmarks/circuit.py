@@ -6,7 +6,7 @@ of one thread, and 32 pairs from the command line.
 The model is smollm2, the texts are those of the package's indirect-object task behind two words
 more. A pair's part is its scores by EAP-IG with five steps; its test, ten circuits of the curve and
 the empty one. Each is the least of PAIRS (4). Memory is the largest resident set of a process that does both.
-The 32 pairs run with two threads: choice, curve, random edges, interval, overlap and single cuts.
+The 32 pairs run two at a time: choice, curve, random edges, interval, overlap and single cuts.
 `--torch` runs the same file in transformers, six inputs at once forward and back to their embeddings:
 what torch's gradients alone take, without the sums over edges.
 
@@ -144,7 +144,8 @@ def main(words: list[str]) -> int:
             print(f"torch, six inputs forward and back: {float(told.split()[-1]):.2f} CPU s")
         load = os.getloadavg()[0]
         line = ["circuit", "--model", "smollm2", "--pairs", str(file), "--count", str(PAIRS)]
-        seconds, cpu, peak, _ = run_command([sys.executable, "-m", "attncli", *line], 2)
+        line += ["--workers", "2"]
+        seconds, cpu, peak, _ = run_command([sys.executable, "-m", "attncli", *line], 1)
         print(
             f"{PAIRS} pairs: {seconds / 60:.1f} min (bound {MOST_MINUTES}), {cpu:.0f} CPU s,"
             f" {peak / 1e9:.2f} GB; {load:.1f} processes waited for {os.cpu_count()} cores before it"

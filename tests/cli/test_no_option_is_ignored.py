@@ -287,6 +287,7 @@ EXCUSED = {
     "explain order output_projection": "is part of the outputs",
     "pairs check ascii": "draws blanks before words, which this vocabulary has not",
     "cost measure": "takes seconds: test_cost",
+    "circuit workers": "gives the same bytes: test_circuit",
     "models show quiet": "notes only what it fetches: test_model_option",
     **dict.fromkeys(
         (

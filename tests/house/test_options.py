@@ -25,10 +25,11 @@ from attncli.features.run import command as run_command
 DECLARES = {"option", "number", "argument"}
 MEANS_TWO = (
     "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
-    "--batch", "--save", "--by", "--effect", "--why", "--verify", "--steps",
+    "--batch", "--save", "--by", "--effect", "--why", "--verify", "--steps", "--workers",
 )  # fmt: skip
 """Spellings that are declared twice, once for commands that take less of it: one head, a seed that
-is a number; or that mean two things: steps of training, and inputs at which gradients are taken.
+is a number; or that mean two things: steps of training, and inputs at which gradients are taken; processes, and
+threads.
 """
 
 

@@ -16,7 +16,7 @@ from attncli.features.circuit.document import (
     Overlap,
 )
 from attncli.features.effects.circuit_heads import SIZES, model_words
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.version import __version__
 
 HEAD = re.compile(r"L[0-9]+H[0-9]+")
@@ -50,8 +50,11 @@ def compare_circuits(
         )
     size = min(len(a.edges), len(b.edges))
     if not size:
+        empty = [name for name, side in zip(names, (a, b), strict=True) if not side.edges]
         raise InputError(
-            "one of these circuits has no edges", expected="a larger one, such as --size 2%"
+            "no edges are in {circuits}",
+            expected="a larger circuit, such as --size 2%",
+            circuits=listing([repr(name) for name in dict.fromkeys(empty)]),
         )
     first, second = a.edges[:size], b.edges[:size]
     graph = max(a.graph_edges, b.graph_edges)
@@ -96,7 +99,10 @@ def _overlap(first: Sequence[object], second: Sequence[object]) -> Overlap:
     """What two sets share of what either has."""
     both = len(set(first) & set(second))
     either = len(set(first) | set(second))
-    return Overlap(both=both, either=either, share=both / max(either, 1))
+    share = None
+    if either:
+        share = both / either
+    return Overlap(both=both, either=either, share=share)
 
 
 def _missing(heads: Sequence[str], others: Sequence[str]) -> list[str]:

@@ -57,6 +57,15 @@ def circuit(
         subject_option(help="Also tell each edge's score token by token, for aligned pairs."),
     ] = False,
     seed: Annotated[int, declarations.SEED_NUMBER] = 0,
+    workers: Annotated[
+        int,
+        subject_number(
+            "--workers",
+            help="Pairs at a time, in threads; 0 for as many as processors.",
+            least=0,
+            most=1024,
+        ),
+    ] = 0,
 ) -> None:
     """Find the edges between heads and feed-forward parts that carry an answer, and test them.
 
@@ -116,6 +125,7 @@ def circuit(
             steps=STEPS if steps is None else steps,
             by_position=by_position,
             seed=seed,
+            workers=workers or None,
             kept=own_cache_folder(environment.variables) / "circuits",
             on_cost=on_cost,
             on_result=kept_runs.count,

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import ITEM
-from attncli.arrays.numpy_backend import integers
+from attncli.arrays.numpy_backend import cores, in_order, integers
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UnsupportedError, UsageError, refused_value
 from attncli.features.circuit.circuit_roles import ROLE_PAIRS, HeadRole, Place, head_roles
@@ -114,6 +114,7 @@ def circuit(
     steps: int = STEPS,
     by_position: bool = False,
     seed: int = 0,
+    workers: int | None = None,
     kept: Path | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     on_result: Callable[[int, int], None] = ignore,
@@ -134,6 +135,8 @@ def circuit(
         by_position: Whether each edge's score is also told token by token, for pairs whose texts
             have as many tokens and differ at the same places.
         seed: Of the split, the random edges and the resamples.
+        workers: Pairs that are run at the same time, in threads that share the weights; None for one
+            for each processor, as far as memory allows. The document has the same bytes.
         kept: A folder where the results of each pair are kept until all are known, so that the same
             call goes on after an interruption.
         on_cost: Called with the estimated cost, and the tokens of the longest text, before it starts.
@@ -146,7 +149,7 @@ def circuit(
     Raises:
         InputError: For a file that cannot be read, fewer than two pairs that fit the model, texts
             that differ in nothing on average, and by position for pairs that are not aligned.
-        UsageError: For a size that is none, and less than one step.
+        UsageError: For a size that is none, and less than one step or worker.
         UnsupportedError: For a model that predicts no token, or is no sum of its parts.
 
     Source: Hanna et al., 2024 (arXiv 2403.17806); Mueller et al., 2025 (arXiv 2504.13151).
@@ -157,8 +160,9 @@ def circuit(
     if not reads_on(model.spec):
         what = message("this {family} model reads in both directions", family=model.spec.family)
         raise UnsupportedError(what, expected="a decoder, which has a next word")
-    if steps < 1:
-        raise refused_value("steps", steps, "at least 1")
+    for name, number in (("steps", steps), ("workers", workers)):
+        if number is not None and number < 1:
+            raise refused_value(name, number, "at least 1")
     dtype = model.backend.dtype
     if dtype not in EXACT:
         raise UnsupportedError(
@@ -173,7 +177,9 @@ def circuit(
         _refuse_other_places(pairs.choice)
     longest = max(len(pair.clean) for pair in (*pairs.choice, *pairs.held_out))
     dtype = compute_dtype(model.spec, longest, dtype)  # as runs of the whole model compute
-    on_cost(_cost(model, graph, pairs, longest, steps, dtype), longest)
+    runs = PairRuns(model, graph, pairs, longest, steps, dtype)
+    at_once = _workers(runs, workers)
+    on_cost(_cost(runs, at_once), longest)
     folder = None
     if kept is not None:
         both = (*pairs.choice, *pairs.held_out)
@@ -182,7 +188,7 @@ def circuit(
         request = (answers, len(pairs.choice), chosen_count, steps, by_position, seed, dtype)
         folder = kept / fingerprint(model, tokens, request)
     arrays = KeptArrays(folder)
-    work = _Work(model, graph, pairs, dtype, arrays, on_result, progress)
+    work = _Work(runs, at_once, arrays, on_result, progress)
     document = work.document(chosen_count, steps, seed, by_position=by_position)
     arrays.drop()
     return document
@@ -238,24 +244,35 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
     return SplitPairs(fitted.name, shuffled[tested:], shuffled[:tested], left_out)
 
 
+class PairRuns(Struct, frozen=True, eq=False):
+    """What is run. longest: tokens of the longest text. steps: inputs with gradients."""
+
+    model: Model
+    graph: EdgeGraph
+    pairs: SplitPairs
+    longest: int
+    steps: int
+    dtype: str
+
+
 class _Work:
-    """The steps from pairs to a document: scores, sizes, tests."""
+    """The steps from pairs to a document: scores, sizes, tests. workers: pairs at the same time."""
 
     def __init__(
         self,
-        model: Model,
-        graph: EdgeGraph,
-        pairs: SplitPairs,
-        dtype: str,
+        runs: PairRuns,
+        workers: int,
         arrays: KeptArrays,
         on_result: Callable[[int, int], None],
         progress: Callable[[float], None],
     ) -> None:
-        self.model = model
-        self.graph = graph
+        pairs = runs.pairs
+        self.model = runs.model
+        self.graph = runs.graph
         self.pairs = pairs
-        self.dtype = dtype
-        self.circuit = CircuitModel(model, graph, dtype)
+        self.dtype = runs.dtype
+        self.circuit = CircuitModel(runs.model, runs.graph, runs.dtype)
+        self._workers = workers
         self._arrays = arrays
         self._on_result = on_result
         self._progress = progress
@@ -270,13 +287,30 @@ class _Work:
         self._done += 1
         self._progress(self._done / (self._runs + self.role_pairs))
 
-    def result(self, name: str, place: int, compute: Callable[[], Floats]) -> Floats:
-        """The result of a pair, kept from an earlier call or computed now."""
-        array = self._arrays.known(f"{name}-{place}", compute)
-        self._kept += 1
-        self._on_result(self._kept, self._runs)
-        self.advance()
-        return array
+    def results(
+        self,
+        name: str,
+        works: Sequence[Callable[[], Floats]],
+        row_of: Callable[[Floats], Floats] = np.asarray,
+    ) -> list[Floats]:
+        """The result of each pair in their order, kept from an earlier call or computed now, several
+        at the same time. row_of: makes the row of each as soon as it is its turn."""
+        rows: list[Floats] = []
+
+        def known(number: int, _: int) -> Floats:
+            """The result of the pair of this number."""
+            return self._arrays.known(f"{name}-{number}", works[number])
+
+        def take(array: Floats) -> None:
+            """Add a result to the rows, and tell that it is known."""
+            rows.append(row_of(array))
+            self._kept += 1
+            self._on_result(self._kept, self._runs)
+            self.advance()
+
+        places = range(self._workers + 1)  # one is taken from while the others are written in
+        in_order([partial(known, number) for number in range(len(works))], take, places)
+        return rows
 
     def document(
         self, count: int | None, steps: int, seed: int, *, by_position: bool
@@ -360,17 +394,21 @@ class _Work:
     def _all_scores(self, steps: int, *, by_position: bool) -> tuple[Floats, Floats | None]:
         """The scores of all edges, [pair, reader, writer], and where they are told token by token,
         their mean over pairs, [token, reader, writer]."""
-        rows: list[Floats] = []
-        total: Floats | None = None
-        for place, pair in enumerate(self.pairs.choice):
-            compute = partial(self._scores, pair, steps, by_position=by_position)
-            array = self.result("scores", place, compute)
-            if by_position:
-                total = array if total is None else total + array
-                array = array.sum(0)
-            rows.append(array)
-        if total is None:
-            return np.stack(rows), None
+        works = [
+            partial(self._scores, pair, steps, by_position=by_position)
+            for pair in self.pairs.choice
+        ]
+        if not by_position:
+            return np.stack(self.results("scores", works)), None
+        shape = (len(self.pairs.choice[0].clean), *self.graph.mask.shape)
+        total = np.zeros(shape, self.dtype)
+
+        def summed(array: Floats) -> Floats:
+            """The scores of a pair over its tokens, which are added to the total."""
+            np.add(total, array, out=total)
+            return np.asarray(array.sum(0))
+
+        rows = self.results("scores", works, summed)
         return np.stack(rows), total / len(rows)
 
     def _scores(self, pair: TokenPair, steps: int, *, by_position: bool) -> Floats:
@@ -384,7 +422,7 @@ class _Work:
         """The place of the smallest size that keeps 80% on the pairs of the choice."""
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         kept = measure_circuits(
-            self.circuit, self.pairs.choice, masks, partial(self.result, "choice")
+            self.circuit, self.pairs.choice, masks, partial(self.results, "choice")
         ).kept()
         shares = kept.sum(0) / kept[:, -1].sum()
         return smallest_size(SHARES, shares.tolist())
@@ -395,7 +433,7 @@ class _Work:
         masks += [random_edges(self.graph, count, seed) for count in counts]
         masks.append(np.zeros_like(masks[0]))
         return measure_circuits(
-            self.circuit, self.pairs.held_out, masks, partial(self.result, "test")
+            self.circuit, self.pairs.held_out, masks, partial(self.results, "test")
         )
 
     def _rows(
@@ -425,7 +463,7 @@ class _Work:
         edges = ranked_edges(strongest_edges(self.graph, mean, CUT_EDGES), mean)
         masks = without_each(self.graph, edges)
         measured = measure_circuits(
-            self.circuit, pairs, masks, partial(self.result, "cuts")
+            self.circuit, pairs, masks, partial(self.results, "cuts")
         ).circuits
         exact = (measured[:, :-1] - measured[:, -1:]).mean(0)
         estimated = scores[: len(pairs)].mean(0)[edges[:, 0], edges[:, 1]]
@@ -626,48 +664,65 @@ def _warnings(spec: Spec) -> list[str]:
     return []
 
 
-def _cost(
-    model: Model, graph: EdgeGraph, pairs: SplitPairs, count: int, steps: int, dtype: str
-) -> CostEstimate:
+def _workers(runs: PairRuns, workers: int | None) -> int:
+    """How many pairs are run at the same time.
+
+    Threads share weights only where they are kept; where each layer is read anew, and decoded, one
+    thread has them. None is for as many as there are processors, and as memory holds.
+    """
+    most = max(len(runs.pairs.choice), len(runs.pairs.held_out))
+    if not isinstance(runs.model.store, CachedStore):
+        return 1
+    if workers is not None:
+        return min(workers, most)
+    count = min(cores(), most)
+    free = free_memory().bytes
+    while count > 1 and _cost(runs, count).peak > free:
+        count -= 1
+    return count
+
+
+def _cost(runs: PairRuns, workers: int) -> CostEstimate:
     """What all runs take; the longest text counts for each."""
-    spec = model.spec
-    expected = cost(model, count, RunRequest(matrices=False), is_saved=False)
+    spec, pairs, count, dtype = runs.model.spec, runs.pairs, runs.longest, runs.dtype
+    expected = cost(runs.model, count, RunRequest(matrices=False), is_saved=False)
     sweep = SweepSize(spec, count, dtype, predicts=True)
     swept = sweep.sweep_cost(places(spec, HeadSelection()), free_memory().bytes)
     roles = 2 * min(ROLE_PAIRS, len(pairs.choice)) * swept.seconds
     seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
-    scored = len(pairs.choice) * (steps + 1) * BACK_AND_FORTH
+    scored = len(pairs.choice) * (runs.steps + 1) * BACK_AND_FORTH
     tests = (len(pairs.choice) + 2 * len(pairs.held_out)) * len(SHARES)
     return replace(
         expected,
-        seconds=seconds * (scored + APART * (tests + cuts)) + roles,
-        memory=_memory(model, graph, pairs, count, steps, dtype),
+        seconds=seconds * (scored + APART * (tests + cuts)) / workers + roles,
+        memory=_memory(runs, workers),
         resident=0,
     )
 
 
-def _memory(
-    model: Model, graph: EdgeGraph, pairs: SplitPairs, count: int, steps: int, dtype: str
-) -> dict[str, int]:
+def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
     """Bytes at the peak by what they are for: the weights of all layers, which gradients go back
-    through, and the larger of a run with gradients and one with replaced edges."""
-    spec = model.spec
-    item = ITEM[dtype]
-    weights = work_of(spec, spec.blocks, count).weights
-    if isinstance(model.store, CachedStore):  # keeps the matrix of the logits, too
-        weights += spec.vocabulary * spec.d_model
+    through, and for each worker the larger of a run with gradients and one with replaced edges."""
+    spec, graph, count, steps = runs.model.spec, runs.graph, runs.longest, runs.steps
+    item = ITEM[runs.dtype]
+    weights = work_of(spec, spec.blocks, count).weights + spec.vocabulary * spec.d_model
+    if not isinstance(runs.model.store, CachedStore):
+        # going back reads a layer again while gradients hold it, and files hold what was read
+        weights += 3 * max(work_of(spec, [block], count).weights for block in spec.blocks)
     per_token = sum(map(_numbers_in_graph, spec.blocks))
     heads = sum(block.attention.heads for block in spec.blocks)
     remembered = (steps + 1) * count * (per_token + 4 * heads * count)
     vectors = (len(graph.readers) + (steps + 3) * len(graph.writers)) * count * spec.d_model
     moved = (RUNS_AT_ONCE + 1) * len(graph.writers) * count * spec.d_model
-    edges = len(graph.readers) * len(graph.writers) * (len(pairs.choice) + RESAMPLES + 4)
+    edges = len(graph.readers) * len(graph.writers)
+    kept = edges * (len(runs.pairs.choice) + RESAMPLES + 4)
     return {
         message("all weights at once"): item * weights,
         message("runs with gradients, or with replaced edges"): item
+        * workers
         * max(remembered + vectors, 2 * moved),
-        message("scores of edges"): item * edges,
+        message("scores of edges"): item * kept,
     }
 
 

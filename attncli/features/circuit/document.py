@@ -203,7 +203,7 @@ class Overlap(Part, frozen=True, kw_only=True):
 
     both: Count
     either: Count
-    share: Annotated[Share, describe("both / either (Jaccard).")]
+    share: Annotated[Share | None, describe("both / either (Jaccard); null where neither has any.")]
 
 
 class CircuitCompareDocument(Document, tag="attn.circuit_compare/1", frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ et al., Localizing model behavior with path patching, 2023, for the replacement 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
@@ -66,6 +67,7 @@ class CircuitModel:
         self.plain = numpy_backend(dtype)
         self.dtype = np.dtype(dtype)
         self._outer = model.store.outer(self.plain)  # of large tables it reads single rows
+        self._reading = Lock()
 
     def pair_gradients(self, pair: TokenPair, steps: int) -> PairGradients:
         """Run both texts and the inputs between them, and take the gradients of m at each reader."""
@@ -102,6 +104,11 @@ class CircuitModel:
 
     def measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
         """m of vectors that leave the last layer, [..., width]: [...]. Before a soft cap."""
+        with self._reading:  # of several threads one reads the table
+            return self._measure(backend, hidden, pair)
+
+    def _measure(self, backend: Backend, hidden: Array, pair: TokenPair) -> Array:
+        """As `measure`, for one thread at a time."""
         head = self.model.spec.head
         assert head is not None
         outputs = finish(self.model.spec, self._outer, backend, hidden)

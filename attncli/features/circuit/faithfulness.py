@@ -42,17 +42,14 @@ def measure_circuits(
     circuit: CircuitModel,
     pairs: Sequence[TokenPair],
     masks: Sequence[Mask],
-    row_of: Callable[[int, Callable[[], Floats]], Floats],
+    rows_of: Callable[[Sequence[Callable[[], Floats]]], list[Floats]],
 ) -> CircuitMeasures:
     """m of each pair under each circuit, by exact runs.
 
-    row_of: is handed the place of a pair and what computes its row, and returns that row.
+    rows_of: is handed what computes the row of each pair, and returns these rows.
     """
     live = np.stack([live_edges(circuit.graph, mask) for mask in masks])
-    rows = [
-        row_of(place, partial(_measured_row, circuit, pair, live))
-        for place, pair in enumerate(pairs)
-    ]
+    rows = rows_of([partial(_measured_row, circuit, pair, live) for pair in pairs])
     measured = np.stack(rows)
     return CircuitMeasures(measured[:, 0], measured[:, 1:])
 

@@ -1,4 +1,5 @@
-"""The figure of `attn circuit`: the parts that the strongest edges join, layers upward."""
+"""The figure of `attn circuit`: the parts that the strongest edges join, layers upward, and below
+them what circuits keep over their sizes."""
 
 from __future__ import annotations
 
@@ -9,11 +10,18 @@ from msgspec import Struct
 
 from attncli.draw.figures.charts import draw_title
 from attncli.draw.figures.drawing import Drawing, broken_to_fit, width
+from attncli.draw.numbers import percent
 from attncli.draw.safe import label
 from attncli.draw.view import View
 from attncli.errors import InputError
-from attncli.features.circuit.document import CircuitDocument, CircuitEdge, CircuitNode
-from attncli.language import message, say
+from attncli.features.circuit.circuit_words import kept_text
+from attncli.features.circuit.document import (
+    CircuitDocument,
+    CircuitEdge,
+    CircuitNode,
+    CircuitSize,
+)
+from attncli.language import message, plural, say
 
 DRAWN = 40
 """Edges of a figure, the strongest: more are a tangle."""
@@ -34,7 +42,7 @@ class GraphLine(Struct, frozen=True):
 
 def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw the strongest edges of the circuit, as thick as their scores, from the embedding below to
-    the logits above.
+    the logits above, and below them the curve over the sizes with its areas.
 
     An edge to keys or values that several heads share is drawn to each of these heads that is in the
     circuit. Raises InputError for a circuit without edges.
@@ -63,11 +71,13 @@ def circuit_figure(document: CircuitDocument, drawing: Drawing, view: View, scal
         drawing.rectangle(x - wide / 2, y, wide, TALL, paper, stroke=ink)
         drawing.text(x, y + 8.5, part, size=SIZE, anchor="middle")
     bottom = max(y for _, y in places.values()) + TALL + 14
-    _draw_legend(drawing, bottom, view)
+    bottom = _draw_legend(drawing, bottom, view)
+    _draw_curve(document, drawing, bottom + 16, view)
 
 
-def _draw_legend(drawing: Drawing, bottom: float, view: View) -> None:
-    """Say below the graph what lines and colours mean, the latter in these colours."""
+def _draw_legend(drawing: Drawing, bottom: float, view: View) -> float:
+    """Say below the graph what lines and colours mean, the latter in these colours. Returns where
+    that ends."""
     note = message("line: as thick as its estimated effect; H is a head, MLP a feed-forward part")
     rows = broken_to_fit(say(view, note), 8, min(WIDE, drawing.room))
     for row, text in enumerate(rows):
@@ -75,6 +85,94 @@ def _draw_legend(drawing: Drawing, bottom: float, view: View) -> None:
     signs = (message("speaks for the answer"), message("speaks against the answer"))
     for row, (sign, ink) in enumerate(zip(signs, drawing.theme.series, strict=False), len(rows)):
         drawing.text(0, bottom + row * 11, say(view, sign), size=8, ink=ink)
+    return bottom + (len(rows) + len(signs)) * 11
+
+
+def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> None:
+    """Draw what circuits of each size keep, with its interval, as many random edges beside it, and
+    the areas CPR and CMD."""
+    title = plural(
+        "what circuits keep of the difference on {count} held-out pair, by share of edges",
+        "what circuits keep of the difference on {count} held-out pairs, by share of edges",
+        count=document.pairs.held_out,
+    )
+    rows = broken_to_fit(say(view, title), 9, min(WIDE, drawing.room))
+    rows.append(f"CPR {document.cpr:.3f}, CMD {document.cmd:.3f}")
+    for row, text in enumerate(rows):
+        drawing.text(0, top + row * 12, text, quiet=True)
+    frame = CurveFrame.of(document, top + len(rows) * 12 + 4, min(WIDE, drawing.room))
+    for level in (0.0, 0.5, 1.0):
+        y = frame.y(level)
+        drawing.path([(LEFT, y), (frame.right, y)], drawing.theme.line, thick=0.5)
+        drawing.text(LEFT - 6, y + 3, percent(level), size=8, anchor="end", quiet=True)
+    ink, quiet = drawing.theme.series[0], drawing.theme.series[-1]
+    random = [(frame.x(place), frame.y(size.random)) for place, size in frame.sizes]
+    drawing.path(random, quiet, thick=1)
+    curve = [(frame.x(place), frame.y(size.faithfulness)) for place, size in frame.sizes]
+    drawing.path(curve, ink, thick=1.6)
+    for place, size in frame.sizes:
+        x, y = frame.x(place), frame.y(size.faithfulness)
+        drawing.rectangle(x - 1.5, y - 1.5, 3, 3, ink)
+        if size.low is not None and size.high is not None:
+            drawing.path([(x, frame.y(size.low)), (x, frame.y(size.high))], ink, thick=0.8)
+        if frame.has_label(place):
+            share = percent(size.share)
+            drawing.text(x, frame.bottom + 13, share, size=7, anchor="middle", quiet=True)
+    names = (
+        (ink, say(view, "the strongest edges; the chosen {share}: {kept}", **_chosen(document))),
+        (quiet, say(view, "as many random edges")),
+    )
+    below = frame.bottom + 28
+    for colour, name in names:
+        for text in broken_to_fit(name, 8, min(WIDE, drawing.room)):
+            drawing.text(0, below, text, size=8, ink=colour)
+            below += 11
+
+
+LEFT, CURVE = 34.0, 110.0
+"""Points: beside the curve for its numbers, and how tall it is."""
+LABEL_ROOM = 26.0
+"""Points between sizes from which on each has its share below it."""
+
+
+class CurveFrame(Struct, frozen=True):
+    """Where a curve stands: sizes side by side, each as far from the next, and shares upward.
+
+    sizes: with their places. low, high: shares at the bottom and at the top. bottom, right: points.
+    """
+
+    sizes: Sequence[tuple[int, CircuitSize]]
+    low: float
+    high: float
+    bottom: float
+    right: float
+
+    @classmethod
+    def of(cls, document: CircuitDocument, top: float, wide: float) -> CurveFrame:
+        """The frame of a document's curve. top: where it begins. wide: up to where it may go."""
+        values = [0.0, 1.0]
+        for size in document.curve:
+            values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]
+        sizes = list(enumerate(document.curve))
+        return cls(sizes, min(values), max(values), top + CURVE, min(wide, 340.0) - 10)
+
+    def x(self, place: int) -> float:
+        """Where the size of this place stands."""
+        return LEFT + 12 + (self.right - LEFT - 24) * place / max(len(self.sizes) - 1, 1)
+
+    def has_label(self, place: int) -> bool:
+        """Whether the size of this place has its share below it: every second where they are close."""
+        last = len(self.sizes) - 1
+        return (last - place) % 2 == 0 or self.x(1) - self.x(0) >= LABEL_ROOM
+
+    def y(self, share: float) -> float:
+        """How high a share stands."""
+        return self.bottom - CURVE * (share - self.low) / (self.high - self.low)
+
+
+def _chosen(document: CircuitDocument) -> dict[str, str]:
+    """What is said of the chosen size: its share and what it keeps."""
+    return {"share": percent(document.chosen.share), "kept": kept_text(document.chosen)}
 
 
 def _subtitle(document: CircuitDocument, view: View) -> str:

@@ -22,6 +22,7 @@ from attncli.features.circuit.document import (
     CircuitSide,
     CircuitSize,
     EdgeCut,
+    Overlap,
 )
 from attncli.features.effects.difference_answer import MOVES, WRITES
 from attncli.features.effects.document import Difference
@@ -411,7 +412,7 @@ def _stability_text(side: CircuitSide) -> str:
 def _overlap_table(document: CircuitCompareDocument, view: View) -> Lines:
     """What both share of edges and of heads."""
     rows = [
-        [say(view, name), f"{part.both:,}", f"{part.either:,}", percent(part.share)]
+        [say(view, name), f"{part.both:,}", f"{part.either:,}", overlap_text(part)]
         for name, part in ((message("edges"), document.edges), (message("heads"), document.heads))
     ]
     names = ["", message("in both"), message("in either"), message("share")]
@@ -421,6 +422,13 @@ def _overlap_table(document: CircuitCompareDocument, view: View) -> Lines:
         count=document.size,
     )
     return table(names, rows, view, align=["left", "right", "right", "right"], title=title)
+
+
+def overlap_text(overlap: Overlap) -> str:
+    """The share of two sets that both have; a dash where neither has anything."""
+    if overlap.share is None:
+        return "-"
+    return percent(overlap.share)
 
 
 def _only_lines(document: CircuitCompareDocument, view: View) -> Lines:
@@ -445,17 +453,27 @@ def _only_lines(document: CircuitCompareDocument, view: View) -> Lines:
 
 def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> Iterator[str]:
     """The answer in words: what both share, beside what other pairs and chance would make."""
-    yield say(
-        view,
-        "Of their {size} strongest edges the two circuits share {edges} of those that either has;"
-        " of the heads that write to them, {heads}.",
-        size=f"{document.size:,}",
-        edges=percent(document.edges.share),
-        heads=percent(document.heads.share),
-    )
+    edges, heads = document.edges.share, document.heads.share
+    if edges is None or heads is None:
+        yield say(
+            view,
+            "Of their {size} strongest edges the two circuits share {edges} of those that either"
+            " has; no head writes to them.",
+            size=f"{document.size:,}",
+            edges=overlap_text(document.edges),
+        )
+    else:
+        yield say(
+            view,
+            "Of their {size} strongest edges the two circuits share {edges} of those that either"
+            " has; of the heads that write to them, {heads}.",
+            size=f"{document.size:,}",
+            edges=percent(edges),
+            heads=percent(heads),
+        )
     known = [side.stability for side in (document.a, document.b) if side.stability is not None]
-    if known:
-        yield say(view, _beside_stability(document.edges.share, min(known), max(known)))
+    if known and edges is not None:
+        yield say(view, _beside_stability(edges, min(known), max(known)))
     yield say(view, "Drawn at random, they would share {chance}.", chance=percent(document.chance))
     if document.correlation is not None:
         yield say(

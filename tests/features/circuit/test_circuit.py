@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from pathlib import Path
+from threading import Barrier, get_ident
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.cli.declarations import RunSetup, TextOptions
 from attncli.draw.figures import figure
-from attncli.errors import InputError
+from attncli.draw.numbers import percent
+from attncli.draw.view import View
+from attncli.errors import InputError, UsageError
 from attncli.explore.command import _is_circuit, _text_of_circuit
 from attncli.explore.loaded_run import LiveSource
 from attncli.features.circuit.circuit_overlap import compare_circuits
@@ -30,6 +33,7 @@ from attncli.features.circuit.edge_graph import edge_graph
 from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
 from attncli.features.circuit.figure import shared_name
+from attncli.features.circuit.screen import circuit_compare_sentences
 from attncli.features.effects.ablation import choose_backend
 from attncli.features.effects.circuit_heads import heads_of_circuit, read_circuit
 from attncli.features.effects.sweep import resample_from
@@ -39,6 +43,7 @@ from attncli.measure.kept_results import KeptArray, KeptArrays
 from attncli.measure.pair_measure import TokenPair, fit_pairs, measured_differences
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.aliases import local_folder
+from attncli.models.load import hold_weights
 
 SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
 DECODERS = (
@@ -126,6 +131,26 @@ def test_what_is_known_is_kept_until_all_is(folder: Path, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+def test_several_workers_give_the_same_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = hold_weights(attncli.load(folder, dtype="float64"))
+    threads: set[int] = set()
+    meeting = Barrier(2, timeout=60)
+    gradients = CircuitModel.pair_gradients
+
+    def met(self, pair, steps):
+        threads.add(get_ident())
+        meeting.wait()  # two pairs are run at the same time, or this one waits in vain
+        return gradients(self, pair, steps)
+
+    alone = attncli.circuit(model, SAMPLES, workers=1)
+    monkeypatch.setattr(CircuitModel, "pair_gradients", met)
+    beside = attncli.circuit(model, SAMPLES, workers=2)
+    assert len(threads) == 2
+    assert encode(beside) == encode(alone)
+    with pytest.raises(UsageError):
+        attncli.circuit(model, SAMPLES, workers=0)
+
+
 def test_a_damaged_kept_array_is_computed_again(tmp_path: Path) -> None:
     values = np.arange(6.0).reshape(2, 3)
     assert KeptArrays(tmp_path).known("a", lambda: values) is not None
@@ -149,7 +174,16 @@ def test_the_figure_joins_the_parts_that_the_strongest_edges_do(folder: Path) ->
     assert heights["embed"] == max(heights.values())
     for edge in strongest:  # no key-value head is shared here: an edge is a line
         assert heights[edge.to] < heights[edge.writer]
-    assert sum(piece.startswith("<path") for piece in drawing.pieces) == len(strongest)
+    fewer = figure(replace(document, edges=strongest[1:]))
+    lines, less = (
+        [piece for piece in one.pieces if piece.startswith("<path")] for one in (drawing, fewer)
+    )
+    assert len(lines) == len(less) + 1 > len(strongest)
+    # the curve below: a mark for each size, as high as what it keeps, and its areas
+    texts = {box.text: box for box in drawing.boxes}
+    assert f"CPR {document.cpr:.3f}, CMD {document.cmd:.3f}" in texts
+    assert "as many random edges" in texts
+    assert {percent(size.share) for size in document.curve} <= set(texts)
     with pytest.raises(InputError):
         figure(replace(document, edges=[]))
 
@@ -286,6 +320,13 @@ def test_two_circuits_are_compared_at_equal_sizes(
     same = compare_circuits(document, document, ("a", "a"))
     assert (same.edges.share, same.heads.share, same.only_a) == (1, 1, [])
     assert same.correlation == pytest.approx(1)
+    headless = replace(document, edges=[replace(edges[0], writer="embed", to="L0MLP")])
+    bare = compare_circuits(headless, headless, ("a", "b"))
+    assert (bare.heads.both, bare.heads.share, bare.edges.share) == (0, None, 1)
+    assert "no head writes to them" in " ".join(circuit_compare_sentences(bare, View()))
+    with pytest.raises(InputError) as refused:
+        compare_circuits(document, replace(document, edges=[]), ("a", "b"))
+    assert "'b'" in str(refused.value)
     file = tmp_path / "a.json"
     file.write_bytes(encode(document))
     line = ("circuit", "compare", str(file), str(file))
