@@ -140,7 +140,7 @@ FIRST_CALLS = {
     "cross": f"attncli.cross({MODEL}, 'the cat', 'a dog')",
     "explain": f"attncli.explain({MODEL}, 'the cat')",
     "find": f"attncli.find({MODEL}, 'the cat', 'cat', 'the')",
-    "find_pairs": f"attncli.find_pairs({LEARNED}, 'pairs.jsonl', end='#1')",
+    "find_pairs": f"attncli.find_pairs({LEARNED}, 'pairs.jsonl', key='#1')",
     "generate": f"attncli.generate({LEARNED}, 'the cat', count=1)",
     "heads": f"attncli.heads({MODEL}, 'the cat')",
     "learn": "attncli.learn('previous', steps=1, batch=1, architecture={'d_model': 8, 'layers': 1})",
@@ -175,7 +175,7 @@ FIRST_CALLS = {
     "topics.scaling": "attncli.topics.scaling(4, samples=8, keys=3, seed=0)",
     "topics.softmax": "__import__('attncli.topics').topics.softmax([1.0])",
     "why": f"attncli.why({MODEL}, 'the cat', 'cat', 'the')",
-    "why_pairs": f"attncli.why_pairs({LEARNED}, 'pairs.jsonl', end='#1')",
+    "why_pairs": f"attncli.why_pairs({LEARNED}, 'pairs.jsonl', key='#1')",
 }
 """By public name, an expression that uses it and nothing else first. Files stand in the folder."""
 

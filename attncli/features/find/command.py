@@ -185,8 +185,8 @@ def _find_pairs(
         return find_pairs(
             model,
             pairs.pairs or "",
-            start=ends[0],
-            end=ends[1],
+            query=ends[0],
+            key=ends[1],
             effect=effect,
             count=pairs.count,
             heads=request.head_selection(model.spec, setup.model),

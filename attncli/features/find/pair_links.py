@@ -136,8 +136,8 @@ def find_pairs(
     model: Model,
     file: str | Path,
     *,
-    start: str | None = None,
-    end: str | None = None,
+    query: str | None = None,
+    key: str | None = None,
     effect: bool = False,
     count: int | None = None,
     layers: Selection = EVERY,
@@ -153,8 +153,8 @@ def find_pairs(
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
             are left out and counted.
-        start: The token of each clean text that looks; None for the last.
-        end: The token that is looked at; None for the answer, wherever it stands.
+        query: The token of each clean text that looks; None for the last.
+        key: The token that is looked at; None for the answer, wherever it stands.
         effect: Whether it is also measured what m = logit(answer) − logit(versus) loses where the
             link is cut in one head.
         count: How many pairs; None for all of a file, and for what a template says.
@@ -177,7 +177,7 @@ def find_pairs(
     fitted = fitting_pairs(model, file, count)
     refuse_foreign(model)
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
-    ends = located_ends(fitted, start, end)
+    ends = located_ends(fitted, query, key)
     chosen = own_places(model, selection)
     first_query = min(link.queries[0] for link in ends)
     _tell_cost(model, fitted, selection, first_query if effect else None, memory, on_cost)

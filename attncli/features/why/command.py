@@ -188,8 +188,8 @@ def _why_pairs(
         return why_pairs(
             model,
             pairs.pairs or "",
-            start=link.start,
-            end=link.end,
+            query=link.start,
+            key=link.end,
             than=link.rival,
             count=pairs.count,
             heads=request.head_selection(model.spec, setup.model),

@@ -84,8 +84,8 @@ class WhyRequest(Struct, frozen=True):
 def why(
     model: Model,
     text: str,
-    start: str,
-    end: str,
+    query: str,
+    key: str,
     *,
     than: str | None = None,
     cross: bool = False,
@@ -109,10 +109,10 @@ def why(
     Args:
         model: As `attncli.load` returns it; a decoder that reads a source for a link to that.
         text: What runs.
-        start: The token that looks, such as "it", "the:2" or "#7".
-        end: The token that is looked at.
+        query: The token that looks, such as "it", "the:2" or "#7".
+        key: The token that is looked at.
         than: Another key, over which the score's advantage is taken; None for what the row expects.
-        cross: Whether `end` and `than` are tokens of the other text, which an encoder-decoder
+        cross: Whether `key` and `than` are tokens of the other text, which an encoder-decoder
             reads.
         by: "part" of the stream; "token" splits heads by the token that they carried, too;
             "frequency" by rotated pairs of entries, "dimension" by entries of q and k.
@@ -163,10 +163,10 @@ def why(
             noted.add(text)
             note(text)
 
-    queries = _pieces(tokens, start, note_once, unknown=unknown)
+    queries = _pieces(tokens, query, note_once, unknown=unknown)
     keys, others = (
         () if name is None else _pieces(looked_at, name, note_once, unknown=unknown)
-        for name in (end, than)
+        for name in (key, than)
     )
     spec = model.spec
     if isinstance(heads, HeadSelection):

@@ -71,8 +71,8 @@ def why_pairs(
     model: Model,
     file: str | Path,
     *,
-    start: str | None = None,
-    end: str | None = None,
+    query: str | None = None,
+    key: str | None = None,
     than: str | None = None,
     count: int | None = None,
     layers: Selection = EVERY,
@@ -88,8 +88,8 @@ def why_pairs(
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
             are left out and counted.
-        start: The token of each clean text that looks; None for the last.
-        end: The token that is looked at; None for the answer, where it stands first.
+        query: The token of each clean text that looks; None for the last.
+        key: The token that is looked at; None for the answer, where it stands first.
         than: Another key, over which the score's advantage is taken; None for what the row expects.
         count: How many pairs; None for all of a file, and for what a template says.
         layers: Which layers.
@@ -113,7 +113,7 @@ def why_pairs(
     refuse_foreign(model)
     refuse_hashing(model.spec)
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
-    ends = located_ends(fitted, start, end)
+    ends = located_ends(fitted, query, key)
     longest = max(len(pair.clean) for pair in fitted.pairs)
     expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
     expected = with_held_weights(expected, model.weights_in_memory)
@@ -128,7 +128,7 @@ def why_pairs(
         address = Link(layer, "self", head, link.queries[-1], link.keys[0])
         parts.append(_parts_of_pair(model, pair, address, rival, memory))
         progress((number + 1) / len(fitted.pairs))
-    return _document(model, fitted, ends, parts, (layer, head), (start, end, than), memory)
+    return _document(model, fitted, ends, parts, (layer, head), (query, key, than), memory)
 
 
 def _head_of_largest_change(

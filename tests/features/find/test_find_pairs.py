@@ -27,7 +27,7 @@ def model(folder: Path) -> Model:
 
 
 def test_a_link_over_pairs_is_the_mean_of_what_single_texts_give(model: Model) -> None:
-    document = attncli.find_pairs(model, SAMPLES, end="#1", effect=True)
+    document = attncli.find_pairs(model, SAMPLES, key="#1", effect=True)
     pairs = read_pairs(SAMPLES).pairs
     sums: dict[tuple[int, int], list[list[float]]] = {}
     for pair in pairs:

@@ -30,7 +30,7 @@ def model(folder: Path) -> Model:
 
 
 def test_parts_over_pairs_are_means_that_add_up_to_the_total(model: Model) -> None:
-    document = attncli.why_pairs(model, SAMPLES, end="#1", layers=[1], heads=[0])
+    document = attncli.why_pairs(model, SAMPLES, key="#1", layers=[1], heads=[0])
     singles = [
         attncli.why(
             model, pair.clean, f"#{len(model.encode(pair.clean)) - 1}", "#1", layers=[1], heads=[0]
