@@ -162,6 +162,16 @@ never meet.
 TORCH_PAYS_FROM = 30_000_000_000
 
 
+ArrayKind = tuple[str, str, str]
+"""What the arrays of a backend are: their library, where they lie, and the type of their numbers."""
+
+
+def array_kind(backend: Backend) -> ArrayKind:
+    """What the arrays of a backend are, as a key for those that are kept: two backends may share
+    arrays where it is the same."""
+    return backend.name, backend.device, backend.dtype
+
+
 def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backend:
     """The backend that suits a job: NumPy, or torch where that is asked for or repays its import.
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.arrays.backend import ITEM, Array, Backend, choose
+from attncli.arrays.backend import ITEM, Array, ArrayKind, Backend, array_kind, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint, TensorInfo, is_packed, without_packing
@@ -48,7 +48,7 @@ class CheckpointStore:
         self.spec = spec
         self.checkpoint = checkpoint
         self.binding = binding
-        self._outer_arrays: dict[tuple[str, str], Array] = {}
+        self._outer_arrays: dict[tuple[str, ArrayKind], Array] = {}
         self._tables: dict[tuple[str, str], RowCache] | None = None
         self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
 
@@ -196,10 +196,11 @@ class CheckpointStore:
 
     def _read_once(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
         """A tensor outside the layers or shared by all, read once and kept. name: the role."""
-        if (name, backend.dtype) not in self._outer_arrays:
+        if (name, array_kind(backend)) not in self._outer_arrays:
             arrays = self._read_roles(backend, bound)
-            self._outer_arrays |= {(role, backend.dtype): array for role, array in arrays.items()}
-        return self._outer_arrays[name, backend.dtype]
+            kind = array_kind(backend)
+            self._outer_arrays |= {(role, kind): array for role, array in arrays.items()}
+        return self._outer_arrays[name, array_kind(backend)]
 
     def _bindings_in_order(self, layer: int) -> list[TensorBinding]:
         """A layer's tensors in the order in which `run_block` asks for them."""
@@ -222,7 +223,7 @@ class CheckpointStore:
         """These rows of the table that plays a role, [row, width]."""
         bound = self.binding.outer[role]
         name = bound.tensors[0]
-        whole = self._outer_arrays.get((role, backend.dtype))
+        whole = self._outer_arrays.get((role, array_kind(backend)))
         is_plain = bound.form == "whole" and not bound.transposed
         if whole is not None and is_plain and max(rows, default=0) < len(whole):
             return whole[list(rows)]  # predictions read it: no second copy of Gemma's 671 MB
@@ -297,7 +298,8 @@ class _OuterWeights(TableWeights):
         """Whether a table is a tensor of its own as the file has it, not kept in memory already,
         nor to be kept for many runs."""
         store = self._store
-        is_kept = store._tables is not None or (role, self._backend.dtype) in store._outer_arrays
+        key = (role, array_kind(self._backend))
+        is_kept = store._tables is not None or key in store._outer_arrays
         return not is_kept and bound.form == "whole" and not bound.transposed
 
 
@@ -410,7 +412,7 @@ class CachedStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._layers: dict[
-            tuple[int, str], tuple[dict[str, Array | None], dict[str, Multiplier | None]]
+            tuple[int, ArrayKind], tuple[dict[str, Array | None], dict[str, Multiplier | None]]
         ] = {}
         self._reading = Lock()
 
@@ -437,7 +439,7 @@ class CachedStore:
 
     def layer(self, backend: Backend, index: int) -> Weights:
         """The weights of a layer, each read from the store once for all runs."""
-        arrays, multipliers = self._layers.setdefault((index, backend.dtype), ({}, {}))
+        arrays, multipliers = self._layers.setdefault((index, array_kind(backend)), ({}, {}))
         return _CachedWeights(self._store.layer(backend, index), arrays, multipliers, self._reading)
 
     def outer(self, backend: Backend) -> Weights:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from processes import finish
+from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.arrays.backend import numpy_backend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
@@ -126,3 +129,13 @@ def test_the_names_that_transformers_has() -> None:
     pytest.importorskip("transformers")
     assert load.library.knows_family("mamba")
     assert not load.library.knows_family("unheard")
+
+
+def test_weights_that_are_kept_are_of_the_backend_that_asks(tmp_path: Path) -> None:
+    """A model on a device asked by NumPy would else be handed tensors that lie elsewhere."""
+    model = attncli.load(small_gpt2(tmp_path), backend="torch", hold=True)
+    assert torch.is_tensor(model.store.layer(model.backend, 0)("attn.q.weight"))
+    assert torch.is_tensor(model.store.outer(model.backend)("tokens.weight"))
+    plain = numpy_backend("float32")
+    assert isinstance(model.store.layer(plain, 0)("attn.q.weight"), np.ndarray)
+    assert isinstance(model.store.outer(plain)("tokens.weight"), np.ndarray)
