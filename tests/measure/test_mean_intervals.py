@@ -88,3 +88,13 @@ def test_values_equal_but_for_rounding_have_no_interval() -> None:
     assert mean_intervals(values)[0].low is None
     sizes = np.random.default_rng(7).gamma(4.0, 2.0, 20)
     assert ratio_intervals(0.3 * sizes[:, None], sizes)[0].high is None
+
+
+def test_rounding_has_no_sign() -> None:
+    """Parts that cancel leave 1e-17 or -1e-17, which no share of pairs is told of."""
+    noise = np.where(np.arange(24) % 2, 1e-17, -1e-17)
+    (whole, part) = mean_intervals(np.stack([np.linspace(1.0, 2.0, 24), noise], axis=1))
+    assert (whole.same_sign, part.same_sign) == (1.0, 1.0)
+    assert part.mean == 0.0
+    assert part.low is None
+    assert mean_intervals(np.zeros((24, 1)))[0].mean == 0.0
