@@ -192,7 +192,7 @@ def region_layers_part(document: WithRegions, view: View) -> Lines:
         )
     return matrix(
         part.by_layer,
-        [message("layer {layer}", layer=layer) for layer in part.layers],
+        [say(view, "layer {layer}", layer=layer) for layer in part.layers],
         [region_name(region.name, view) for region in document.regions],
         view,
         limits=(0.0, 1.0),

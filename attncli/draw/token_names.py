@@ -546,6 +546,11 @@ def quoted_token(
     return name
 
 
+def has_pieces(tokens: Sequence[TokenRow]) -> bool:
+    """Whether some of these tokens are pieces of words, so that not every token is a word."""
+    return any(isinstance(token, PieceRow) for token in tokens)
+
+
 def quoted_row(token: TokenRow, view: View) -> str:
     """A token's text in quotes; a piece with the word that it is a piece of."""
     if not isinstance(token, PieceRow):

@@ -188,7 +188,7 @@ SENTENCES = {
         '"<bos>" sees nothing but itself',
     ),
     ("smollm2", "heads", "The animal didn't cross the street because it was too tired"): (
-        "Layer 16 head 0 looks at the previous word (0.74). So do layer 1 head 2 (0.69)",
+        "Layer 16 head 0 looks at the previous token (0.74). So do layer 1 head 2 (0.69)",
     ),
     ("minilm", "compare", "I like apples", "I like pears", "--query", "I"): (
         '"I" → "apples" (in B "pears")',

@@ -346,11 +346,21 @@ def _answer_change_sentences(
                 change=changes[most.policy],
             )
         ]
+    template: Message | str = message(
+        "The log probability of {answer} changes least with {least}, by {least_change} nats, and"
+        " most with {most}, by {most_change} nats."
+    )
+    budget = rivals[0].budget
+    if any(policy.budget != budget for policy in document.policies):
+        template = message(
+            "Of caches of {budget} keys the log probability of {answer} changes least with {least},"
+            " by {least_change} nats, and most with {most}, by {most_change} nats."
+        )
     return [
         say(
             view,
-            "The log probability of {answer} changes least with {least}, by {least_change} nats, and"
-            " most with {most}, by {most_change} nats.",
+            template,
+            budget=budget,
             answer=text,
             least=_joined_names(
                 [policy for policy in changed if changes[policy.policy] == changes[least.policy]],

@@ -104,7 +104,10 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     js = _format_number(summary.js, view, 1)
     rest_count = len(document.heads) - len(heads)
     over = message(
-        "over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js
+        "over all heads and links: largest {largest}, mean {mean}, JS {js}",
+        largest=largest,
+        mean=mean,
+        js=js,
     )
     more = Lines()
     if rest_count:

@@ -926,6 +926,13 @@ def _patch_grid(document: PatchDocument, view: View) -> Lines:
     return grids(heads, view, say(view, "recovered share"), signed=True)
 
 
+def _recovered_title(measure: str) -> Message:
+    """What the share of a head is a share of: the answer, or the vector that was measured."""
+    if measure == "cosine":
+        return message("how much of the way to the clean text's vector one head brings back")
+    return message("how much of the clean text's answer one head brings back")
+
+
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
     """A table of the heads that recover most, in the order of layers."""
     effects = document.effects
@@ -940,7 +947,7 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
             **interval_columns(shown),
         },
         view,
-        title=message("how much of the clean text's answer one head brings back"),
+        title=_recovered_title(document.measure),
         count=len(effects),
         sizes=list(map(abs, shares)),
         longest=LONGEST_PATCH,

@@ -90,7 +90,7 @@ def choose_target(
     if model.spec.head is None:
         raise no_output_head(model.spec, message("attn ablate --measure vector needs none"))
     if name.startswith(BY_ID):
-        return _target_of((_entry_by_id(model, name),), row)
+        return _target_of((_entry_by_id(model, name, note),), row)
     place = len(tokens) - 1 if position is None else position
     spellings = _spellings(model, name)
     whole = reads_on(model.spec)
@@ -128,7 +128,7 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
     Raises InputError for words that the vocabulary has no single entry for, since a mask hides one.
     """
     if name.startswith(BY_ID):
-        return _target_of((_entry_by_id(model, name),), row)
+        return _target_of((_entry_by_id(model, name, note),), row)
     spellings = _spellings(model, name)
     logprobs: dict[Ids, float] = {ids: float(row[ids[0]]) for ids in spellings if len(ids) == 1}
     if not logprobs:
@@ -205,9 +205,10 @@ def probability_text(probability: float) -> str:
     return f"{percent:.0e}%"
 
 
-def _entry_by_id(model: Model, name: str) -> int:
-    """The entry that "id:N" names. Raises UsageError for what is no number, InputError for an entry
-    that is not there."""
+def _entry_by_id(model: Model, name: str, note: Callable[[str], None]) -> int:
+    """The entry that "id:N" names. note: is told that it is no token, where the tokenizer has none
+    of that number. Raises UsageError for what is no number, InputError for an entry that is not
+    there."""
     number = name.removeprefix(BY_ID)
     if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
         raise UsageError(
@@ -218,6 +219,14 @@ def _entry_by_id(model: Model, name: str) -> int:
     if int(number) >= model.spec.vocabulary:
         expected = message("0 to {last:,}, the model's vocabulary", last=model.spec.vocabulary - 1)
         raise InputError("there is no entry {number:,}", expected=expected, number=int(number))
+    if not has_entry(model, int(number)):
+        note(
+            message(
+                "the tokenizer has no token {number}: the output has more rows than that, and no"
+                " text holds this one",
+                number=number,
+            )
+        )
     return int(number)
 
 

@@ -45,7 +45,7 @@ from attncli.draw.sentence import (
 )
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
-from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
+from attncli.draw.token_names import has_pieces, key_names, quoted_ends, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.across_screens import (
     across_sentences,
@@ -917,6 +917,22 @@ def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
         )
 
 
+POSITIONS = (("previous", -1), ("next", 1), ("self", 0))
+POSITIONAL_SENTENCES = (
+    (
+        message("Layer {layer} head {head} looks at the previous word ({value})."),
+        message("Layer {layer} head {head} looks at the next word ({value})."),
+        message("Layer {layer} head {head} looks at the word itself ({value})."),
+    ),
+    (
+        message("Layer {layer} head {head} looks at the previous token ({value})."),
+        message("Layer {layer} head {head} looks at the next token ({value})."),
+        message("Layer {layer} head {head} looks at the token itself ({value})."),
+    ),
+)
+"""What heads do by position: in a text whose tokens are words, and in one with pieces of words."""
+
+
 MOST_OTHERS = 3
 """Heads that do as the first one, in a sentence one by one."""
 
@@ -927,15 +943,11 @@ def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """
     weights = _whole_weights(document)
     rest = _rest(document)
-    for name, offset, template in (
-        (
-            "previous",
-            -1,
-            message("Layer {layer} head {head} looks at the previous word ({value})."),
-        ),
-        ("next", 1, message("Layer {layer} head {head} looks at the next word ({value}).")),
-        ("self", 0, message("Layer {layer} head {head} looks at the word itself ({value}).")),
-    ):
+    of_words, of_tokens = POSITIONAL_SENTENCES
+    templates = of_words
+    if has_pieces(document.tokens):
+        templates = of_tokens
+    for (name, offset), template in zip(POSITIONS, templates, strict=True):
         if len(weights) == len(document.heads):
             values = np.nan_to_num(mean_at_offset(weights, offset, rest)).tolist()
         else:

@@ -202,7 +202,13 @@ def test_a_vocabulary_of_whole_words_shows_no_blanks(tmp_path: Path) -> None:
         },
     }
     (made / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert target_token(attncli.load(str(made)), 2).text == "f"
+    padded = attncli.load(str(made))
+    assert target_token(padded, 2).text == "f"
+    notes: list[str] = []
+    for number, told in ((2, 0), (300, 1)):  # the output has 320 rows, the vocabulary 3 entries
+        target = choose_target(padded, padded.encode("a"), f"id:{number}", note=notes.append)
+        assert target.ids == (number,)
+        assert sum("the tokenizer has no token 300" in str(note) for note in notes) == told
 
 
 def test_the_likeliest_are_those_of_a_stable_sort():

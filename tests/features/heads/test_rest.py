@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from attncli.draw.figures.charts import FigureHead, draw_metrics
 from attncli.draw.figures.drawing import Drawing
 from attncli.draw.lines import draw_parts
+from attncli.draw.token_names import name_tokens
 from attncli.draw.view import View
 from attncli.features.heads.compute import heads
 from attncli.features.heads.document import HeadsDocument
@@ -44,6 +45,9 @@ def test_the_head_that_rests_is_told_from_the_one_that_looks_before() -> None:
     said = _said(document)
     assert '1 of 3 heads rests on "c", the first token whatever it is' in said
     assert "Layer 0 head 2 looks at the previous word (" in said
+    # on the screen the letters are pieces of one word
+    pieces = " ".join(heads_sentences(name_tokens(document), WIDE))
+    assert "Layer 0 head 2 looks at the previous token (" in pieces
     assert "looks at the word itself" not in said
     assert (
         "Not counted: the first token, where heads rest; the word itself; its neighbours." in said
