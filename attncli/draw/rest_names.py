@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from attncli.documents import TokenRow
-from attncli.draw.token_names import quoted_token
+from attncli.draw.token_names import quoted_row
 from attncli.draw.view import View
 from attncli.language import Message, listing, message, say
 from attncli.measure.rest import KeyToken, RestKind, is_separator, rest_kinds
@@ -44,7 +44,7 @@ def resting_key(tokens: Sequence[TokenRow], index: int, view: View) -> str:
         index: Of the key.
         view: For the language.
     """
-    return resting_reason(tokens[index], index, quoted_token(tokens, index, view), view)
+    return resting_reason(tokens[index], index, quoted_row(tokens[index], view), view)
 
 
 def resting_reason(token: KeyToken, index: int, name: str, view: View) -> str:

@@ -518,23 +518,15 @@ def quoted_word(text: str, view: View) -> str:
     return quote_text(text.strip() or text, view)
 
 
-def quoted_token(
-    tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()
-) -> str:
-    """The text of the token at `index` in quotes, with a word for unknown tokens; a learned key,
-    past the tokens, by its name. beside: positions of which it must be told apart.
-
-    beside: tokens of the same text that the sentence names too: its position tells it from one of
-    the same text.
-    """
+def quoted_token(tokens: Sequence[TokenRow], index: int, view: View) -> str:
+    """The text of the token at `index` in quotes, with its position where another one is called
+    the same, and with a word for unknown tokens; a learned key, past the tokens, by its name."""
     if index >= len(tokens):
         return quote_text("bias_k", view)
     token = tokens[index]
     name = quoted_row(token, view)
-    if any(
-        place != index and place < len(tokens) and quoted_row(tokens[place], view) == name
-        for place in beside
-    ):
+    called = _spoken_name(token)
+    if sum(_spoken_name(row) == called for row in tokens) > 1:
         return say(
             view,
             "{name} ({place}, unknown)" if token.unknown else "{name} ({place})",
@@ -549,6 +541,16 @@ def quoted_token(
 def has_pieces(tokens: Sequence[TokenRow]) -> bool:
     """Whether some of these tokens are pieces of words, so that not every token is a word."""
     return any(isinstance(token, PieceRow) for token in tokens)
+
+
+def _spoken_name(token: TokenRow) -> tuple[str, str]:
+    """What tells the name that a sentence has for a token from others: its text, and the word that
+    it is a piece of."""
+    if not isinstance(token, PieceRow):
+        return bare_text(token), ""
+    if token.is_bytes:
+        return "", token.word
+    return bare_text(token), token.word
 
 
 def quoted_row(token: TokenRow, view: View) -> str:
@@ -576,11 +578,8 @@ def token_reference(tokens: Sequence[TokenRow], index: int, view: View) -> str:
 def quoted_ends(
     queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View
 ) -> tuple[str, str]:
-    """The query and the key of a link in quotes, told apart by their positions where they are the
-    same word of one text."""
-    beside = (link.query, link.key) if queries is keys else ()
-    query = quoted_token(queries, link.query, view, beside=beside)
-    return query, quoted_token(keys, link.key, view, beside=beside)
+    """The query and the key of a link in quotes."""
+    return quoted_token(queries, link.query, view), quoted_token(keys, link.key, view)
 
 
 def short(text: str, room: int, view: View) -> str:

@@ -691,7 +691,7 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
             pieces=len(pieces),
             pieces_text=pieces_text,
         )
-    token_names = _token_names(tokens)
+    token_names = readable_names(tokens)
     text_by_key = {name.casefold(): name for name in reversed(token_names)}
     close = get_close_matches(bare.casefold(), text_by_key, n=1)
     names = " ".join(token_names[:SHOWN])
@@ -720,7 +720,7 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     )
 
 
-def _token_names(tokens: Sequence[Token]) -> list[str]:
+def readable_names(tokens: Sequence[Token]) -> list[str]:
     """The texts of tokens as a user may write them; those that are bytes as the characters that they
     make up, a mark without its letter on a circle."""
     names: list[str] = []

@@ -431,5 +431,5 @@ def test_an_explanation_tells_equal_words_apart() -> None:
     assert '"我" (5) looks most at "我" (1): 84% of its weight.' in told
     several = ("explain", "multihead", "the cat and the cat", "--seed", "3", "--num-heads", "4")
     told = ask(*several, "--query", "cat:2", "--brief", width=200).out
-    assert 'Averaged, "cat" (4) would look most at "the" (0.24).' in told
+    assert 'Averaged, "cat" (4) would look most at "the" (0) (0.24).' in told
     assert all(f'"cat" ({at})' in told for at in (1, 4))

@@ -603,6 +603,9 @@ class DeletionStep(Part, frozen=True, kw_only=True):
     removed: Annotated[Count, describe("How many words are taken out.")]
     value: Annotated[float, describe("Of those that add most, the largest first.")]
     random: Annotated[float, describe("Of as many random words, the mean of several orders.")]
+    random_orders: Annotated[
+        list[float] | UnsetType, describe("Of as many random words, by each of these orders.")
+    ] = UNSET
 
 
 class WordsPart(Part, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import (
     capitalize_sentences,
     quote_text,
-    quoted_row,
     quoted_token,
     quoted_word,
     short,
@@ -190,7 +189,7 @@ def subject(document: AblateDocument, view: View) -> str:
         return say(view, "the mean of all vectors")
     tokens = document.tokens[document.place.token : _last_token(document.place) + 1]
     if len(tokens) == 1:
-        return quoted_row(tokens[0], view)
+        return quoted_token(document.tokens, document.place.token, view)
     start, end = tokens[0].start, tokens[-1].end
     if start is None or end is None or not document.text:
         return quote_text(" ".join(token.text for token in tokens), view)

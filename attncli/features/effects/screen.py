@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import TokenRow
@@ -21,7 +22,6 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import (
     capitalize_sentences,
     quote_text,
-    quoted_row,
     quoted_token,
     short_token,
     words_at,
@@ -35,6 +35,7 @@ from attncli.features.effects.difference_answer import (
 )
 from attncli.features.effects.document import (
     AblateDocument,
+    DeletionStep,
     Difference,
     DifferenceDocument,
     EffectRow,
@@ -760,22 +761,32 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
         "Attention weights, the statistics of norms and gates are held as they were: what a word does"
         " to them is not counted. Of heads such sums say little: attn ablate.",
     )
-    steps = [step for step in part.deletion if step.removed]
-    if steps:
-        own, random = (
-            sum(getattr(step, name) for step in steps) / len(steps) for name in ("value", "random")
+    yield from _deletion_sentence(part.deletion, view)
+
+
+def _deletion_sentence(deletion: Sequence[DeletionStep], view: View) -> Iterator[str]:
+    """Yield whether words taken out in the order of what they add leave less than in each of the
+    random orders; nothing where there is one order only."""
+    steps = [(step.value, step.random_orders) for step in deletion if step.removed]
+    orders = [orders for _, orders in steps if orders is not UNSET]
+    if not steps or len(orders) < len(steps):
+        return
+    own = float(np.mean([value for value, _ in steps]))
+    random = np.mean(orders, axis=0)
+    if np.ptp([own, *random]) == 0:
+        return
+    if own < random.min():
+        template = message(
+            "Taken out in this order, the words leave {own} on average over the steps, in {count}"
+            " random orders {low} to {high}: the order stands the test."
         )
-        if own < random:
-            template = message(
-                "Taken out in this order, the words leave {own} on average over the steps, in random"
-                " order {random}: the order stands the test."
-            )
-        else:
-            template = message(
-                "Taken out in this order, the words leave {own} on average over the steps, in random"
-                " order {random}: the order does not stand the test."
-            )
-        yield say(view, template, own=f"{own:.2f}", random=f"{random:.2f}")
+    else:
+        template = message(
+            "Taken out in this order, the words leave {own} on average over the steps, in {count}"
+            " random orders {low} to {high}: the order does not stand the test."
+        )
+    places = {"low": f"{random.min():.2f}", "high": f"{random.max():.2f}"}
+    yield say(view, template, own=f"{own:.2f}", count=len(random), **places)
 
 
 def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
@@ -1037,7 +1048,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
                 " {measure}."
             )
         ),
-        place=comma.join(quoted_row(document.tokens[index], view) for index in document.places),
+        place=comma.join(quoted_token(document.tokens, index, view) for index in document.places),
         measure=say(view, PATCH_MEASURES[document.measure], **names),
     )
     if document.into is not UNSET:

@@ -33,7 +33,7 @@ from attncli.features.effects.places import (
     may_start_late,
     most_heads,
 )
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, readable_names
 from attncli.language import message
 from attncli.measure.row_facts import Bools
 from attncli.mechanism.block import run_block
@@ -675,7 +675,7 @@ def same_length(tokens_a: Sequence[Token], tokens_b: Sequence[Token], what: str)
     text.
     """
     if len(tokens_a) != len(tokens_b):
-        texts = [" ".join(token.text for token in tokens) for tokens in (tokens_a, tokens_b)]
+        texts = [" ".join(readable_names(tokens)) for tokens in (tokens_a, tokens_b)]
         raise InputError(
             "the text has {tokens_a} tokens, {what} has {tokens_b}",
             where=f"{texts[0]} | {texts[1]}",

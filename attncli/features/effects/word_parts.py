@@ -219,11 +219,13 @@ def deletion_curve(
             _without(model, tokens, row[:count], position, target, versus)
             for row in ([order, *shuffled] if count else [order])
         ]
+        by_order = values[1:] or values * DRAWS
         steps.append(
             DeletionStep(
                 removed=count,
                 value=values[0],
-                random=float(np.mean(values[1:])) if count else values[0],
+                random=float(np.mean(by_order)),
+                random_orders=by_order,
             )
         )
         progress((number + 1) / len(counts))

@@ -557,9 +557,8 @@ class Derivation:
         tokens = document.tokens
         order = np.argsort(-np.asarray(weights), kind="stable").tolist()
         best = order[0]
-        query_text, key_text = (
-            quoted_token(tokens, index, view, beside=(query, best)) for index in (query, best)
-        )
+        query_text = quoted_token(tokens, query, view)
+        key_text = quoted_token(tokens, best, view)
         if weights[best] <= 0:
             template = message("{query} can see no word: its weights and its output are 0.")
             yield say(view, template, query=query_text)
@@ -576,7 +575,7 @@ class Derivation:
         further = next((key for key in order if not rest[key] and weights[key] > 0), None)
         if further is not None:
             template = message("Of the others it looks most at {key}: {share} of its weight.")
-            further_text = quoted_token(tokens, further, view, beside=(query,))
+            further_text = quoted_token(tokens, further, view)
             yield say(view, template, key=further_text, share=percent(weights[further]))
 
     def _number_text(self, value: float | None) -> str:

@@ -26,6 +26,7 @@ from attncli.features.explain.derivation_screen import (
     weights_as_tints,
 )
 from attncli.features.explain.document import (
+    HeadPart,
     MaskTopic,
     MatrixSoftmaxTopic,
     MetricTopic,
@@ -457,11 +458,10 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     rest = _keys_of_rest(document, average)
     best = int(np.argmax(np.where(rest, 0.0, average)))
     keys = [int(np.argmax(np.where(rest, 0.0, row))) for row in rows]
-    mentioned = {document.query, best, *keys}
 
     def name(key: int) -> str:
         """A key's text in quotes."""
-        return quoted_token(document.tokens, key, view, beside=mentioned)
+        return quoted_token(document.tokens, key, view)
 
     template = message("Averaged, {query} would look most at {key} ({weight}).")
     if rest.any():
@@ -477,9 +477,12 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         weight=format_fixed(float(average[best]), 2),
         rest=rest_names(document.tokens),
     )
-    # a weight that is printed as 0.00 is no look
+    # a weight that is printed as 0.00 is no look, and one below the average is not lost in it
+    looking = [index for index, key in enumerate(keys) if rows[index][key] >= 0.005]
     heads_elsewhere = [
-        index for index, key in enumerate(keys) if rows[index][key] >= 0.005 and key != best
+        index
+        for index in looking
+        if keys[index] != best and rows[index][keys[index]] > average[keys[index]]
     ]
     if heads_elsewhere:
         heads_elsewhere.sort(
@@ -512,17 +515,8 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             )
         yield say(view, template, **counts)
     else:
-        low, high = (int(index) for index in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
-        yield say(
-            view,
-            "All {heads} heads look there; averaging loses how much each does: from {least} "
-            "(head {least_head}) to {most} (head {most_head}).",
-            heads=len(heads),
-            least=format_fixed(float(rows[low, best]), 2),
-            least_head=heads[low].head,
-            most=format_fixed(float(rows[high, best]), 2),
-            most_head=heads[high].head,
-        )
+        count = sum(keys[index] == best for index in looking)
+        yield _shared_look(heads, rows[:, best], count, view)
     head_entropy = float(np.mean(document.entropies))
     if document.average_entropy - head_entropy >= LESS:
         yield say(
@@ -532,6 +526,31 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             entropy=format_fixed(document.average_entropy, 2),
             head_entropy=format_fixed(head_entropy, 2),
         )
+
+
+def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: View) -> str:
+    """The sentence that heads look at one key, and how much each does. weights: the key's, by head.
+    count: of the heads that look at it most."""
+    low, high = int(np.argmin(weights)), int(np.argmax(weights))
+    template = message(
+        "All {heads} heads look there; averaging loses how much each does: from {least} "
+        "(head {least_head}) to {most} (head {most_head})."
+    )
+    if count < len(heads):
+        template = message(
+            "{count} of {heads} heads look there; averaging loses how much each does: from"
+            " {least} (head {least_head}) to {most} (head {most_head})."
+        )
+    return say(
+        view,
+        template,
+        count=count,
+        heads=len(heads),
+        least=format_fixed(float(weights[low]), 2),
+        least_head=heads[low].head,
+        most=format_fixed(float(weights[high]), 2),
+        most_head=heads[high].head,
+    )
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
@@ -739,14 +758,19 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         title="ways of telling positions",
     )
     weights = [way.weights for way in ways]
+    title = message("weights of {query} under each")
+    note = message("the same seeded vectors, only the positions differ")
+    if len(ways) == 1:  # a model that learned has one way of its own
+        title = message("weights of {query}")
+        note = message("the model's own vectors and positions")
     rows = matrix(
         weights,
         [way.position for way in ways],
         key_names(texts, weights),
         view,
         limits=(0.0, 1.0),
-        title=say(view, "weights of {query} under each", query=query),
-        note="the same seeded vectors, only the positions differ",
+        title=say(view, title, query=query),
+        note=note,
     )
     what = lead(
         "how attention learns where words stand",

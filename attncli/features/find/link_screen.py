@@ -88,7 +88,7 @@ def link_sentences(document: FindDocument, view: View) -> list[str]:
 def _ends(document: FindDocument, view: View) -> list[str]:
     """The query and the key in quotes."""
     ends = (document.query, document.key)
-    return [quoted_token(document.tokens, index, view, beside=ends) for index in ends]
+    return [quoted_token(document.tokens, index, view) for index in ends]
 
 
 def find_hint(document: FindDocument, view: View) -> Lines:
@@ -176,7 +176,7 @@ def _resting_sentences(
                 count=count,
                 heads=len(document.heads),
                 rest=rest_names(document.tokens),
-                other=quoted_token(document.tokens, other_key or 0, view, beside=(document.query,)),
+                other=quoted_token(document.tokens, other_key or 0, view),
             ),
         )
 

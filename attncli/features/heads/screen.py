@@ -45,7 +45,14 @@ from attncli.draw.sentence import (
 )
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
-from attncli.draw.token_names import has_pieces, key_names, quoted_ends, quoted_token, short
+from attncli.draw.token_names import (
+    has_pieces,
+    key_names,
+    quoted_ends,
+    quoted_row,
+    quoted_token,
+    short,
+)
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.across_screens import (
     across_sentences,
@@ -885,7 +892,7 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             " half of their weight.",
             count=count,
             heads=len(means),
-            key=name,
+            key=quoted_row(document.tokens[key], view),
         )
     yield say(view, template)
     if rest[key] and together > count:

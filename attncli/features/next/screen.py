@@ -287,9 +287,7 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
         yield say(
             view,
             "The least likely token of the text is {token}: {share} after those before it.",
-            token=quoted_token(
-                document.tokens, least.token, view, beside=range(len(document.tokens))
-            ),
+            token=quoted_token(document.tokens, least.token, view),
             share=percent(least.probability),
         )
     yield not_learned_note(document.model, view)

@@ -251,9 +251,7 @@ def _query_sentences(
     """What the query looks at most, what that leaves out, and how much of its weight rests."""
     rest = _rest(document)
     query_links = _links_beyond_rest(query, head_links, rest)
-    query_text = quoted_token(
-        document.tokens, query, view, beside=[link.key for link in query_links[:2]]
-    )
+    query_text = quoted_token(document.tokens, query, view)
     if any(row.query == query for row in document.empty_rows) and not query_links:
         template = message("{query} can see no word: its weights and its output are 0.")
         return [say(view, template, query=query_text)]
@@ -337,7 +335,7 @@ def _narrow_view_sentence(document: RunDocument, query: int, view: View) -> str:
         return say(
             view, "{query} is a special token: all of its links are shown.", query=query_text
         )
-    names = [quoted_token(document.tokens, key, view, beside=(query,)) for key in keys]
+    names = [quoted_token(document.tokens, key, view) for key in keys[:FEW_KEYS]]
     is_causal = bool(keys) and max(keys) < query
     if not keys:
         template = message(
@@ -399,7 +397,7 @@ def _resting_sentences(
     beyond = np.where(rest | (np.arange(count) == query), 0.0, average)
     top = int(beyond.argmax())
     places = {
-        "key": quoted_token(document.tokens, top, view, beside=(query,)),
+        "key": quoted_token(document.tokens, top, view),
         "weight": format_number(beyond[top], view),
     }
     is_news = (first is None or top != first.key) and not document.tokens[top].unknown
@@ -438,11 +436,7 @@ def _looks_sentence(
     """A sentence that says at which key a query looks most, and at which second. several: whether
     it names their heads. A neighbour that is left out and gets more is named beside them."""
     links = [link for link in (first, second) if link is not None]
-    beside = (first.query, *(link.key for link in links))
-    keys = [
-        claim_link(quoted_token(document.tokens, link.key, view, beside=beside), link, view)
-        for link in links
-    ]
+    keys = [claim_link(quoted_token(document.tokens, link.key, view), link, view) for link in links]
     if not several:
         shares = [link.weight for link in links]
         return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
@@ -461,7 +455,7 @@ def _looks_sentence(
         named_keys = message("{first} and at {second}", first=names[0], second=names[1])
     neighbour = document.strongest_neighbour
     if neighbour and document.links_leave_out and neighbour.weight > first.weight:
-        name = quoted_token(document.tokens, neighbour.key, view, beside=beside)
+        name = quoted_token(document.tokens, neighbour.key, view)
         nearby = message(
             "{key} ({weight}, layer {layer} head {head})",
             key=claim_link(name, neighbour, view),

@@ -19,6 +19,7 @@ from attncli.draw.token_names import (
     capitalize,
     claim_link,
     quote_text,
+    quoted_ends,
     quoted_row,
     quoted_token,
     token_reference,
@@ -132,14 +133,7 @@ def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
             say(view, "the last token") if query_name is None else quote_text(query_name, view),
             say(view, "the answer") if key_name is None else quote_text(key_name, view),
         )
-    beside = () if isinstance(document.centred, str) else (document.centred.key,)
-    of_one_text = link.attention == "self"
-    query = quoted_token(
-        document.tokens, link.query, view, beside=(link.key, *beside) if of_one_text else ()
-    )
-    return query, quoted_token(
-        document.keys, link.key, view, beside=(link.query, *beside) if of_one_text else beside
-    )
+    return quoted_ends(document.tokens, document.keys, link, view)
 
 
 def _heads_grid(document: WhyDocument, view: View) -> Lines:
@@ -554,8 +548,7 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
         return say(view, alone, **places)
     places["advantage"] = _format_number(abs(document.total), _digits(document, view))
     if not isinstance(document.centred, str):
-        alike = (link.key, link.query) if link.attention == "self" else (link.key,)
-        than = quoted_token(document.keys, document.centred.key, view, beside=alike)
+        than = quoted_token(document.keys, document.centred.key, view)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
         if document.total < 0:
             template = message(

@@ -17,7 +17,8 @@ import attncli
 from attncli.draw.view import View
 from attncli.errors import UnsupportedError
 from attncli.features.effects.compute import logits
-from attncli.features.effects.screen import logits_sentences
+from attncli.features.effects.document import DeletionStep
+from attncli.features.effects.screen import _deletion_sentence, logits_sentences
 from attncli.features.effects.sweep import SweepText
 from attncli.features.effects.word_parts import word_sum
 from attncli.mechanism.spec import Head
@@ -132,6 +133,30 @@ def test_the_command_tells_the_sum_what_is_held_and_the_test(tmp_path: Path) -> 
     assert "Attention weights, the statistics of norms and gates are held" in screen
     assert "L0 H0" not in screen  # never of heads
     assert ask(*line[:-1], "head").code == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "orders", "verdict"),
+    [
+        ((2.0, 0.0), ([3.0, 2.5], [1.0, 0.0]), "the order stands the test"),
+        ((2.0, 0.0), ([9.0, 1.9], [9.0, 0.0]), "the order does not stand the test"),
+        ((2.0, 0.0), ([9.0, 2.0], [9.0, 0.0]), "the order does not stand the test"),
+        ((2.0,), ([2.0, 2.0],), ""),
+    ],
+)
+def test_an_order_stands_the_test_where_it_beats_each_random_one(
+    own: tuple[float, ...], orders: tuple[list[float], ...], verdict: str
+) -> None:
+    deletion = [DeletionStep(removed=0, value=5.0, random=5.0, random_orders=[5.0, 5.0])]
+    for removed, (value, by_order) in enumerate(zip(own, orders, strict=True), 1):
+        deletion.append(
+            DeletionStep(
+                removed=removed, value=value, random=sum(by_order) / 2, random_orders=by_order
+            )
+        )
+    said = " ".join(_deletion_sentence(deletion, View(width=300)))
+    assert verdict in said
+    assert bool(said) == bool(verdict)
 
 
 def test_words_of_the_same_text_are_told_apart(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_first_token_is_told_apart_from_what_a_word_looks_at() -> None:
     document = run(model, "cdbeac", query="#5")
     said = _said(document)
     weights = _weights(model, "cdbeac")[:, 5]
-    assert said.startswith('"c" looks most at "b" (')
+    assert said.startswith('"c" (5) looks most at "b" (')
     assert "(0.97, layer 0 head 1)" in said
     share = round(100 * weights[:, 0].mean())
     assert f"Over all heads {share}% of its weight rests on the first token" in said
@@ -46,7 +46,7 @@ def test_the_first_token_is_told_apart_from_what_a_word_looks_at() -> None:
         "Not counted: the first token, where heads rest; the word itself; its neighbours." in said
     )
     everything = run(model, "cdbeac", query="#5", all_links=True)
-    assert '"c" looks most at "c" (0)' not in _said(everything)
+    assert '"c" (5) looks most at "c" (0)' not in _said(everything)
 
 
 def test_a_neighbour_that_gets_more_is_named_unless_its_head_is_positional() -> None:
@@ -81,7 +81,7 @@ def test_a_query_whose_links_are_all_left_out_has_its_row_and_the_reason() -> No
 
 def test_a_row_that_sees_one_key_says_nothing_of_its_heads() -> None:
     said = _said(run(resting_model.model(), "cdbeac", query="#0"))
-    assert said.startswith('"c" sees nothing but itself')
+    assert said.startswith('"c" (0) sees nothing but itself')
     assert "rests" not in said
 
 
@@ -140,7 +140,7 @@ def test_regions_are_told_without_the_keys_where_heads_rest() -> None:
     )
     document = run(model, text, regions=regions)
     said = _said(document)
-    assert f'Of the weight of "c" {100 * part.rest:.1f}% rests on the first token' in said
+    assert f'Of the weight of "c" (5) {100 * part.rest:.1f}% rests on the first token' in said
     screen = draw_parts(RUN_PARTS, document, WIDE).plain
     (row,) = [line for line in screen.splitlines() if line.startswith("rest ")]
     assert f"{100 * part.rest:.1f}%" in row
