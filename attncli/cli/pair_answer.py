@@ -10,7 +10,7 @@ from attncli.cli.output import validate_options, write_with_figure
 from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
-from attncli.language import plural
+from attncli.language import message, plural
 
 if TYPE_CHECKING:
     from attncli.cli.declarations import OutputOptions, PairOptions, RunSetup
@@ -74,13 +74,22 @@ def foretell(environment: Environment, expected: CostEstimate, count: int) -> No
         from attncli.draw.numbers import size_words
         from attncli.models.estimate import duration_words
 
-        environment.note(
-            plural(
+        time = duration_words(expected.seconds)
+        size = size_words(expected.peak)
+        if not expected.branches:
+            note = message(
+                "{tokens} tokens: about {time} and {bytes} of memory",
+                tokens=count,
+                time=time,
+                bytes=size,
+            )
+        else:
+            note = plural(
                 "{count} head, {tokens} tokens: about {time} and {bytes} of memory",
                 "{count} heads, {tokens} tokens: about {time} and {bytes} of memory",
                 count=expected.branches,
                 tokens=count,
-                time=duration_words(expected.seconds),
-                bytes=size_words(expected.peak),
+                time=time,
+                bytes=size,
             )
-        )
+        environment.note(note)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import format_signed, percent
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.effects.document import (
@@ -307,8 +307,8 @@ def _split(difference: Difference, view: View) -> Iterator[str]:
 
 
 def _signed(value: float) -> str:
-    """A number with its sign; 0 has none that is negative."""
-    return f"{round(value, DIGITS) + 0.0:+.{DIGITS}f}"
+    """A number with its sign; 0 has none."""
+    return format_signed(value, DIGITS)
 
 
 def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
@@ -335,8 +335,8 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
                 view,
                 "{head} acts by moving attention: {all} in all, {held} by what it writes.",
                 head=head_phrase(row, view),
-                all=f"{difference.all:+.{DIGITS}f}",
-                held=f"{difference.writes:+.{DIGITS}f}",
+                all=_signed(difference.all),
+                held=_signed(difference.writes),
             )
         if later is not None:
             command = (

@@ -15,7 +15,7 @@ from attncli.errors import UnsupportedError
 from attncli.features.effects.document import LensRow, LensStage, LogitPart, NextToken
 from attncli.features.effects.measures import log_softmax, next_logits, refuse_overflow
 from attncli.features.effects.sweep import SweepText
-from attncli.features.effects.targets import target_tokens
+from attncli.features.effects.targets import refuse_one_token, target_tokens
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Kind, Weights
@@ -274,6 +274,7 @@ class Attributor:
         token_logits = self._logits(has_cap=False)
         if target is None:
             target_id = int(token_logits.argmax())
+            refuse_one_token(target_id, versus)
         else:
             target_id = target
         direction, bias = logit_direction(text, target_id, versus)

@@ -208,6 +208,7 @@ class Meter:
             own = hidden[None][:, request.position - first]
             if request.target is None:
                 self.target = int(next_logits(model, backend, own)[0].argmax())
+                refuse_one_token(self.target, request.versus)
             self.m_clean = float(self._difference(own)[0])
         if request.following and "logprob" in request.measures:
             self._loss = float(self._following_log_probabilities(hidden[None])[0])

@@ -47,6 +47,7 @@ from attncli.features.effects.targets import (
 )
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
+from attncli.measure.pair_measure import logit_difference
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Interventions, PutProjection
@@ -391,17 +392,20 @@ class _Recovery:
             lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
             with np.errstate(divide="ignore", invalid="ignore"):
                 return {"m": vectors @ self._request.clean / lengths}
-        head = model.spec.head
-        is_difference = patching.measure == "logit difference"
-        if head is not None and is_difference:
-            model = replace(model, spec=replace(model.spec, head=replace(head, softcap=None)))
-        readings = []
-        for part in portions(after[:, patching.query[-1] - self._first], model.spec.vocabulary):
-            logits = next_logits(model, backend, part)
-            if is_difference:
-                readings.append(logits[:, patching.target] - logits[:, patching.versus])
-            else:
-                readings.append(log_softmax(logits)[:, patching.target])
+        measured = after[:, patching.query[-1] - self._first]
+        if patching.measure == "logit difference":
+            assert patching.target is not None
+            assert patching.versus is not None
+            outer = model.store.outer(backend)
+            return {
+                "m": logit_difference(
+                    model, backend, outer, measured, patching.target, patching.versus
+                )
+            }
+        readings = [
+            log_softmax(next_logits(model, backend, part))[:, patching.target]
+            for part in portions(measured, model.spec.vocabulary)
+        ]
         return {"m": np.concatenate(readings)}
 
 

@@ -51,7 +51,8 @@ def refuse_one_token(target: int | None, versus: int | None) -> None:
     """Raise InputError where target and versus are one token, whose difference is always 0."""
     if versus is not None and target == versus:
         what = message("target and versus are the same entry of the vocabulary, {id}", id=versus)
-        raise InputError(what, expected="two tokens")
+        expected = message("two tokens; without --target it is the model's own first choice")
+        raise InputError(what, expected=expected)
 
 
 def choose_target(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, stack
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import format_signed, percent
 from attncli.draw.safe import spell
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
@@ -126,7 +126,7 @@ def _change_sentences(first: PairLink, view: View) -> Iterator[str]:
         head=_phrase(first, view),
         clean=percent(first.weight),
         corrupt=percent(first.corrupt),
-        change=f"{first.change:+.2f}",
+        change=format_signed(first.change, 2),
         interval=interval_text(_end(first.low), _end(first.high), view),
         share=percent(first.sign_share or 0.0),
     )

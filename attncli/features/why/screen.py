@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import format_period, percent, writer
+from attncli.draw.numbers import format_period, format_signed, percent, writer
 from attncli.draw.rest_names import resting_key
 from attncli.draw.safe import cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
@@ -505,7 +505,7 @@ def _writes_sentences(document: WhyDocument, view: View) -> list[str]:
     ]
     if writes.target is not None and writes.logit is not None:
         word = quote_text(writes.target.text, view)
-        amount = f"{writes.logit:+.2f}"
+        amount = format_signed(writes.logit, 2)
         if writes.versus is UNSET:
             template = message("It adds {amount} to the logit of {word}.")
             texts.append(say(view, template, amount=amount, word=word))

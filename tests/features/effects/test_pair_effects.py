@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 
 import attncli
+from attncli.cli.pair_answer import PATIENCE, foretell
 from attncli.inputs.pairs import read_pairs
 from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 
 SAMPLES = Path(__file__).parents[3] / "sample_inputs" / "pairs.jsonl"
@@ -210,8 +214,32 @@ def test_target_and_versus_are_two_tokens(words: tuple[str, ...], folder: Path) 
     assert "the same entry of the vocabulary" in answered.err
 
 
+@pytest.mark.parametrize("command", ["ablate", "logits"])
+def test_versus_is_not_the_first_choice_that_stands_for_a_target(
+    command: str, model: Model, folder: Path
+) -> None:
+    first = attncli.next_word(model, "it was too").target.token.id
+    words = ("--model", str(folder), "--versus", f"id:{first}")
+    answered = ask(command, "it was too", *words)
+    assert answered.code == 3
+    assert f"the same entry of the vocabulary, {first}" in answered.err
+    assert ask(command, "it was too", *words[:2], "--versus", f"id:{first - 1}").code == 0
+
+
 def test_a_file_of_pairs_in_another_encoding_is_told(folder: Path, tmp_path: Path) -> None:
     (path := tmp_path / "latin.jsonl").write_bytes(b'{"clean": "caf\xe9"}')
     answered = ask("ablate", "--model", str(folder), "--pairs", str(path))
     assert answered.code == 3
     assert "not UTF-8 from byte 14 on" in answered.err
+
+
+def test_a_forecast_without_changed_heads_names_none() -> None:
+    notes: list[str] = []
+    expected = CostEstimate(14, 30, 0, 0, {"branches": 2 * 10**9}, seconds=PATIENCE + 1.0)
+    environment = SimpleNamespace(note=notes.append)
+    foretell(environment, expected, 14)  # type: ignore[arg-type]
+    foretell(environment, replace(expected, branches=270), 14)  # type: ignore[arg-type]
+    assert [str(note) for note in notes] == [
+        "14 tokens: about 4 s and 2.0 GB of memory",
+        "270 heads, 14 tokens: about 4 s and 2.0 GB of memory",
+    ]
