@@ -210,9 +210,11 @@ def _options_of_most_commands(group: Any, ctx: Any) -> list[Any]:
 
 
 def check_command(group: Any, context: Any, arguments: Sequence[str]) -> None:
-    """Raise UsageError where the first argument names no command of this group, with those of
-    nearly this name; and with the command that runs a text, where what is typed after `attn` is
-    one."""
+    """Raise UsageError where the first argument names no command of this group.
+
+    The error suggests commands whose names are close; where a text was typed straight after `attn`,
+    its hint is the command that runs that text.
+    """
     name = arguments[0]
     if (
         context.resilient_parsing
@@ -410,7 +412,8 @@ class _Page:
         ]
 
     def section(self, title: str, rows: Sequence[Row], left: int | None = None) -> None:
-        """Write a group: its title, and what is typed beside what it does."""
+        """Write a group: its title, and what is typed beside what it does. left: characters of the
+        column of what is typed, None for as many as these rows need."""
         heading = self.say(contextual("heading", "{title}:", title=term(title)))
         self._lines += ["", self._paint(heading, HEADING)]
         if left is None:

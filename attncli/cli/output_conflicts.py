@@ -183,8 +183,12 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
             else ("model.safetensors", "config.json", "tokenizer.json")
         )
         return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
-    is_new = path.name.startswith(SCAN_FILES) and not os.path.lexists(path)
-    return [path] if str(path) != "-" and (is_new or os.path.isfile(path)) else []  # noqa: PTH113 - which never fails
+    if str(path) == "-":
+        return []
+    is_new_scan_file = path.name.startswith(SCAN_FILES) and not os.path.lexists(path)
+    if is_new_scan_file or os.path.isfile(path):  # noqa: PTH113 - which never fails
+        return [path]
+    return []
 
 
 def _parameter_name(parameter: Any) -> str:

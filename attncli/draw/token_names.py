@@ -569,10 +569,11 @@ def token_reference(tokens: Sequence[TokenRow], index: int, view: View) -> str:
     """A token as an option on a command line names it: by its text where that is a word that stands
     once and can be written, else by its place."""
     text = tokens[index].text.strip()
-    alone = sum(token.text.strip() == text for token in tokens) == 1
-    return (
-        text if alone and text.isalnum() and (text.isascii() or not view.ascii) else f"'#{index}'"
-    )
+    is_unique = sum(token.text.strip() == text for token in tokens) == 1
+    is_writable = text.isalnum() and (text.isascii() or not view.ascii)
+    if is_unique and is_writable:
+        return text
+    return f"'#{index}'"
 
 
 def quoted_ends(

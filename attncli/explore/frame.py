@@ -200,14 +200,14 @@ def _weight_sentences(scene: Scene) -> list[str]:
     else:
         subtracted = loaded_run.weight(compared_head, state.query, state.key)
     if subtracted is None:
-        name = message(
+        sentence = message(
             "The chosen weight, {query} → {key}, is {weight}.",
             query=query,
             key=key,
             weight=f"{weight:.3f}",
         )
     else:
-        name = message(
+        sentence = message(
             "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A:"
             " {difference}.",
             query=query,
@@ -216,7 +216,7 @@ def _weight_sentences(scene: Scene) -> list[str]:
             subtracted=f"{subtracted:.3f}",
             difference=f"{weight - subtracted:+.3f}".replace("-", "−"),
         )
-    return [say(view, name)]
+    return [say(view, sentence)]
 
 
 def _look_sentences(scene: Scene) -> list[str]:
@@ -601,7 +601,8 @@ def _title(text: str, view: View, *, is_focused: bool) -> Line:
 
 
 def _legend(scene: Scene) -> Line:
-    """The colours from little to much, and how weights become colours."""
+    """The legend of the grid: what is left out or how weights are scaled (nothing for the plain
+    scale and for a difference of two heads), then the shades between their two ends."""
     view = scene.view
     state = scene.state
     signed = state.compared_head is not None
@@ -616,6 +617,7 @@ def _legend(scene: Scene) -> Line:
     if state.scale == "linear":
         most = "1"
     else:
+        # the darkest shade is no fixed weight: it depends on the row or grid
         most = say(view, contextual("colour scale", "most"))
     low, high = ("−", "+") if signed else ("0", most)
     if not signed and state.scale == "rest" and scene.loaded_run.rest.any():

@@ -443,8 +443,8 @@ LFS_LONGEST = 1024
 
 
 def _refuse_lfs_pointer(content: bytes, path: Path) -> None:
-    """Raise InputError for a file that says where Git LFS keeps another one, as a clone without it
-    has in that one's place."""
+    """Raise InputError for a Git LFS pointer: the few lines that a clone made without Git LFS has in
+    place of a large file, with its digest and its size in bytes."""
     if not content.startswith(LFS_START):
         return
     words = content.decode("ascii", "replace").split()

@@ -103,16 +103,20 @@ def _is_pictograph(char: str) -> bool:
 
 
 def _is_syllable(before: str, char: str) -> bool:
-    """Whether two characters belong to one Hangul syllable."""
+    """Whether two characters in a row belong to one Hangul syllable: rules GB6 to GB8 of Annex 29."""
+    # GB6: a leading consonant, then another, a vowel or a whole syllable
     if "\u1100" <= before <= "\u115f" or "\ua960" <= before <= "\ua97c":
         return (
             "\u1100" <= char <= "\u11a7"
             or "\ua960" <= char <= "\ua97c"
             or "\uac00" <= char <= "\ud7a3"
         )
+    # GB7: a vowel, or a syllable that ends in one, then a vowel or a trailing consonant; every 28th
+    # whole syllable has no trailing consonant
     open_syllable = "\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0
     if open_syllable or "\u1160" <= before <= "\u11a7" or "\ud7b0" <= before <= "\ud7c6":
         return "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
+    # GB8: a trailing consonant, or a syllable that ends in one, then another
     closed_syllable = (
         "\uac00" <= before <= "\ud7a3"
         or "\u11a8" <= before <= "\u11ff"

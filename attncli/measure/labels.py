@@ -163,8 +163,9 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
 
 
 def ordinary_tokens(model: Model, seed: int) -> list[Token]:
-    """Tokens of ordinary words from a model's vocabulary, in an order drawn by `seed`: letters
-    only, two or more, no special tokens."""
+    """Tokens of ordinary words, at places of a model's vocabulary drawn by `seed`, by rising id:
+    letters only, two or more, no special tokens. Made-up words where the model has no vocabulary
+    or its tokenizer no ids."""
     made_up = [Token(index, f"word{index}", None, None, None) for index in range(4 * LENGTH)]
     if not model.spec.vocabulary:
         return made_up

@@ -80,6 +80,7 @@ def measure_texts(
             "the layers have different numbers of heads",
             expected="layers of as many heads: layers=[0, 1]",
         )
+    # a mask that positions alone decide is computed again; any other is read off masked scores
     by_position = model.own_layers and not any(
         model.spec.blocks[layer].attention.hashing is not None
         or any(
@@ -99,7 +100,11 @@ def measure_texts(
         results: dict[int, dict[str, Measured]] = {}
         with model.backend.shared_out(most) as threads:
             works = [partial(batch_metrics.of, batch) for batch in group]
-            in_order(works, results.update, range(threads + (threads > 1)))
+            # with several threads one place more, so that a result is taken while all of them work
+            place_count = threads
+            if threads > 1:
+                place_count += 1
+            in_order(works, results.update, range(place_count))
         for place in range(len(results)):
             yield results.pop(place)
 

@@ -82,8 +82,8 @@ def softmax(
 
     visibility: visibility that broadcasts to the scores; None if every row sees something. sinks: a
     logit per head that takes part and is dropped. free: whether the scores may be overwritten.
-    hidden: the ranges of keys among which some are hidden, None where that is not known. buffer:
-    memory to work in.
+    entropy: whether each row's is computed. hidden: the ranges of keys among which some are hidden,
+    None where that is not known. buffer: memory to work in.
     """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
@@ -120,13 +120,14 @@ def softmax(
         total = total + backend.exp(sink - highest)
     total = unless_empty(1.0, total)
     weights /= total
-    spread = backend.log(total)
+    log_total = backend.log(total)
     entropies = None
     if entropy:
+        # ln w = s − ln Z, so −Σ w ln w = ln Z · Σ w − Σ w s; only a sink makes Σ w less than 1
         if sinks is None:
-            mean_log_total = spread
+            mean_log_total = log_total
         else:
-            mean_log_total = spread * backend.sum(weights, -1)
+            mean_log_total = log_total * backend.sum(weights, -1)
         entropies = mean_log_total - backend.dot_over(scores, weights)
     # the highest score's exponential is 1
     if sinks is None:
@@ -134,7 +135,7 @@ def softmax(
     else:
         peak = None
     return SoftmaxResult(
-        weights, unless_empty(-float("inf"), highest + spread), empty, entropies, peak
+        weights, unless_empty(-float("inf"), highest + log_total), empty, entropies, peak
     )
 
 

@@ -346,7 +346,7 @@ def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
         count = prod(role.shape)
         total += count
         if block.attention.own_global == () and role.module.startswith("attn.global_"):
-            continue  # they are for tokens that there are not
+            continue  # only global tokens use these weights, and the text has none
         if role.suffix == ".weight" and role.module.rpartition(".")[2] in MATRICES:
             if isinstance(block.mlp, Experts) and len(role.shape) == 3:
                 count = count * block.mlp.chosen // block.mlp.count

@@ -479,20 +479,20 @@ class _CachedWeights(ReadWeights):
         return self._arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ + b, [row, out], by a multiplier kept for this weight; None where the backend has
-        none and multiplies by arrays."""
+        """x·Wᵀ + b, [row, out], by a multiplier (the matrix laid out for fast products) made
+        once for this weight; None where the backend has none: the caller then multiplies."""
         bias = self(f"{name}.bias")
         if name not in self._multipliers:
             with self._reading:
                 if name not in self._multipliers:
                     self._multipliers[name] = self._multiplier(f"{name}.weight", backend)
         multiply = self._multipliers[name]
-        flat = (
-            x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x
-        )  # one large product, not one for each entry of a batch
         if multiply is None:
             return None
-        return multiply(flat, bias)
+        # one large product, not one for each entry of a batch
+        if x.ndim > 2:
+            x = x.reshape((-1, x.shape[-1]))
+        return multiply(x, bias)
 
     def _multiplier(self, role: str, backend: Backend) -> Multiplier | None:
         """The backend's object that multiplies by a role's matrix; None where the role has no

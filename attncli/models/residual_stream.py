@@ -153,8 +153,10 @@ def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str,
             else:
                 places = ["attn.sum", "cross.in"]
         elif block.parallel and block.mlp is not None:
+            # parallel parts are added to the stream together, and no norm acts on it
             places = []
         else:
+            # a norm before attention acts on the stream only if branches are added to its result
             if block.normed:
                 places = ["attn.in"]
             else:

@@ -402,6 +402,7 @@ def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attenti
         bias = backend.numpy(call.bias)
     q = backend.numpy(call.q)
     v = backend.numpy(call.v)
+    # a layer's second attention, nth 1, looks at the other text and rotates nothing
     rotating = call.rotating and call.nth == 0
     return Attention(
         heads=int(call.q.shape[0]),

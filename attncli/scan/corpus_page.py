@@ -338,6 +338,7 @@ class _SharedTexts:
                 shown: list[list[Any]] = [[safe(bare), 0, 0]]
             else:
                 shown = words(tokens)
+            # each word behind one digit: 1 if it follows without a space, plus 2 if it is special
             packed = "\n".join(f"{joined + 2 * special}{word}" for word, joined, special in shown)
             self.texts.append((packed, f"{safe(files[example.file])}:{example.line + 1}"))
         return self._text_places[key]

@@ -492,21 +492,17 @@ class _Heads:
 
     def _labels(self, place: int) -> list[ScanLabel]:
         """The labels of a head: those that it earns over the corpus, is borderline for, or earns in
-        some text.
+        some text. place: the head's index among all heads of the model.
         """
-        labels = (
-            (
-                self._repeat_label(label, place)
-                if label.score.startswith("repeats_")
-                else self._metric_label(label, place)
-            )
-            for label in LABELS.values()
-        )
-        return [
-            label
-            for label in labels
-            if label is not None and (label.share is None or label.share >= LEAST_SHARE)
-        ]
+        labels: list[ScanLabel] = []
+        for rule in LABELS.values():
+            if rule.score.startswith("repeats_"):
+                label = self._repeat_label(rule, place)
+            else:
+                label = self._metric_label(rule, place)
+            if label is not None and (label.share is None or label.share >= LEAST_SHARE):
+                labels.append(label)
+        return labels
 
     def _repeat_label(self, label: Label, place: int) -> ScanLabel | None:
         """The label (duplicate or induction) that scores on random repeated tokens decide; None for
@@ -950,7 +946,7 @@ def _unpaired_interval(
     """
     variances = []
     replicates = []
-    doubt = 0.0
+    uncertainties = 0.0
     for side, sums in zip(sides, within, strict=True):
         # each replicate's mean around what it would be if each of its texts were the mean of the
         # text's stratum
@@ -962,28 +958,29 @@ def _unpaired_interval(
         else:
             effect = 1.0
         variances.append(float(spread) * effect)
-        doubt += float(uncertainty) * effect**2
+        uncertainties += float(uncertainty) * effect**2
     total = variances[0] + variances[1]
     if math.isnan(total):
         return None, None
+    # scans of different corpora may still share texts, which move both means the same way
     covariance = (
         2
         * correlation(replicates, [side.times for side in sides])
         * math.sqrt(variances[0] * variances[1])
     )
     error = math.sqrt(max(total - covariance, 0.0))
-    if doubt > 0:
-        free = total * total / doubt
+    if uncertainties > 0:
+        degrees_of_freedom = total * total / uncertainties
     else:
-        free = math.inf
+        degrees_of_freedom = math.inf
     if error > 0:
-        width = reach(free) * error
+        width = reach(degrees_of_freedom) * error
     else:
         width = 0.0
     if math.isinf(width):
         return None, None
     if error > 0:
-        z = deviate(difference / error, free)
+        z = deviate(difference / error, degrees_of_freedom)
     else:
         z = None
     return z, [difference - width, difference + width]

@@ -244,9 +244,11 @@ class Tallies:
         self.arrays: dict[str, Ints] = {
             name: np.zeros(shape, np.int64) for name, shape in shapes.items()
         }
+        # of each column how its histogram is binned, and its slice of the bin axis
         self._scales = list(zip(map(scale_named, columns), bins_of(columns), strict=True))
-        # one array for all that is held: pieces of their own, living side by side with a batch's,
-        # would scatter memory
+        # the texts that wait for `flush`: their means [text, column, head], hashes and strata.
+        # One array for all means: pieces of their own, living side by side with a batch's, would
+        # scatter memory
         self._means: Floats = np.empty((FLUSH, len(columns), heads))
         self._hashes: list[int] = []
         self._strata: list[int] = []

@@ -275,17 +275,21 @@ def model_note(
     rows of a map are queries and columns keys."""
     model = document.model
     attention = document.attention
-    is_named = model.name and model.source != "tensors"  # what holds tensors is the title
-    parts = [
-        last_part(model.name) if model.name and is_named else say(view, SOURCE_NAMES[model.source])
-    ]
+    # the file of captured tensors is the figure's title already
+    if model.name and model.source != "tensors":
+        name = last_part(model.name)
+    else:
+        name = say(view, SOURCE_NAMES[model.source])
+    parts = [name]
     if model.source in ("seeded", "random"):
         parts.append(say(view, "seed {seed}, not learned", seed=model.seed))
     if attention.mask != "none":
         parts.append(say(view, mask_name(attention.mask)))
     if attention.position != "none":
         parts.append(say(view, "position {position}", position=attention.position))
-    return "; ".join((*parts, *([say(view, "rows look, columns are looked at")] if mapped else ())))
+    if mapped:
+        parts.append(say(view, "rows look, columns are looked at"))
+    return "; ".join(parts)
 
 
 def text_note(document: Header, view: View) -> str:

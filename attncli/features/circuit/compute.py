@@ -393,7 +393,8 @@ class _Work:
 
     def _all_scores(self, steps: int, *, by_position: bool) -> tuple[Floats, Floats | None]:
         """The scores of all edges, [pair, reader, writer], and where they are told token by token,
-        their mean over pairs, [token, reader, writer]."""
+        their mean over pairs, [token, reader, writer]. steps: inputs between the corrupt and the
+        clean text at which gradients are taken."""
         works = [
             partial(self._scores, pair, steps, by_position=by_position)
             for pair in self.pairs.choice
@@ -403,6 +404,7 @@ class _Work:
         shape = (len(self.pairs.choice[0].clean), *self.graph.mask.shape)
         total = np.zeros(shape, self.dtype)
 
+        # called for one pair at a time, in their order: token by token only the sum is kept
         def summed(array: Floats) -> Floats:
             """The scores of a pair over its tokens, which are added to the total."""
             np.add(total, array, out=total)

@@ -243,8 +243,10 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
     rows = document.measured_rows()
     names = row_names([document.a.tokens[document.aligned[index][0]].text for index in rows], view)
+    # columns of the terminal for each of the three maps, which stand 3 apart and 1 from the names
     slot = max((view.width - names.width - 7) // 3, 8)
-    if 2 * len(document.aligned) > slot:  # pooled, or finer than a line a word
+    # a map that does not fit is pooled: its lines are no longer one word each, and have no names
+    if 2 * len(document.aligned) > slot:
         names = Lines()
         slot = max((view.width - 6) // 3, 8)
     blocks = []
@@ -713,13 +715,13 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
         left_out = not_counted(kinds, document.a.tokens, view)
         return [none, left_out, *_output_and_cost(document, view)]
     head = _compared_head(document, link)
-    query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
+    query_name, key_name = quoted_ends(document.a.tokens, document.a.tokens, link, view)
     partners = dict(document.aligned)
-    query, key = (
-        _with_partner(document, name, index, partners, view)
-        for name, index in ((query, link.query), (claim_link(key, link, view), link.key))
-    )
+    query = _with_partner(document, query_name, link.query, partners, view)
+    key_claim = claim_link(key_name, link, view)
+    key = _with_partner(document, key_claim, link.key, partners, view)
     a, b = (f"{value:.{view.precision}f}" for value in (link.a, link.b))
+    # a change must not read "from 0.50 to 0.50"
     if a == b:
         a, b = (f"{value:.3g}" for value in (link.a, link.b))
     ends = {"query": query, "key": key, "a": a, "b": b}

@@ -139,6 +139,7 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
             )
     if options.every and options.target is not None:
         raise UsageError("--every measures each token that follows", expected="no --target")
+    # beside log-probabilities at every token, a query still says where the vector is measured
     if options.every and options.query is not None and "vector" not in chosen_measures:
         raise UsageError(
             "--every measures at every token, and --query names one", expected="one or the other"

@@ -244,6 +244,7 @@ def heads(
     def compute(run: TextRun) -> HeadsDocument:
         """The document of one text: the metrics, links and labels of its heads."""
         options = asdict(comparison)
+        # a chat's messages are regions that nobody has to name, unless tokens are merged to words
         if regions.region or regions.regions or (run.source.chat and not comparison.words):
             options["regions"] = request.regions_of(environment, regions, run.source, run.tokens)
         return compute_heads(

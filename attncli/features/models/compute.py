@@ -822,8 +822,8 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
 
 
 def _without_share(block: Block) -> Block:
-    """The block; of lightning attention with its decay, another number in each layer, set to 1, so
-    that layers can be compared."""
+    """The block with the decay of its lightning attention set to 1, so that layers that differ by
+    their decay alone compare equal; any other block as it is."""
     mixer = block.mixer
     if isinstance(mixer, LinearAttention):
         return replace(block, mixer=replace(mixer, share=1.0))

@@ -84,14 +84,14 @@ class HeadPlaces(Struct, frozen=True):
 
 
 def head_places(model: Model) -> HeadPlaces:
-    """The heads of a model in the order of its layers.
+    """The heads of a model in the order of its layers, and the distinct masks of these layers.
 
     Raises UnsupportedError for masks that are made from vectors of a run, and for a model without
     attention.
     """
     layers = tuple(model.spec.attending())
     masks: list[Mask] = []
-    kinds = []
+    mask_indices = []
     starts = [0]
     for layer in layers:
         attention = model.spec.blocks[layer].attention
@@ -103,11 +103,11 @@ def head_places(model: Model) -> HeadPlaces:
             )
         if mask not in masks:
             masks.append(mask)
-        kinds.append(masks.index(mask))
+        mask_indices.append(masks.index(mask))
         starts.append(starts[-1] + attention.heads)
     if not layers:
         raise UnsupportedError("this model has no attention", expected="a model with heads")
-    return HeadPlaces(layers, tuple(starts), tuple(kinds), tuple(masks))
+    return HeadPlaces(layers, tuple(starts), tuple(mask_indices), tuple(masks))
 
 
 def sees(mask: Mask, queries: Ints, count: int) -> Bools:
@@ -223,7 +223,8 @@ def _observe_long(
     """As `observe`, for one text whose pairs are never in memory together."""
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Take some rows of some heads."""
+        """Hand the weights of a block of queries to `consume`, padded to all keys of the text and cut
+        into as many rows at a time as its rules are compared in."""
         if kind != "self":
             return
         stage = np.asarray(model.backend.numpy(block.stages["weights"]), np.float64)

@@ -341,6 +341,7 @@ def run(
     rows = None
     fits_at_once = whole or not is_long(len(tokens)) or needs_whole
     wants_blocks = bool(regions) or not fits_at_once
+    # whole matrices of every query need all rows together; one query's rows never do
     if wants_blocks and not (matrices and query is None):
         rows = rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)

@@ -229,6 +229,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
         place = max(rising, key=lambda index: rising[index][-1])
         values = rising[place]
         half = (values[0] + values[-1]) / 2
+        # the checkpoint after the last at which the score is below the middle of its rise
         after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
         texts.append(
             message(

@@ -211,6 +211,7 @@ def _document(
 ) -> WhyDocument:
     """The means over pairs as an `attn.why/1` document. names: the link's query, its key and the
     other key as they were given."""
+    # header and link are those of the first pair; the numbers are means over all
     first = fitted.pairs[0]
     if any(row.parts != parts[0].parts for row in parts):
         raise InputError("the pairs have other parts", expected="texts of one kind")

@@ -36,20 +36,22 @@ def spec(config: Config) -> Spec:
     width = config.integer("hidden_size", "n_embed")
     heads = config.heads(width, "num_attention_heads", "n_head")
     dim = width // heads
-    new = config.flag("new_decoder_architecture", default=False)
+    is_new = config.flag("new_decoder_architecture", default=False)
     multi_query = config.flag("multi_query", default=True)
     kv_heads = config.integer("num_kv_heads", "n_head_kv", default=heads)
-    if not new:
+    if not is_new:
         kv_heads = 1 if multi_query else heads
-    parallel = config.flag("parallel_attn", default=True) or new
+    parallel = config.flag("parallel_attn", default=True) or is_new
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
-    two = config.integer("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
-    if two or not parallel:
+    norm_count = config.integer("num_ln_in_parallel_attn", default=2 if is_new else 1)
+    # only the new architecture gives parallel parts a norm each; else they share the one
+    has_two_norms = is_new and norm_count == 2
+    if has_two_norms or not parallel:
         norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
     else:
         norms = {"attn.in": norm}
     linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
-    # scaled together with the scores, and coarse whatever the run computes in
+    # Falcon adds ALiBi before it scales the scores, and rounds it coarsely in any dtype
     alibi = Alibi(factor=dim**-0.5, coarse=True)
     position = alibi if config.flag("alibi", default=False) else rope(config, dim)
     block = Block(
@@ -61,7 +63,7 @@ def spec(config: Config) -> Spec:
         norms,
         parallel=parallel,
     )
-    # stand in every file, ALiBi or not
+    # every config.json has these keys, also with ALiBi: read here so that none counts as unknown
     config.get("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters")
     return Spec(
         d_model=width,

@@ -140,7 +140,8 @@ def spec(config: Config) -> Spec:
 
 
 def _layer_types(config: Config) -> list[str]:
-    """The type of each layer, in today's words: listed, or one letter each."""
+    """The type of each layer, in the names that configs use today: from a list, else from a pattern
+    of one letter a layer, else the family's default of four layers."""
     pattern = config.get("hybrid_override_pattern")
     kinds = config.list_of("layers_block_type", kind=str) or config.list_of("layer_types", kind=str)
     if kinds is None and pattern is not None:
