@@ -78,6 +78,7 @@ OF_DECODER = {
 screens, with pairs of texts enough for intervals."""
 DECODER_WIDTHS = (44, 60, 80, 120)
 MARY = '"After John and Mary went to the store, John gave a drink to" --target Mary'
+ANIMAL = '"The animal didn\'t cross the street because it was too tired" --from it --to animal'
 OF_TRAINED = {
     "smollm2-next": f"attn next --model smollm2 {MARY} --without L18H0 --each",
     "smollm2-ablate": f"attn ablate --model smollm2 {MARY} --versus John --hold attention"
@@ -87,6 +88,8 @@ OF_TRAINED = {
     "smollm2-patch-pairs": "attn patch --model smollm2 --pairs indirect-object --count 20"
     " --head L18H0,L20H0,L23H3,L29H0",
     "smollm2-logits-pairs": "attn logits --model smollm2 --pairs greater-than --count 20",
+    "smollm2-why": f"attn why --model smollm2 {ANIMAL} --layer 13 --head 8",
+    "smollm2-find": f"attn find --model smollm2 {ANIMAL}",
     "smollm2-logits-words": f"attn logits --model smollm2 {MARY} --versus John --by word",
 }
 """Lines for trained decoders from packages, by the file of their screens. In float64 each would take

@@ -561,6 +561,11 @@ HeadKey = tuple[AttentionKind, int, int]
 def interval(values: Sequence[float]) -> Interval | None:
     """Mean of one value per text with its 95% interval; None without values, and without ends for a
     single one.
+
+    Student's t, not `mean_intervals` as over pairs: two texts have an interval here, and comparing
+    two sets of texts takes the error of each mean back from it, so both ends must be as far away.
+    Of values that lean to one side it holds the mean less often than 95 times in 100;
+    `measure/mean_intervals.py` says how often.
     """
     if not values:
         return None

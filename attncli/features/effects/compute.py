@@ -56,7 +56,9 @@ from attncli.features.effects.sweep import (
     CutLink,
     SweepSize,
     SweepText,
+    decoding_seconds,
     means_of,
+    pass_cost,
     resample_from,
     same_length,
 )
@@ -296,8 +298,7 @@ def logits(
     """
     if tokens is None:
         tokens = model.encode(text)
-    expected = SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost()
-    expected = with_held_weights(expected, model.weights_in_memory)
+    expected = pass_cost(model, len(tokens))
     if by == "word":
         expected = word_cost(model.spec, len(tokens), expected)
     on_cost(expected, len(tokens))
@@ -633,4 +634,6 @@ def _tell_cost(
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)
         draws = min(compared, len(chosen_places)) * DRAWS
         expected = size.sweep_cost(chosen_places, free, draws, start=start, passes=passes)
+        seconds = expected.seconds + passes * decoding_seconds(model, count)
+        expected = replace(expected, seconds=seconds)
         on_cost(with_held_weights(expected, model.weights_in_memory), count)

@@ -50,6 +50,8 @@ from attncli.features.effects.sweep import (
     ByMean,
     ByZero,
     SweepSize,
+    decoding_seconds,
+    pass_cost,
     resample_from,
 )
 from attncli.features.effects.targets import target_token
@@ -299,9 +301,7 @@ def logits_pairs(
     fitted = fitting_pairs(model, file, count)
     refuse_foreign(model)
     longest = max(len(pair.clean) for pair in fitted.pairs)
-    expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
-    expected = with_held_weights(expected, model.weights_in_memory)
-    on_cost(with_runs(expected, len(fitted.pairs)), longest)
+    on_cost(with_runs(pass_cost(model, longest), len(fitted.pairs)), longest)
     attributions: list[Attribution] = []
     for number, pair in enumerate(fitted.pairs):
         text = choose_backend(model, pair.clean, [])
@@ -366,8 +366,9 @@ def _tell_cost(
         start = min(pair.first_difference for pair in fitted.pairs)
     estimate = size.sweep_cost(places(model.spec, selection), free, start=start, passes=passes)
     # besides, both texts run once, and the clean one with every change
-    besides = with_runs(size.run_cost(), BESIDES * len(fitted.pairs)).seconds
-    estimate = replace(estimate, seconds=estimate.seconds * len(fitted.pairs) + besides)
+    besides = with_runs(pass_cost(model, count), BESIDES * len(fitted.pairs)).seconds
+    swept = estimate.seconds + passes * decoding_seconds(model, count)
+    estimate = replace(estimate, seconds=swept * len(fitted.pairs) + besides)
     on_cost(with_held_weights(estimate, model.weights_in_memory), count)
 
 

@@ -50,11 +50,13 @@ from attncli.mechanism.context import (
 from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import (
+    DECODES,
     ComputeWork,
     CostEstimate,
     estimate,
     seconds_of,
     table_bytes_at_once,
+    with_held_weights,
     work_of,
 )
 from attncli.models.model import Model
@@ -203,6 +205,22 @@ class SweepSize(Struct, frozen=True):
             + head_bytes
             + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
         )
+
+
+def pass_cost(model: Model, count: int) -> CostEstimate:
+    """Estimated cost of running a text of `count` tokens once, unchanged, and measuring its next
+    token: quantised weights that are not kept are decoded in each pass."""
+    expected = SweepSize(model.spec, count, model.backend.dtype, predicts=True).run_cost()
+    seconds = expected.seconds + decoding_seconds(model, count)
+    return with_held_weights(replace(expected, seconds=seconds), model.weights_in_memory)
+
+
+def decoding_seconds(model: Model, count: int) -> float:
+    """About how long decoding the weights of all layers takes in a run of `count` tokens: nothing
+    where they are kept, or stored as they are computed with."""
+    if model.weights_in_memory or model.identity.quantization is None:
+        return 0.0
+    return work_of(model.spec, model.spec.blocks, count).weights / DECODES
 
 
 def over_memory(needed: int, memory: int) -> LimitError:

@@ -18,7 +18,7 @@ from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.pair_effects import mean_differences, pairs_summary
 from attncli.features.effects.places import places
-from attncli.features.effects.sweep import CutLink, SweepSize
+from attncli.features.effects.sweep import CutLink, SweepSize, decoding_seconds, pass_cost
 from attncli.features.find.document import FindDocument, PairLink
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
@@ -253,13 +253,13 @@ def _tell_cost(
     count = max(len(pair.clean) for pair in fitted.pairs)
     size = SweepSize(model.spec, count, model.backend.dtype, predicts=True)
     branches = len(places(model.spec, selection))
-    expected = replace(size.run_cost(), branches=branches)
+    expected = replace(pass_cost(model, count), branches=branches)
     seconds = with_runs(expected, RUNS * len(fitted.pairs)).seconds
     if cut_from is not None:
         free = free_memory().bytes if memory is None else memory
         cutting = size.sweep_cost(places(model.spec, selection), free, start=cut_from)
         expected = replace(cutting, branches=branches)
-        seconds += cutting.seconds * len(fitted.pairs)
+        seconds += (cutting.seconds + decoding_seconds(model, count)) * len(fitted.pairs)
     expected = with_held_weights(replace(expected, seconds=seconds), model.weights_in_memory)
     on_cost(expected, count)
 

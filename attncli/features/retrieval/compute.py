@@ -431,7 +431,10 @@ def _score_intervals(
 ) -> list[FetchScore]:
     """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on
     other tokens as chance. pairs: of each run the scores [head] on the needle's answer, and on
-    other tokens."""
+    other tokens.
+
+    Not `mean_intervals`, which takes values that are independent: runs share their needles, so
+    needles are drawn again, each with all of its runs."""
     values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
     kinds = sorted(set(needles))
     sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])

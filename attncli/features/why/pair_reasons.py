@@ -16,7 +16,7 @@ from attncli.errors import InputError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
 from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
 from attncli.features.effects.pair_effects import pairs_summary
-from attncli.features.effects.sweep import SweepSize
+from attncli.features.effects.sweep import pass_cost
 from attncli.features.find.pair_links import PairEnds, link_weights, located_ends, own_places
 from attncli.features.why.compute import needs_layer_parts, part_row, refuse_hashing
 from attncli.features.why.document import (
@@ -38,7 +38,7 @@ from attncli.measure.pair_measure import (
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.estimate import CostEstimate, with_held_weights, with_runs
+from attncli.models.estimate import CostEstimate, with_runs
 from attncli.models.model import Model
 
 RUNS = 6
@@ -115,9 +115,7 @@ def why_pairs(
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     ends = located_ends(fitted, query, key)
     longest = max(len(pair.clean) for pair in fitted.pairs)
-    expected = SweepSize(model.spec, longest, model.backend.dtype, predicts=True).run_cost()
-    expected = with_held_weights(expected, model.weights_in_memory)
-    expected = with_runs(expected, RUNS * len(fitted.pairs))
+    expected = with_runs(pass_cost(model, longest), RUNS * len(fitted.pairs))
     on_cost(replace(expected, branches=len(own_places(model, selection))), longest)
     layer, head = _head_of_largest_change(model, fitted, ends, selection)
     parts = []
