@@ -28,8 +28,8 @@ MEANS_TWO = (
     "--batch", "--save", "--by", "--effect", "--why", "--verify", "--steps", "--workers",
 )  # fmt: skip
 """Spellings that are declared twice, once for commands that take less of it: one head, a seed that
-is a number; or that mean two things: steps of training, and inputs at which gradients are taken; processes, and
-threads.
+is a number; or that mean two things: steps of training, and inputs at which gradients are taken;
+processes, and threads.
 """
 
 

@@ -126,6 +126,7 @@ def circuit(
             by_position=by_position,
             seed=seed,
             workers=workers or None,
+            memory=request.memory_limit(setup.compute).bytes,
             kept=own_cache_folder(environment.variables) / "circuits",
             on_cost=on_cost,
             on_result=kept_runs.count,

@@ -26,6 +26,7 @@ from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
 from attncli.explore.command import _is_circuit, _text_of_circuit
 from attncli.explore.loaded_run import LiveSource
+from attncli.features.circuit import compute
 from attncli.features.circuit.circuit_overlap import compare_circuits
 from attncli.features.circuit.compute import _refuse_other_places, edge_count, split_pairs
 from attncli.features.circuit.document import CircuitNode
@@ -149,6 +150,24 @@ def test_several_workers_give_the_same_bytes(folder: Path, monkeypatch: pytest.M
     assert encode(beside) == encode(alone)
     with pytest.raises(UsageError):
         attncli.circuit(model, SAMPLES, workers=0)
+
+
+def test_there_are_as_many_workers_as_memory_holds(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = hold_weights(attncli.load(folder, dtype="float64"))
+    monkeypatch.setattr(compute, "cores", lambda: 2)
+    peaks: list[int] = []
+
+    def stop(expected, tokens: int) -> None:
+        peaks.append(expected.peak)
+        raise KeyboardInterrupt
+
+    for given in ({"workers": 1}, {"workers": 2}, {}, {"memory": 0}):
+        with pytest.raises(KeyboardInterrupt):
+            attncli.circuit(model, SAMPLES, on_cost=stop, **given)
+    assert peaks[0] < peaks[1]
+    assert peaks == [peaks[0], peaks[1], peaks[1], peaks[0]]
 
 
 def test_a_damaged_kept_array_is_computed_again(tmp_path: Path) -> None:
@@ -372,6 +391,11 @@ def test_what_cannot_be_done_is_refused(folder: Path) -> None:
     line = ("circuit", "--model", str(folder))
     assert ask(*line).code == 2
     pairs = (*line, "--pairs", str(SAMPLES))
+    unequal = folder.with_name("unequal.jsonl")
+    unequal.write_text(SAMPLES.read_text().replace('"corrupt": "', '"corrupt": "the '))
+    refused = ask(*line, "--pairs", str(unequal))
+    assert (refused.code, refused.out) == (3, "")
+    assert "tokens, the corrupt one" in refused.err
     for size in ("0", "x", "2.5", "101%", "-3", "1e3"):
         assert ask(*pairs, "--size", size).code == 2, size
     assert ask(*pairs, "--holdout", "3").code == 2
@@ -405,7 +429,9 @@ import sys
 import attncli
 from attncli.models.estimate import peak_memory
 from attncli.models.load import hold_weights
-model = hold_weights(attncli.load(sys.argv[1]))
+model = attncli.load(sys.argv[1])
+if sys.argv[2] == "kept":
+    model = hold_weights(model)
 before = []
 attncli.circuit(
     model,
@@ -418,11 +444,12 @@ print(before[0], peak_memory() - before[1])
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("weights", ["kept", "read anew"])
 @pytest.mark.parametrize("name", ["smollm2", "gemma3"])
-def test_the_forecast_of_memory_holds_for_real_models(name: str) -> None:
+def test_the_forecast_of_memory_holds_for_real_models(name: str, weights: str) -> None:
     if local_folder(name) is None:
         pytest.skip(f"{name} is not installed")
-    line = [sys.executable, "-c", MEMORY, name]
+    line = [sys.executable, "-c", MEMORY, name, weights]
     forecast, taken = map(int, finish(line).stdout.split())
     assert forecast == pytest.approx(taken, rel=0.15)
 
