@@ -28,6 +28,7 @@ from attncli.features.effects.document import (
     reading_of,
     readings_of,
 )
+from attncli.features.effects.page import logit_name
 from attncli.language import contextual, say
 
 
@@ -90,7 +91,7 @@ def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale:
         if part.attention == "self" and part.layer is not None and part.head is not None
     ]
     place = label(document.tokens[document.position].text)
-    target = label(document.target_name())
+    target = logit_name(document)
     logit = f"{document.logit:.3f}"
     subtitle = say(
         view,

@@ -78,6 +78,15 @@ def patch_page_focus(document: PatchDocument) -> PageFocus | None:
     return PageFocus({"view": "effects"} | _start(document, effects), effects)
 
 
+def logit_name(document: LogitsDocument) -> str:
+    """Whose logit is split, such as `␣Paris`; of a difference `␣Paris − ␣Rome`."""
+    name = label(document.target_name())
+    other = document.versus_name()
+    if other is None:
+        return name
+    return f"{name} − {label(other)}"
+
+
 def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
     """The page begins with the head that adds most, or with the logit lens; none without single
     heads.
@@ -88,7 +97,7 @@ def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
         return None
     heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in parts]
     position_text = document.tokens[document.position].text
-    effects = [PageEffects("logit", document.target_name(), position_text, heads, kind="logits")]
+    effects = [PageEffects("logit", logit_name(document), position_text, heads, kind="logits")]
     start = _start(document, effects)
     if document.lens is UNSET:
         return PageFocus({"view": "effects"} | start, effects)

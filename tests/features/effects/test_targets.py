@@ -14,6 +14,7 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.errors import InputError
+from attncli.features.effects.page import logits_page_focus
 from attncli.features.effects.targets import (
     choose_target,
     following_tokens,
@@ -176,6 +177,16 @@ def test_what_the_model_hardly_expects_is_warned_of(folder: Path, model: Model) 
             number = told["target"]["id"]
             rare = np.exp(row[number]) < 0.01 and number != int(row.argmax())
             assert any("has a probability of" in text for text in told["warnings"]) == rare
+
+
+def test_a_page_names_the_logit_that_is_split(folder: Path, tmp_path: Path) -> None:
+    """With a blank that is seen, and of a difference both tokens."""
+    for versus, name in ((None, "␣a"), ("id:70", "␣a − ")):
+        document = attncli.logits(attncli.load(str(folder)), "a cat", target="␣a", versus=versus)
+        focus = logits_page_focus(document)
+        assert focus is not None
+        assert focus.effects[0].by.startswith(name)
+        assert ("−" in focus.effects[0].by) == (versus is not None)
 
 
 def test_a_word_without_entries_is_refused(model: Model) -> None:
