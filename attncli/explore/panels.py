@@ -566,9 +566,7 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     room = max(scene.height - len(formula.rows) - 1, 1)
     if with_words:
         steps = Derivation(derivation, view)
-        words = remark(
-            say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), view, style=""
-        )
+        words = remark(say(view, LEADS[step], query=steps.quoted_query), view, style="")
         block = stack(words, line(""), getattr(steps, step)())
     else:
         block = _step_in_room(derivation, step, view, room)

@@ -129,3 +129,9 @@ def test_the_head_that_explain_takes_is_told_with_the_word(lang: str, name: str)
     answer = ask(*line, "--lang", lang, "--show", "answer")
     assert answer.code == 0, answer.err
     assert name in answer.err
+
+
+def test_a_step_of_a_derivation_names_a_piece_with_its_word(folder: str) -> None:
+    said = " ".join(_asked(folder, "explain", TEXT, "--query", "dumpty").out.split())
+    assert 'q of "umpty" (a piece of "dumpty") times each word\'s k' in said
+    assert 'what "umpty" (a piece of "dumpty") takes' in said

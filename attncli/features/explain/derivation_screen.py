@@ -100,6 +100,11 @@ class Derivation:
         """The query's text, cut to the width of a name column."""
         return short(self.names[self.document.query], NAME, self.view)
 
+    @property
+    def quoted_query(self) -> str:
+        """The query as sentences name it: a piece with its word."""
+        return quoted_token(self.document.tokens, self.document.query, self.view)
+
     @cached_property
     def weights(self) -> np.ndarray[Any, Any]:
         """The query's weights, [key], float64."""
@@ -145,7 +150,7 @@ class Derivation:
             top = stack(top, *(line((f"  {text}", CODE)) for text in lines))
         # the mask says itself what it hides, and a narrow screen has room for the formulas alone
         leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
-        return stack(top, lead_remark(part, self.query, view) if leads else Lines())
+        return stack(top, lead_remark(part, self.quoted_query, view) if leads else Lines())
 
     def place(self) -> Lines:
         """A title that tells which layer, head and query the derivation is of."""
@@ -628,9 +633,9 @@ def others_text(count: int, view: View) -> str:
 
 def lead_remark(part: str, query: str, view: View) -> Lines:
     """The introductory sentence of a step, from `LEADS`. part: the step's name. query: the query's
-    text.
+    name in quotes.
     """
-    return remark(say(view, LEADS[part], query=say(view, '"{text}"', text=query)), view, style="")
+    return remark(say(view, LEADS[part], query=query), view, style="")
 
 
 def weights_as_tints(

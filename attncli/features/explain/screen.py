@@ -242,7 +242,7 @@ def _part_after_steps(name: str, derivation: Derivation, view: View) -> Lines:
     sentence; no lines where it draws none."""
     lines = _step_part(name, derivation, view)
     if lines.rows:
-        return stack(lead_remark(name, derivation.query, view), lines)
+        return stack(lead_remark(name, derivation.quoted_query, view), lines)
     return Lines()
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from asking import ask
 from validity import validate
@@ -311,6 +312,27 @@ def test_of_a_checkpoint_the_layer_of_the_strongest_link_is_explained(topic: str
     assert ask(*asked, "--layer", "0", "--json").json["layer"] == 0
 
 
+def _named(tokens: list[str], index: int) -> str:
+    """A token as sentences name it: with its position where its text stands twice."""
+    if tokens.count(tokens[index]) == 1:
+        return f'"{tokens[index]}"'
+    return f'"{tokens[index]}" ({index})'
+
+
+def test_averaging_loses_no_head_whose_weight_is_below_the_average() -> None:
+    line = ("explain", "multihead", "the cat sat on the mat", "--model", "minilm", "--layer", "2")
+    line += ("--query", "sat")
+    document = ask(*line, "--json").json
+    rows = np.array([head["weights"] for head in document["heads"]])[:, 1:-1]
+    average = np.array(document["average"])[1:-1]
+    keys = rows.argmax(1)
+    looks = rows[np.arange(len(rows)), keys]
+    elsewhere = (keys != average.argmax()) & (looks >= 0.005)
+    lost = elsewhere & (looks > average[keys])
+    assert 0 < lost.sum() < elsewhere.sum()
+    assert f"Averaging loses {lost.sum()} of the 12 heads" in " ".join(ask(*line).out.split())
+
+
 def test_a_head_that_rests_is_not_said_to_look_there() -> None:
     text = "the cat sat on the mat"
     run = ask("run", text, "--model", "minilm", "--stages", "all", "--json").json
@@ -328,7 +350,7 @@ def test_a_head_that_rests_is_not_said_to_look_there() -> None:
     asked = ("--model", "minilm", "--head", f"L{layer}H{head}", "--query", f"#{query}")
     said = " ".join(ask("explain", text, *asked).out.split())
     rest = tokens[row.index(max(row))]
-    assert f'{100 * max(row):.0f}% of the weight of "{tokens[query]}" is on "{rest}".' in said
+    assert f"{100 * max(row):.0f}% of the weight of {_named(tokens, query)} is on" in said
     assert f'"{rest}" is a special token: heads rest there whatever the text.' in said
     word = max(words, key=row.__getitem__)
-    assert f'Of the others it looks most at "{tokens[word]}"' in said
+    assert f"Of the others it looks most at {_named(tokens, word)}" in said
