@@ -33,6 +33,9 @@ CHOICE_SHARE = 3
 """One text in so many of a half decides which rules stay."""
 SAMPLE = 2**16
 """Pairs of query and key, about, on which it is decided."""
+LEAST_USE = 0.05
+"""Share of the rows in which a rule must find a key: one that seldom does is the first token under
+another name, for that is where it rests."""
 FARTHEST = 256
 """Distance from which on keys count as equally far for the mean by distance."""
 
@@ -41,7 +44,8 @@ class HalfRecord:
     """What a half of the texts tells of all heads: sums to fit to, rows to choose by, and the mean
     weight by distance.
 
-    lengths: the tokens of each text.
+    rules: how many there are; the first of them must be that of the first token. lengths: the tokens
+    of each text.
     """
 
     def __init__(self, places: HeadPlaces, rules: int, lengths: Sequence[int]) -> None:
@@ -63,6 +67,8 @@ class HalfRecord:
         self._head_rows: list[list[Sample]] = [[] for _ in range(heads)]
         self._rule_rows: list[list[Sample]] = [[] for _ in range(kinds)]
         self._rows = [0] * kinds
+        self._used = np.zeros((kinds, rules))
+        self._all_rows = np.zeros(kinds)
 
     def add(self, block: PatternBlock) -> None:
         """Take a block of rows of one layer in one text of the half."""
@@ -80,6 +86,8 @@ class HalfRecord:
         once &= block.heads.start == self._places.slice_of(block.layer).start
         if once:
             self._rules[part, block.kind] += flat @ flat.T
+            self._used[block.kind] += np.any(rules != rules[0], axis=-1).sum(-1)
+            self._all_rows[block.kind] += len(queries)
         self._both[part, block.heads] += flat_weights @ flat.T
         self._squares[part, block.heads] += np.einsum("hp,hp->h", flat_weights, flat_weights)
         self._add_profile(block, weights, visible, queries, once=once)
@@ -130,7 +138,9 @@ class HalfRecord:
             ChoiceRows(np.concatenate(rows), rule_rows[kind], self._rows[kind])
             for rows, kind in zip(self._head_rows, kinds.tolist(), strict=True)
         ]
-        chosen, overlaps = choose_rules(self._sums(slice(0, 1)), samples)
+        used = self._used / np.maximum(self._all_rows, 1)[:, None] >= LEAST_USE
+        used[:, 0] = True
+        chosen, overlaps = choose_rules(self._sums(slice(0, 1)), samples, used[kinds])
         return fit_mixtures(self._sums(slice(0, 2)), chosen), overlaps
 
     def _sums(self, parts: slice) -> PairSums:
@@ -154,15 +164,19 @@ class ChoiceRows(Struct, frozen=True, eq=False):
         return float(np.minimum(self.weights, said).sum(dtype=np.float64)) / max(self.count, 1)
 
 
-def choose_rules(sums: PairSums, samples: Sequence[ChoiceRows]) -> tuple[Bools, Floats]:
+def choose_rules(
+    sums: PairSums, samples: Sequence[ChoiceRows], usable: Bools
+) -> tuple[Bools, Floats]:
     """Which rules each head keeps, [head, rule], and the overlap that they have on the rows that
     they are chosen by, [head].
 
-    sums: of the texts that are fitted to. samples: of each head, rows of other texts.
+    sums: of the texts that are fitted to. samples: of each head, rows of other texts. usable: which
+    rules a head may have, [head, rule].
     """
     heads, rules = sums.both.shape
     chosen = np.zeros((heads, rules), bool)
     alone = np.einsum("hrr->hr", sums.rules) - 2 * sums.both
+    alone[~usable] = np.inf
     chosen[np.arange(heads), _first_best(-alone)] = True
     mixtures = chosen.astype(np.float64)
     overlaps = _overlaps(samples, mixtures, np.arange(heads), np.zeros(heads))
@@ -171,7 +185,7 @@ def choose_rules(sums: PairSums, samples: Sequence[ChoiceRows]) -> tuple[Bools, 
     for _ in range(MOST_RULES * TRIES):
         rows = np.flatnonzero((failures < TRIES) & (chosen.sum(-1) < MOST_RULES))
         gains = _gains(sums, mixtures)
-        gains[chosen | refused] = 0.0
+        gains[chosen | refused | ~usable] = 0.0
         rows = rows[gains[rows].max(-1) > 0]
         if not rows.size:
             break

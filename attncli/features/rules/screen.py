@@ -18,7 +18,7 @@ from attncli.language import listing, message, plural, say
 from attncli.mechanism.spec import head_label
 
 WRAPS = 40
-"""Cells of the column of mixtures below which baselines are left out."""
+"""Cells that a column of mixtures has, at least, beside baselines; what is longer is cut."""
 LEAST_WEIGHT = 0.005
 """A part of a mixture below this is not shown: it would read 0.00."""
 
@@ -133,7 +133,7 @@ def _head_table(document: RulesDocument, view: View) -> Lines:
 def _table_width(columns: dict[str, list[str]], view: View) -> int:
     """Cells of a line of a table of these columns."""
     widths = [max(map(cells, (say(view, name), *column))) for name, column in columns.items()]
-    widths[-1] = min(widths[-1], WRAPS)  # mixtures are wrapped
+    widths[-1] = min(widths[-1], WRAPS)  # long mixtures are cut
     return sum(widths) + 2 * (len(columns) - 1)
 
 
@@ -166,7 +166,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
     if not document.swapped:
         return Lines()
     columns: dict[str, list[str]] = {
-        message("heads"): [f"{row.heads}" for row in document.swapped],
+        message("heads swapped"): [f"{row.heads}" for row in document.swapped],
         message("of all"): [percent(row.share) for row in document.swapped],
         message("loss"): [f"{row.loss:.3f}" for row in document.swapped],
         message("rules"): [_factor_text(row, row.loss, view) for row in document.swapped],

@@ -230,26 +230,35 @@ class TokenPatterns:
     def indentation(self) -> Ints:
         """For each token, the first token of the line before that is indented as its own; `NONE`
         without one."""
-        starts = self.line_start
-        depths: dict[int, int] = {}
+        by_depth: dict[int, int] = {}
         places = np.full(self.count, NONE)
         earlier = NONE
+        depth = 0
         for place in range(self.count):
-            if starts[place]:
-                before = self.texts[place - 1] if place else ""
-                depth = len(before) - len(before.rstrip(" \t")) if "\n" in before else 0
-                earlier = depths.get(depth, NONE)
-                depths[depth] = place
+            if self.line_break[place]:
+                blanks = self.texts[place].rpartition("\n")[2]
+                depth = len(blanks)
+            elif self.line_start[place]:
+                own = depth + int((self.tokens[place].utf8 or b"")[:1] == b" ")
+                earlier = by_depth.get(own, NONE)
+                by_depth[own] = place
+            elif not self.texts[place].strip():
+                depth += len(self.texts[place])
             places[place] = earlier
         return places
 
     @cached_property
     def line_start(self) -> Bools:
-        """The first token of each line that is no line break itself."""
+        """The first token of each line that is more than blanks."""
         start = np.zeros(self.count, bool)
-        start[:1] = True
-        start[1:] = self.line_break[:-1]
-        return start & ~self.line_break
+        begins = True
+        for place, text in enumerate(self.texts):
+            if self.line_break[place]:
+                begins = True
+            elif begins and text.strip():
+                start[place] = True
+                begins = False
+        return start
 
 
 def _spelling(token: Token) -> str:
