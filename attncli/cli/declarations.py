@@ -503,14 +503,16 @@ class ComputeOptions(Struct, frozen=True):
         device."""
         if self.backend.partition(":")[0] not in DEVICES:
             return
-        if self.device not in (None, self.backend):
+        devices = sorted((self.backend, self.device or self.backend), key=len)
+        word, _, number = devices[1].partition(":")
+        if devices[0] != devices[1] and (devices[0] != word or not number):
             raise UsageError(
                 "--backend {backend} and --device {device} name two places",
                 expected=message("one of them"),
                 backend=self.backend,
                 device=self.device,
             )
-        force_setattr(self, "device", self.backend)
+        force_setattr(self, "device", devices[1])
         force_setattr(self, "backend", "torch")
 
 

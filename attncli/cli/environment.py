@@ -140,6 +140,8 @@ class Environment:
             for name, default in option_defaults(type(group)).items()
             if getattr(group, name) not in (default, [])
         ]
+        if "source" in self.explicit_options:  # captured states may stand there: @FILE.npy
+            names = ["source" if name == "source_states" else name for name in names]
         return [
             f"--{name.replace('_', '-')}"
             for name in names

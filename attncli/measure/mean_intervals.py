@@ -18,9 +18,9 @@ FEWEST = 20
 TINY = 1e-4
 """Values that differ by less than this share of the largest are the same but for rounding: a
 difference of logits has it in float32."""
-NOISE = 1e-12
-"""Values below this share of the largest of all columns are 0 but for rounding in float64: their
-sign differs from library to library.
+NOISE = 64 * float(np.finfo(np.float64).eps)
+"""Values below this share of the largest number of all columns are 0 but for rounding in float64:
+their sign differs from library to library.
 """
 
 
@@ -105,7 +105,8 @@ def mean_intervals(values: Floats) -> list[MeanInterval]:
     Returns:
         One interval for each column; without ends below `FEWEST` rows, and where all are the same.
     """
-    values = np.where(np.abs(values) > NOISE * np.abs(values).max(initial=0.0), values, 0.0)
+    largest = np.abs(values).max(initial=0.0, where=np.isfinite(values))
+    values = np.where(np.abs(values) > NOISE * largest, values, 0.0)
     means = values.mean(0)
     share = (np.sign(values) == np.sign(means)).mean(0)
     if len(values) < FEWEST:

@@ -86,6 +86,9 @@ def test_a_device_stands_as_what_computes() -> None:
     assert (compute.backend, compute.device) == ("torch", "cuda:1")
     with pytest.raises(UsageError, match="name two places"):
         ComputeOptions(backend="cuda", device="cpu")
+    assert ComputeOptions(backend="cuda", device="cuda:1").device == "cuda:1"
+    with pytest.raises(UsageError, match="name two places"):
+        ComputeOptions(backend="cuda:0", device="cuda:1")
     assert ask("run", "a b", "--backend", "cpu").code == 2
     assert ask("run", "a b", "--backend", "numpy:1").code == 2
 
@@ -110,6 +113,7 @@ REFUSED = (
     ("run 'a b' --model {t}/gpt2 --generate 3 --seed 1", "--seed describes seeded weights"),
     (f"tokens --chat {CHAT}@no.jinja", "no.jinja"),
     ("run 'a b' --region @no.json", "no.json"),
+    ("run 'a b' --source @x.npy", "--source is about a checkpoint"),
 )
 
 

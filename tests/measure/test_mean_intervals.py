@@ -98,3 +98,5 @@ def test_rounding_has_no_sign() -> None:
     assert part.mean == 0.0
     assert part.low is None
     assert mean_intervals(np.zeros((24, 1)))[0].mean == 0.0
+    (one, other) = mean_intervals(np.array([[1.0, np.inf], [1.0, 2.0]]))
+    assert (one.mean, other.mean) == (1.0, np.inf)

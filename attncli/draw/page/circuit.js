@@ -18,7 +18,11 @@ const nextLanguage = () => Object.keys(meta.words).find((lang) => lang !== chose
 /** A phrase of the page's language. @param {string} name @param {...any} given */
 const say = (name, ...given) => meta.words[chosen.lang][name].replace(/\{(\d)\}/g, (/** @type {string} */ whole, /** @type {number} */ place) => String(given[place]));
 /** @param {number|undefined} value */
-const signed = (value) => (value === undefined ? "–" : (value < 0 ? "-" : "+") + abs(value).toFixed(abs(value) < 0.095 ? 3 : 2));
+const signed = (value) => {
+  if (value === undefined) return "–";
+  const text = abs(value).toFixed(abs(value) < 0.095 ? 3 : 2);
+  return (+text ? (value < 0 ? "-" : "+") : "") + text;
+};
 
 /** An element of a drawing. @param {string} tag @param {Record<string, any>} given @param {...(Node|string)} inside */
 function draw(tag, given, ...inside) {

@@ -620,6 +620,12 @@ class WordsPart(Part, frozen=True, kw_only=True):
         list[DeletionStep], describe("Words taken out one after the other, beside random ones.")
     ]
 
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Yield where the steps have different numbers of random orders, and what is wrong."""
+        orders = [step.random_orders for step in self.deletion if step.random_orders is not UNSET]
+        if len({len(values) for values in orders}) > 1:
+            yield "deletion", message("steps of different numbers of random orders")
+
 
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
     """What each part adds to a logit, the statistics of every norm being those of this run; the

@@ -318,6 +318,17 @@ RETRIEVAL_SUBJECTS = (
 """What needles in haystacks take besides how their answer looks."""
 
 
+def _refuse_why(environment: Environment, option: str) -> None:
+    """Raise UsageError where a page is to explain heads whose document has no links."""
+    if "why" in environment.explicit_options:
+        raise UsageError(
+            "{out_of_place} does not go with {option}",
+            expected="one or the other",
+            out_of_place="--why",
+            option=option,
+        )
+
+
 def _fetching_heads(
     environment: Environment,
     options: RetrievalOptions,
@@ -328,6 +339,7 @@ def _fetching_heads(
     """Run `attn heads --retrieval`: rank the heads by how they fetch a fact from made texts, and
     write the document and page."""
     refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
+    _refuse_why(environment, "--retrieval")
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
     loaded_model = request.model(environment, setup, heads=declarations.EIGHT)
@@ -368,6 +380,7 @@ def _heads_as_rules(
     """Run `attn heads --rules`: describe the heads by rules over many texts, and write the document
     and page."""
     refuse_beside(environment, "--rules", RULES_SUBJECTS)
+    _refuse_why(environment, "--rules")
     view = validate_options(output, environment, "rules", files={"--html": page.html})
     validate_page(page)
     loaded_model = request.model(

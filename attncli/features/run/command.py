@@ -17,6 +17,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
     DOCUMENT,
+    MODEL,
     About,
     delivery_option,
     meaning,
@@ -44,6 +45,7 @@ TABLE_PARTS = {"scores", "weights", "output", "maps", "answer"}
 
 SEED = redeclare(
     declarations.SEED,
+    panel=MODEL,
     help=(
         "Seed of the weights, or 'random'; with --temperature of the draws from a checkpoint."
         " [default: 0]"
