@@ -391,7 +391,7 @@ def _heads_as_rules(
 
     tokens: list[list[Token]] | None = None
     origin = ""
-    sources = (text.text, text.file, text.ids, text.chat)
+    sources = (text.text, text.file, text.ids)
     if environment.stdin_is_terminal and all(source is None for source in sources):
         count = len(built_in_texts())
         environment.note(message("no text given; using {count} paragraphs of attn", count=count))
@@ -401,8 +401,22 @@ def _heads_as_rules(
             origin = origin or source.origin.rpartition(":")[0] or source.origin
             with request.errors_located_in(source):
                 tokens.append(request.tokens_of(loaded_model, source))
+
+    def on_cost(expected: CostEstimate, count: int) -> None:
+        """Refuse work of too much memory, and tell of a long one. Raises LimitError."""
+        fewer = message("fewer or shorter texts")
+        request.refuse_memory(expected.peak, setup.compute, fewer, resident=expected.resident)
+        foretell_work(environment, count, expected.seconds, fewer)
+
     with progress(environment, "comparing heads with rules") as on_progress:
-        document = compute_rules(loaded_model, tokens, source=origin, progress=on_progress)
+        document = compute_rules(
+            loaded_model,
+            tokens,
+            source=origin,
+            note=environment.note,
+            on_cost=on_cost,
+            progress=on_progress,
+        )
     if page.html is not None:
         from attncli.draw.page import any_page
 

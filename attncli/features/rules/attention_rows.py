@@ -101,6 +101,11 @@ def head_places(model: Model) -> HeadPlaces:
                 "a hash mask is made from a run's own vectors, and no rule knows it",
                 expected="a mask by position, such as causal or window:W",
             )
+        if mask.by_head():
+            raise UnsupportedError(
+                "this model's mask differs by head, and a rule knows one for a layer",
+                expected="a mask that is the same for all heads",
+            )
         if mask not in masks:
             masks.append(mask)
         mask_indices.append(masks.index(mask))

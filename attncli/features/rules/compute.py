@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.features.effects.places import reads_on
 from attncli.features.rules.attention_rows import (
+    BLOCK,
     HeadPlaces,
     PatternBlock,
     head_places,
@@ -33,11 +36,13 @@ from attncli.features.rules.document import (
 )
 from attncli.features.rules.head_rules import HeadRule
 from attncli.features.rules.overlap import OverlapSums
-from attncli.features.rules.rule_fit import HalfRecord, is_choice
+from attncli.features.rules.rule_fit import SAMPLE, HalfRecord, is_choice
 from attncli.features.rules.swap import Swap, next_token_loss
+from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import TEXT_LIMIT, Token, ignore
-from attncli.language import message
+from attncli.language import message, plural
+from attncli.models.estimate import CostEstimate, seconds_of, work_of
 from attncli.models.model import Model
 from attncli.version import __version__
 
@@ -48,8 +53,10 @@ SAID = 0.5
 """The overlap from which on a head has a rule: half of its weights."""
 SHARES = (0.1, 0.25, 0.5)
 """Of the heads, whose places rules take."""
-KINDS_OF_RUNS = 4
-"""Runs of a swap: by rule, even, by distance, drawn."""
+KINDS_OF_RUNS = 5
+"""Runs of a swap: by rule, first token alone, even, by distance, drawn."""
+COMPARES = 2e8
+"""Pairs of query and key that a head is compared with a rule at in a second of two cores."""
 PARAGRAPHS = Path(__file__).parent / "paragraphs.txt"
 """The texts that are taken where a user names none, an empty line between two."""
 
@@ -67,6 +74,8 @@ def rules(
     source: str = "",
     shares: Sequence[float] = SHARES,
     seed: int = 0,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> RulesDocument:
     """Describe every head as a mixture of rules, and run the model with rules in place of heads.
@@ -77,10 +86,13 @@ def rules(
 
     Args:
         model: As `attncli.load` returns it; with `hold=True` it reads its weights once.
-        texts: Six or more, as texts or tokens; None for 24 paragraphs of attn's own.
+        texts: Six or more of two tokens or more, as texts or tokens, no two of them the same; None
+            for 24 paragraphs of attn's own. Others are left out.
         source: Where the texts come from, in words, for the document.
         shares: Of the heads, whose places rules take: above 0, at most 1; empty for none.
         seed: Of the heads that are drawn at random.
+        note: Is told which texts are left out.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
         progress: Takes the share done, 0 to 1.
 
     Returns:
@@ -88,7 +100,8 @@ def rules(
         head.
 
     Raises:
-        InputError: For fewer than six texts, and for a text that the model cannot take.
+        InputError: For fewer than six texts, for a text that the model cannot take, and where no
+            token of the texts that choose sees two.
         UsageError: For a share out of range.
         UnsupportedError: For a model that runs whole through another library, reads another text,
             or has a mask made from its own vectors.
@@ -99,7 +112,9 @@ def rules(
     if texts is None:
         texts = built_in_texts()
         source = "built-in"
-    tokens = [tuple(model.encode(text if isinstance(text, str) else list(text))) for text in texts]
+    tokens = _distinct_texts(
+        [tuple(model.encode(text if isinstance(text, str) else list(text))) for text in texts], note
+    )
     if len(tokens) < LEAST_TEXTS:
         raise InputError(
             "rules are fitted to some texts and measured on others, and there are {count}",
@@ -110,8 +125,10 @@ def rules(
     places = head_places(model)
     usable = _usable_rules(places)
     halves = (tokens[0::2], tokens[1::2])
-    predicts = model.spec.head is not None
-    runs = 1 + KINDS_OF_RUNS * len(shares) if predicts else 0
+    # a model that sees the next token predicts nothing
+    predicts = model.spec.head is not None and reads_on(model.spec)
+    runs = (1 + KINDS_OF_RUNS * len(shares)) * predicts
+    on_cost(_cost(model, halves, len(usable), runs), sum(map(len, tokens)))
     steps = _Steps(sum(map(len, tokens)) + runs * sum(map(len, halves[1])), progress)
     fitted = HalfRecord(places, len(usable), [len(text) for text in halves[0]])
     observe(model, halves[0], usable, places, fitted.add, progress=steps.add)
@@ -142,6 +159,7 @@ def rules(
             fitted=len(halves[0]) - choosing,
             choosing=choosing,
             measured=len(halves[1]),
+            measured_tokens=sum(map(len, halves[1])),
             tokens=sum(map(len, tokens)),
         ),
         rules=[
@@ -160,8 +178,49 @@ def rules(
         ),
         stability=_stability(mixtures, second.choose()[0]),
         swapped=swapped,
+        predicts=predicts,
         seed=seed,
         warnings=list(model.warnings),
+    )
+
+
+def _distinct_texts(
+    texts: Sequence[tuple[Token, ...]], note: Callable[[str], None]
+) -> list[tuple[Token, ...]]:
+    """The texts of two tokens or more, each once: a text that stands twice would be fitted to and
+    measured on, and in one token there is nothing to choose."""
+    by_ids = {tuple((token.id, token.text) for token in text): text for text in texts}
+    distinct = [text for text in by_ids.values() if len(text) > 1]
+    if len(distinct) < len(texts):
+        note(
+            plural(
+                "{count} text is left out: it stands twice, or is of one token",
+                "{count} texts are left out: they stand twice, or are of one token",
+                count=len(texts) - len(distinct),
+            )
+        )
+    return distinct
+
+
+def _cost(
+    model: Model, halves: Sequence[Sequence[Sequence[Token]]], rules: int, runs: int
+) -> CostEstimate:
+    """What everything takes: each text runs once, those that are measured on `runs` times more, and
+    all heads are compared with all rules pair by pair."""
+    spec, dtype = model.spec, model.backend.dtype
+    lengths = [[len(text) for text in half] for half in halves]
+    longest = max(map(max, lengths))
+    expected = cost(model, longest, RunRequest(matrices=False), is_saved=False)
+    passes = [*lengths[0], *lengths[1] * (1 + runs)]
+    heads = sum(block.attention.heads for block in spec.blocks)
+    compared = sum(count**2 for half in lengths for count in half) * heads * rules
+    rows = 8 * rules * min(longest**2, BLOCK // rules)
+    kept = 4 * (heads + rules) * SAMPLE
+    return replace(
+        expected,
+        seconds=sum(seconds_of(work_of(spec, spec.blocks, count), dtype) for count in passes)
+        + compared / COMPARES,
+        memory={**expected.memory, "rules": 2 * (rows + kept)},
     )
 
 
@@ -251,8 +310,11 @@ class _SwapTrial:
         self._profile = profile
         self._seed = seed
         self._progress = progress
+        names = [rule.name for rule in usable]
         self._even = np.zeros_like(mixtures)
-        self._even[:, [rule.name for rule in usable].index("even")] = 1.0
+        self._even[:, names.index("even")] = 1.0
+        self._first = np.zeros_like(mixtures)
+        self._first[:, names.index("first")] = 1.0
 
     def run(self, ranked: Sequence[int], shares: Sequence[float]) -> list[SwappedHeads]:
         """The losses for each share of the heads, the fewest first. ranked: heads, the best first."""
@@ -268,6 +330,7 @@ class _SwapTrial:
                     share=share,
                     heads=count,
                     loss=self._loss(Swap(best, self._mixtures)),
+                    loss_first=self._loss(Swap(best, self._first)),
                     loss_even=self._loss(Swap(best, self._even)),
                     loss_distance=self._loss(Swap(best, self._mixtures, self._profile)),
                     loss_drawn=self._loss(Swap(drawn, self._mixtures)),

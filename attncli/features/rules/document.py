@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+from msgspec import UNSET, UnsetType
+
 from attncli.documents import Count, Document, ModelPart, Part, PlacedHead, Share, Size, describe
 from attncli.language import message
 
@@ -67,6 +69,9 @@ class SwappedHeads(Part, frozen=True, kw_only=True):
         describe("How many: those with the largest overlap on the texts that chose the rules."),
     ]
     loss: float
+    loss_first: Annotated[
+        float | UnsetType, describe("With the same heads at the first token alone.")
+    ] = UNSET
     loss_even: Annotated[float, describe("With the same heads spread evenly.")]
     loss_distance: Annotated[float, describe("With the same heads by their mean by distance.")]
     loss_drawn: Annotated[float, describe("With rules in place of as many heads drawn at random.")]
@@ -81,6 +86,9 @@ class RuleTexts(Part, frozen=True, kw_only=True):
     fitted: Annotated[Count, describe("Texts that weights were fitted to.")]
     choosing: Annotated[Count, describe("Texts that decided which rules stay.")]
     measured: Annotated[Count, describe("Texts that overlaps and losses were measured on.")]
+    measured_tokens: Annotated[
+        Count | UnsetType, describe("Of the texts that are measured on.")
+    ] = UNSET
     tokens: Annotated[Count, describe("Of all texts.")]
 
 
@@ -98,13 +106,21 @@ class RulesDocument(Document, tag="attn.rules/1", frozen=True, kw_only=True):
         list[SwappedHeads],
         describe("The fewest heads first; none for a model that predicts no next token."),
     ]
+    predicts: Annotated[
+        bool | UnsetType, describe("Whether the model predicts the next token.")
+    ] = UNSET
     seed: Annotated[int, describe("Of the heads that are drawn.")]
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Parts that name no rule of the document."""
+        """Yield the places without heads or rules, and of parts that name no rule of the document,
+        and what is wrong there."""
         names = {rule.name for rule in self.rules}
+        if not self.heads:
+            yield "heads", message("no head")
         for place, head in enumerate(self.heads):
+            if not head.parts:
+                yield f"heads[{place}].parts", message("no rule")
             for number, part in enumerate(head.parts):
                 if part.rule not in names:
                     where = f"heads[{place}].parts[{number}].rule"

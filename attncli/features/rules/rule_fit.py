@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from attncli.errors import InputError
 from attncli.features.rules.attention_rows import HeadPlaces, PatternBlock
 from attncli.features.rules.mixture import PairSums, fit_mixtures
 from attncli.features.rules.token_patterns import Bools, Ints
+from attncli.language import message
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Sample = np.ndarray[Any, np.dtype[np.float32]]
@@ -58,6 +60,8 @@ class HalfRecord:
         self._choosing = {number for number in range(len(lengths)) if is_choice(number)}
         pairs = sum(lengths[number] ** 2 for number in self._choosing)
         self._stride = max(-(-pairs // (2 * SAMPLE)), 1)
+        # rows are taken in turn over all texts: of many short ones not the first row alone
+        self._first_rows = np.concatenate([[0], np.cumsum(lengths)])
         shape = (2, kinds, rules, rules)
         self._rules = np.zeros(shape)
         self._both = np.zeros((2, heads, rules))
@@ -92,7 +96,8 @@ class HalfRecord:
         self._squares[part, block.heads] += np.einsum("hp,hp->h", flat_weights, flat_weights)
         self._add_profile(block, weights, visible, queries, once=once)
         if part:
-            self._add_sample(block, weights, rules, visible, queries, once=once)
+            rows = (self._first_rows[block.text] + queries) % self._stride == 0
+            self._add_sample(block, weights, rules, visible, rows, once=once)
 
     def _add_profile(
         self, block: PatternBlock, weights: Floats, visible: Bools, queries: Ints, *, once: bool
@@ -111,12 +116,11 @@ class HalfRecord:
         weights: Floats,
         rules: Floats,
         visible: Bools,
-        queries: Ints,
+        rows: Bools,
         *,
         once: bool,
     ) -> None:
-        """Keep some rows to choose by."""
-        rows = queries % self._stride == 0
+        """Keep these rows to choose by."""
         pairs = visible[rows]
         for head, own in zip(range(block.heads.start, block.heads.stop), weights, strict=True):
             self._head_rows[head].append(own[rows][pairs].astype(np.float32))
@@ -131,8 +135,13 @@ class HalfRecord:
 
     def choose(self) -> tuple[Floats, Floats]:
         """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
-        chosen by, [head]."""
+        chosen by, [head]. Raises InputError where no row was kept to choose by."""
         kinds = self._places.head_kinds()
+        if not all(self._rows):
+            raise InputError(
+                "no token of the texts that choose the rules sees two tokens",
+                expected=message("longer texts"),
+            )
         rule_rows = [np.concatenate(rows, 1) for rows in self._rule_rows]
         samples = [
             ChoiceRows(np.concatenate(rows), rule_rows[kind], self._rows[kind])

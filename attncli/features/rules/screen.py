@@ -7,9 +7,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
 from attncli.draw.lines import Lines, line, remark, sentences, stack
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, label, spell
+from attncli.draw.screen_header import warning
+from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.rules.built_in_rules import BUILT_IN
@@ -88,7 +92,8 @@ def _model_and_texts(document: RulesDocument, view: View) -> Lines:
         choosing=texts.choosing,
         measured=texts.measured,
     )
-    return stack(line((say(view, listing(facts, " · ")), "bold")), remark(split, view))
+    top = stack(line((say(view, listing(facts, " · ")), "bold")), remark(split, view))
+    return stack(top, *(warning(text, view) for text in document.warnings))
 
 
 def _head_table(document: RulesDocument, view: View) -> Lines:
@@ -173,13 +178,18 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
         message("by distance"): [
             _factor_text(row, row.loss_distance, view) for row in document.swapped
         ],
+        message("first token"): [
+            "-" if row.loss_first is UNSET else _factor_text(row, row.loss_first, view)
+            for row in document.swapped
+        ],
         message("even"): [_factor_text(row, row.loss_even, view) for row in document.swapped],
         message("drawn heads"): [
             _factor_text(row, row.loss_drawn, view) for row in document.swapped
         ],
     }
-    if _table_width(columns, view) > view.width:
-        del columns[message("loss")]
+    for less in (message("loss"), message("even")):
+        if _table_width(columns, view) > view.width:
+            del columns[less]
     own = document.swapped[0].loss_model
     return table(
         list(columns),
@@ -249,24 +259,48 @@ def rules_sentences(document: RulesDocument, view: View) -> Iterator[str]:
         weights=percent(document.stability.weights),
         strongest=percent(document.stability.strongest),
     )
+    yield from _swap_sentences(document, view)
+    yield not_learned_note(document.model, view)
+
+
+def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
+    """Yield what rules in place of heads cost the model, beside the first token alone and an even
+    spread, and over how many tokens."""
     if not document.swapped:
-        yield say(
-            view, "This model predicts no next word: no swap can be measured by its perplexity."
-        )
+        if document.predicts is False:
+            yield say(
+                view, "This model predicts no next word: no swap can be measured by its perplexity."
+            )
         return
     row = min(document.swapped, key=lambda row: abs(row.share - 0.25))
     yield say(
         view,
         plural(
-            "With rules in place of the best head perplexity is {rules}, with an even spread there"
-            " {even}.",
-            "With rules in place of the best {count} heads perplexity is {rules}, with an even"
-            " spread there {even}.",
+            "With rules in place of the head of the largest overlap perplexity is {rules}, with an"
+            " even spread there {even}.",
+            "With rules in place of the {count} heads of the largest overlap perplexity is {rules},"
+            " with an even spread there {even}.",
             count=row.heads,
             rules=_factor_text(row, row.loss, view),
             even=_factor_text(row, row.loss_even, view),
         ),
     )
+    if row.loss_first is UNSET:
+        return
+    yield say(
+        view,
+        "With the first token alone in their place it is {first}.",
+        first=_factor_text(row, row.loss_first, view),
+    )
+    if document.texts.measured_tokens is not UNSET:
+        yield say(
+            view,
+            plural(
+                "Measured on {count} token, without an interval.",
+                "Measured on {count:,} tokens, without an interval.",
+                count=document.texts.measured_tokens,
+            ),
+        )
 
 
 def _answer_lines(document: RulesDocument, view: View) -> Lines:

@@ -79,10 +79,11 @@ class SwapLayers(Mapping[tuple[int, Kind], Sequence[Intervention]]):
             """The weights of these queries, [text, head, query, key], 0 in what is padding."""
             weights = np.zeros((len(self._texts), len(numbers), stop - start, self._longest))
             for entry, text in enumerate(self._texts):
-                end = min(stop, text.count)
-                if start < end:
-                    weights[entry, :, : end - start, : text.count] = self._rows_of(
-                        text, layer, numbers, start, end
+                step = next(text.blocks())[1]
+                for begin in range(start, min(stop, text.count), step):
+                    end = min(begin + step, stop, text.count)
+                    weights[entry, :, begin - start : end - start, : text.count] = self._rows_of(
+                        text, layer, numbers, begin, end
                     )
             return self._backend.array(weights)
 

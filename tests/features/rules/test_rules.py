@@ -16,7 +16,7 @@ from small_gpt2 import small_gpt2
 import attncli
 from attncli.errors import InputError, UsageError
 from attncli.features.rules import attention_rows, rule_fit
-from attncli.features.rules.attention_rows import TextRules, head_places
+from attncli.features.rules.attention_rows import TextRules, head_places, observe
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.head_rules import rule_rows
 from attncli.features.rules.mixture import PairSums, fit_mixtures
@@ -344,3 +344,55 @@ def test_the_command_answers_in_every_form(tmp_path: Path) -> None:
     assert bare.code == 0
     assert "using 24 paragraphs of attn" in bare.err
     assert "predicts no next word" in " ".join(bare.out.split())
+
+
+def test_short_and_repeated_texts_are_left_out(model: Any) -> None:
+    notes: list[str] = []
+    document = attncli.rules(
+        model, [*TEXTS, TEXTS[0], model.encode("cat")[:1]], shares=(), note=notes.append
+    )
+    counts = document.texts
+    assert counts.fitted + counts.choosing + counts.measured == len(TEXTS)
+    assert len(notes) == 1
+    with pytest.raises(InputError, match="there are 1"):
+        attncli.rules(model, TEXTS[:1] * 9, shares=())
+
+
+def test_many_short_texts_all_choose(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows to choose by are taken from all places of many texts, not from their first alone."""
+    monkeypatch.setattr(rule_fit, "SAMPLE", 9)
+    places = head_places(model)
+    texts = [model.encode(text)[:6] for text in TEXTS * 3]
+    record = rule_fit.HalfRecord(places, len(BUILT_IN), [len(text) for text in texts])
+    observe(model, texts, BUILT_IN, places, record.add)
+    assert record._stride > max(map(len, texts))
+    assert record.choose()[1].min() > 0
+    few = rule_fit.HalfRecord(places, len(BUILT_IN), [6])
+    observe(model, texts[:1], BUILT_IN, places, few.add)
+    with pytest.raises(InputError, match="sees two"):  # the third text of a half is the first
+        few.choose()
+
+
+def test_a_model_that_sees_the_next_token_predicts_none(tmp_path: Path) -> None:
+    small_gpt2(tmp_path / "gpt2", longest=64)
+    (tmp_path / "texts").write_text("\n".join(TEXTS))
+    question = (
+        "heads",
+        "--rules",
+        "--model",
+        str(tmp_path / "gpt2"),
+        "--file",
+        str(tmp_path / "texts"),
+        "--lines",
+    )
+    document = ask(*question, "--mask", "none", "--json").json
+    assert (document["predicts"], document["swapped"]) == (False, [])
+    assert ask(*question, "--max-memory", "1kB").code == 5
+    (tmp_path / "none.json").write_text(json.dumps({**document, "heads": []}))
+    assert ask("view", str(tmp_path / "none.json")).code == 3
+
+
+def test_seeded_weights_are_said_to_mean_nothing(tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("\n".join(TEXTS))
+    answer = ask("heads", "--rules", "--file", str(tmp_path / "texts"), "--lines", "--brief")
+    assert "not learned" in answer.out
