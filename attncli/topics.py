@@ -12,12 +12,14 @@ attncli.topics.multihead(model, text, tokens, layer=0, query=2)    what each hea
 attncli.topics.residual(model, text, tokens, layer=0, query=2)    the residual connection and the
 norm
 attncli.topics.metric("entropy")    what a metric means
+attncli.topics.rule("after-same")    where a rule of heads looks
 """
 
 from attncli.features.explain.compute import mask_topic_document as mask
 from attncli.features.explain.compute import multihead_document as multihead
 from attncli.features.explain.compute import position_document as position
 from attncli.features.explain.compute import residual_document as residual
+from attncli.features.explain.rule_topic import rule_document as rule
 from attncli.features.explain.softmax_topics import matrix_softmax_document as matrix_softmax
 from attncli.features.explain.softmax_topics import metric_document as metric
 from attncli.features.explain.softmax_topics import order_document as order
@@ -33,6 +35,7 @@ __all__ = [
     "order",
     "position",
     "residual",
+    "rule",
     "scaling",
     "softmax",
 ]

@@ -164,6 +164,7 @@ FIRST_CALLS = {
     "topics.mask": f"attncli.topics.mask(*{OF_TOPIC}, layer=0, head=0, query=1)",
     "topics.matrix_softmax": f"attncli.topics.matrix_softmax(*{OF_TOPIC}, layer=0, head=0)",
     "topics.metric": "attncli.topics.metric('entropy')",
+    "topics.rule": "attncli.topics.rule('previous')",
     "topics.multihead": f"attncli.topics.multihead(*{OF_TOPIC}, layer=0, query=1)",
     "topics.order": f"attncli.topics.order([(of := {OF_TOPIC})[0]], *of[1:], order=[1, 0])",
     "topics.position": (
@@ -316,6 +317,7 @@ SAME = {
     "topics.softmax": (lambda model: attncli.topics.softmax([2.0, 1.0], 0.5),
                        ("explain", "softmax", "2.0", "1.0", "--temperature", "0.5")),
     "topics.metric": (lambda model: attncli.topics.metric("entropy"), ("explain", "metric", "entropy")),
+    "topics.rule": (lambda model: attncli.topics.rule("previous"), ("explain", "rule", "previous")),
 }  # fmt: skip
 
 

@@ -70,6 +70,13 @@ def metric(ctx: typer.Context, incomplete: str) -> list[str]:
     return orders(ctx, incomplete.partition(":")[0])
 
 
+def rule(_context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of the name of a rule of `attn heads --rules`."""
+    from attncli.features.rules.built_in_rules import BUILT_IN
+
+    return [item.name for item in BUILT_IN if item.name.startswith(incomplete)]
+
+
 def heads(_context: typer.Context, incomplete: str) -> list[str]:
     """Completion candidates: heads by number (3) or with their layer (L5H3), as many as small
     models have; the model itself is not read."""

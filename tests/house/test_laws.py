@@ -36,6 +36,7 @@ KINDS_OF_FILES = {
     "difference_answer": "draw", "head_phrase": "draw", "circuit_words": "draw",
     "effect_answer": "draw", "link_screen": "draw", "pair_link_screen": "draw",
     "pair_reason_screen": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
+    "rule_screen": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
     "corpus_page": "draw", "run_answer": "draw", "stage_tables": "draw", "site": "draw",
 }  # fmt: skip
@@ -139,6 +140,7 @@ OTHER_USES = {
     ("effects", "cross"): "the states of an encoder, as words",
     ("heads", "retrieval"): "--retrieval is an option of heads",
     ("heads", "rules"): "--rules is an option of heads",
+    ("explain", "rules"): "explain rule shows where a rule looks",
     ("effects", "regions"): "--each-region is an option of ablate",
     ("compare", "view"): "a side may be a saved file, which view opens",
     ("mask", "explain"): "which one head: the same option",

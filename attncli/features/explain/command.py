@@ -603,6 +603,35 @@ def metric(
     give_topic(ctx, metric_document(name), output)
 
 
+def rule(
+    ctx: typer.Context,
+    output: SmallOutput,
+    name: Annotated[
+        str | None, argument("The rule; none lists them.", "[NAME]", completion.rule)
+    ] = None,
+) -> None:
+    """What a rule of `attn heads --rules` means: where it looks, formula, its rows in a short text.
+
+    attn explain rule after-same
+    """
+    if name is None:
+        environment: Environment = ctx.obj
+        view = validate_options(output, environment)
+        files = (output.file, output.svg, output.page)
+        if output.json or output.ndjson or output.plain or files != (None, None, None):
+            raise UsageError(
+                "the list of the rules is a screen alone", expected="attn explain rule NAME"
+            )
+        from attncli.draw.lines import as_text
+        from attncli.features.explain.rule_screen import rules_screen
+
+        environment.write(as_text(rules_screen(view), view).encode())
+        return
+    from attncli.features.explain.rule_topic import rule_document
+
+    give_topic(ctx, rule_document(name), output)
+
+
 TOPICS: dict[str, Callable[..., None]] = {
     function.__name__.replace("_", "-"): function
     for function in (
@@ -615,6 +644,7 @@ TOPICS: dict[str, Callable[..., None]] = {
         multihead,
         residual,
         metric,
+        rule,
     )
 }
 """The topics by name, and the function of each."""
@@ -638,7 +668,7 @@ def text(
     attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
     Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k
-    512, and matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is
+    512, and matrix-softmax, order, position, mask, multihead, residual, metric NAME, rule NAME. A text that is
     itself a topic's name is read with --file or from a pipe.
     """
     environment: Environment = ctx.obj

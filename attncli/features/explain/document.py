@@ -518,12 +518,31 @@ class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
 
+class RuleExample(Part, frozen=True, kw_only=True):
+    """The rows of a rule in a short text."""
+
+    tokens: list[str]
+    weights: Annotated[Numbers, axes("query", "query", meaning="rows sum to 1; causal.")]
+
+
+class RuleTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """What a rule of `attn heads --rules` means."""
+
+    topic: Literal["rule"]
+    name: str
+    says: Annotated[str, describe("Where a head of this rule looks, in words.")]
+    formula: Annotated[str, describe("Which keys j the query i prefers.")]
+    example: RuleExample
+    warnings: list[str]
+
+
 TaughtTopic = (
     SoftmaxTopic
     | ScalingTopic
     | MatrixSoftmaxTopic
     | OrderTopic
     | MetricTopic
+    | RuleTopic
     | PositionTopic
     | MaskTopic
     | MultiheadTopic

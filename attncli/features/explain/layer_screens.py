@@ -36,10 +36,12 @@ from attncli.features.explain.document import (
     PositionTopic,
     PositionWay,
     ResidualTopic,
+    RuleTopic,
     ScalingTopic,
     SingleHead,
     SoftmaxTopic,
 )
+from attncli.features.explain.rule_screen import rule_blocks, rule_rows_table
 from attncli.features.explain.softmax_screens import (
     lead,
     matrix_rows,
@@ -853,6 +855,7 @@ TOPIC_SCREENS: dict[
     MatrixSoftmaxTopic: (matrix_softmax_blocks, matrix_rows),
     OrderTopic: (order_blocks, order_rows),
     MetricTopic: (metric_blocks, metric_rows),
+    RuleTopic: (rule_blocks, rule_rows_table),
     PositionTopic: (position_blocks, position_rows),
     MaskTopic: (mask_topic_blocks, mask_topic_rows),
     MultiheadTopic: (multihead_blocks, multihead_rows),

@@ -1,0 +1,66 @@
+"""The screen of topic "rule" of `attn explain`, and the list of all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from attncli.draw.lines import Lines, heading, localize, sentences, stack
+from attncli.draw.screen_header import fact
+from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.tables import table
+from attncli.draw.view import View
+from attncli.features.explain.document import RuleTopic
+from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.language import contextual, message, say
+
+
+def rule_blocks(document: RuleTopic, view: View) -> Sequence[Lines]:
+    """The screen as blocks: what the rule means, and its rows in a short text."""
+    tokens = document.example.tokens
+    weights = as_matrix(document.example.weights)
+    shown = np.where(np.tri(*weights.shape) > 0, weights, np.nan)
+    title = message("an example: where each token looks by this rule")
+    example = matrix(shown, tokens, tokens, replace(view, precision=2), title=title)
+    formula = fact(message("formula"), [document.formula], view)
+    return [
+        heading(document.name, document.says, view),
+        formula,
+        example,
+        rule_answer(document, view),
+    ]
+
+
+def rule_answer(document: RuleTopic, view: View) -> Lines:
+    """Where the rule looks, and what becomes of a row in which it finds nothing."""
+    looks = say(
+        view, "A head of this rule looks at: {meaning}.", meaning=localize(document.says, view)
+    )
+    rests = say(
+        view, "Where it finds nothing before the query it rests on the first token that is seen."
+    )
+    return sentences([looks, rests], view)
+
+
+def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
+    """What the rule means and its rows, for `--plain`."""
+    yield ["field", "value"]
+    for name in ("name", "says", "formula"):
+        yield [name, getattr(document, name)]
+    for query, row in zip(document.example.tokens, document.example.weights, strict=True):
+        yield [query, " ".join(f"{weight:.4f}" for weight in row)]
+
+
+def rules_screen(view: View) -> Lines:
+    """The list of all rules, each with where it looks; in a brief view their names alone."""
+    if view.brief:
+        names = say(view, contextual("between", ", ")).join(rule.name for rule in BUILT_IN)
+        return sentences(
+            [say(view, "{count} rules: {rules}.", count=len(BUILT_IN), rules=names)], view
+        )
+    rows = [[rule.name, say(view, rule.sentence)] for rule in BUILT_IN]
+    body = table([message("rule"), message("looks at")], rows, view)
+    more = say(view, "More about one: attn explain rule {rule}.", rule=BUILT_IN[2].name)
+    return stack(body, sentences([more], view))
