@@ -81,10 +81,10 @@ def patch_page_focus(document: PatchDocument) -> PageFocus | None:
 def logit_name(document: LogitsDocument) -> str:
     """Whose logit is split, such as `␣Paris`; of a difference `␣Paris − ␣Rome`."""
     name = label(document.target_name())
-    other = document.versus_name()
-    if other is None:
+    versus = document.versus_name()
+    if versus is None:
         return name
-    return f"{name} − {label(other)}"
+    return f"{name} − {label(versus)}"
 
 
 def logits_page_focus(document: LogitsDocument) -> PageFocus | None:
