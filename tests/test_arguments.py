@@ -46,6 +46,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         '{"clean": "the cap", "corrupt": "the cop", "answer": "a", "versus": "b"}\n'
     )
     run = attncli.run(seeded, TEXT)
+    sentences = [f"{TEXT} {word}" for word in ("a", "b", "c", "d", "e", "on")]
     of_text = {"model": model, "text": TEXT}
     topics = attncli.topics
     q = np.random.default_rng(0).normal(size=(2, 3, 4))
@@ -69,12 +70,14 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "next_word": (attncli.next_word, of_text),
         "pairs": (attncli.pairs, {"model": model, "file": pairs}),
         "patch": (attncli.patch, {"model": model, "clean": "the cat", "corrupt": "the cot"}),
+        "rules": (attncli.rules, {"model": model, "texts": sentences, "shares": [1.0]}),
         "run": (attncli.run, {"model": seeded, "text": TEXT}),
         "tensors": (attncli.tensors, {"arrays": {"q": q, "k": q, "v": q}}),
         "tokens": (attncli.tokens, {"text": TEXT}),
-        "why": (attncli.why, {**of_text, "start": "sat", "end": "cat"}),
+        "why": (attncli.why, {**of_text, "query": "sat", "key": "cat"}),
         "topics.softmax": (topics.softmax, {"scores": [1.0, 2.0], "temperature": 1.0}),
         "topics.metric": (topics.metric, {"name": "entropy"}),
+        "topics.rule": (topics.rule, {"name": "previous"}),
         "topics.scaling": (topics.scaling, {"d_k": 4, "samples": 8, "keys": 3, "seed": 0}),
         "topics.residual": (topics.residual, {**learned, "layer": 0, "query": 1}),
         "topics.multihead": (topics.multihead, {**of_topic, "layer": 0, "query": 1}),
@@ -100,8 +103,8 @@ UNTRIED = {
 NAMES = (
     "ablate", "ablate_pairs", "attention", "cache", "circuit", "compare", "cost", "cross", "explain", "find",
     "generate", "heads", "learn", "load", "logits", "mask", "metrics.measure", "next_word", "pairs", "patch",
-    "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead",
-    "topics.residual", "topics.scaling", "topics.softmax", "why",
+    "rules", "run", "tensors", "tokens", "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead",
+    "topics.residual", "topics.rule", "topics.scaling", "topics.softmax", "why",
 )  # fmt: skip
 
 

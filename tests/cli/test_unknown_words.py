@@ -50,8 +50,8 @@ OTHERS = {
     "learn": "its words are those that it trains on",
     "logits": "a model that learned is asked, below", "next": "the same",
     **dict.fromkeys(
-        ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
-         "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
+        ("explain softmax", "explain scaling", "explain metric", "explain rule", "tensors", "mask", "cost", "scan show",
+         "scan compare", "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
          "models fetch", "models verify", "guide", "schema", "pairs check", "circuit"),
         "it is about no text",
     ),
@@ -414,8 +414,8 @@ def test_warnings_of_two_texts_say_which(
 @pytest.mark.parametrize(
     ("lang", "looks", "all_but"),
     [
-        ("en", '"吃" (unknown) looks most at "香"', "all of its links are shown but those to such words"),
-        ("zh", "“吃”（未知）看得最多的是“香”", "除了到不认识的词的连接，这里显示它的全部连接"),
+        ("en", '"吃" (2, unknown) looks most at "香"', "all of its links are shown but those to such words"),
+        ("zh", "“吃”（2，未知）看得最多的是“香”", "除了到不认识的词的连接，这里显示它的全部连接"),
     ],
 )  # fmt: skip
 def test_an_unknown_word_that_is_asked_for_has_its_row(lang: str, looks: str, all_but: str) -> None:

@@ -765,7 +765,7 @@ def misplaced(sentences: str, document: Any) -> list[str]:
     whole document: of lines that name a head or a word every number is looked up."""
     held, rest = list(facts(document)), whole(document)
     wrong = []
-    for line in sentences.splitlines():
+    for line in POSITION.sub("", sentences).splitlines():
         for clause in clauses(line):
             if not held or (clause.place is None and not clause.words):
                 continue
@@ -789,6 +789,8 @@ def misplaced(sentences: str, document: Any) -> list[str]:
     return wrong
 
 
+POSITION = re.compile(r'(?<=["”]) ?[(（]\d+[)）]')
+"""Which of several equal words is meant."""
 PARTNER = re.compile(r" ?[(（](?:in B|B 中|在 B 中)[^)）]*[)）]")
 
 

@@ -17,12 +17,8 @@ let places = new Map();
 const nextLanguage = () => Object.keys(meta.words).find((lang) => lang !== chosen.lang) ?? chosen.lang;
 /** A phrase of the page's language. @param {string} name @param {...any} given */
 const say = (name, ...given) => meta.words[chosen.lang][name].replace(/\{(\d)\}/g, (/** @type {string} */ whole, /** @type {number} */ place) => String(given[place]));
-/** @param {number|undefined} value */
-const signed = (value) => {
-  if (value === undefined) return "–";
-  const text = abs(value).toFixed(abs(value) < 0.095 ? 3 : 2);
-  return (+text ? (value < 0 ? "-" : "+") : "") + text;
-};
+/** A number with its sign; 0 has none. @param {number|undefined} x */
+const signed = (x) => (x === undefined ? "–" : (x <= -5e-4 ? "-" : x < 5e-4 ? "" : "+") + abs(x).toFixed(abs(x) < 0.095 ? 3 : 2));
 
 /** An element of a drawing. @param {string} tag @param {Record<string, any>} given @param {...(Node|string)} inside */
 function draw(tag, given, ...inside) {

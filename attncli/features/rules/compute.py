@@ -42,6 +42,7 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message, plural
+from attncli.mechanism.checked_arguments import checked
 from attncli.models.estimate import CostEstimate, seconds_of, work_of
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -67,6 +68,7 @@ def built_in_texts() -> list[str]:
     return [part.strip("\n") for part in text.split("\n\n")]
 
 
+@checked
 def rules(
     model: Model,
     texts: Sequence[str | Sequence[Token]] | None = None,
