@@ -40,6 +40,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "explain softmax": ("1", "2"),
     "explain scaling": (),
     "explain metric": ("entropy",),
+    "explain rule": ("bracket",),
     "weights init": ("{t}/new.npz",),
     "weights show": (str(ROOT / "sample_inputs" / "mha.safetensors"),),
     "weights convert": (str(ROOT / "sample_inputs" / "mha.safetensors"), "{t}/new.npz"),

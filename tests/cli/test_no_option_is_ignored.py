@@ -207,6 +207,10 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("explain", "metric", "entropy"),
         ("explain", "metric", "entropy", "--json"),
     ],
+    "explain rule": [
+        ("explain", "rule", "bracket"),
+        ("explain", "rule", "bracket", "--json"),
+    ],
     "explain order": [
         ("explain", "order", TEXT),
         ("explain", "order", TEXT, "--json"),
@@ -298,6 +302,7 @@ EXCUSED = {
                 "explain scaling",
                 "explain order",
                 "explain metric",
+                "explain rule",
                 "weights init",
                 "patch",
                 "view",

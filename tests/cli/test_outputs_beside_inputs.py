@@ -26,6 +26,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "explain": ("a b",),
     "find": ("--from", "a", "--to", "b"),
     "explain metric": ("entropy",),
+    "explain rule": ("bracket",),
     "cross": ("a b", "c d"),
     "patch": ("a b", "a c"),
     "learn": ("text", "{t}/other.txt"),

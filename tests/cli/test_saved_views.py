@@ -57,6 +57,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "explain multihead": ("explain", "multihead"),
     "explain residual": ("explain", "residual"),
     "explain metric": ("explain", "metric", "entropy"),
+    "explain rule": ("explain", "rule", "bracket"),
     "mask": ("mask", "causal", "window:3"),
     "cross": ("cross", "the cat sat", "on a mat"),
     "compare": ("compare", TEXT, OTHER, *HEADS),
@@ -123,7 +124,7 @@ EXPLORED = {*PAGED - {"compare"}, "ablate together"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("saved")
     shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
-    (made / "rules.txt").write_text("the cat sat\na dog ran to me\n" * 3)
+    (made / "rules.txt").write_text("".join(f"the cat sat {word}\n" for word in "abcdef"))
     (made / "needle").write_text("the cat\tsat\n")
     (made / "corpus.txt").write_text(f"{TEXT}\n{OTHER}\na bird sang\n")
     with inside():

@@ -298,6 +298,7 @@ ASKED = {
     "explain multihead": ("explain", "multihead", SAID),
     "explain residual": ("explain", "residual", SAID),
     "explain metric": ("explain", "metric", "entropy"),
+    "explain rule": ("explain", "rule", "bracket"),
 }
 """A question to every command that ends with an answer."""
 EXACT = {"1e-06"}

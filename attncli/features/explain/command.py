@@ -612,7 +612,7 @@ def rule(
 ) -> None:
     """What a rule of `attn heads --rules` means: where it looks, formula, its rows in a short text.
 
-    attn explain rule after-same
+    attn explain rule bracket
     """
     if name is None:
         environment: Environment = ctx.obj
