@@ -26,8 +26,15 @@ from golden_screens import (
 RENEW = "look at what changed, then: python tests/golden_screens.py"
 
 
+LONG = {"circuit-pairs"}
+"""Screens whose numbers take seconds."""
+
+
 @pytest.mark.many
-@pytest.mark.parametrize("path", screen_names())
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.thorough] * (path in LONG)) for path in screen_names()],
+)
 def test_screens_are_those_that_are_stored(path: str) -> None:
     compare(path, str.__eq__)
 
