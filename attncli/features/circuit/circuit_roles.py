@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from attncli.errors import UnsupportedError
+from attncli.features.circuit.document import NodeRule
 from attncli.features.effects.ablation import Removal, choose_backend, remove
 from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.pair_effects import mean_differences
 from attncli.features.effects.places import may_start_late
 from attncli.features.effects.sweep import resample_from
+from attncli.features.rules.compute import LEAST_TEXTS, rules
 from attncli.measure.labels import NEEDED, label_text, labels_of, repeat_scores
 from attncli.measure.metric import Measured
 from attncli.measure.pair_measure import TokenPair
@@ -37,10 +40,12 @@ Place = tuple[int, int]
 class HeadRole(Struct, frozen=True):
     """What a head does in the texts of a circuit. labels: of its attention in the clean texts and on
     random repeats; none where it earns none. difference: what m loses where its values are those of
-    the corrupt text, and how much of it by what it writes."""
+    the corrupt text, and how much of it by what it writes. rule: the strongest of those that say
+    half of its weights; None where none do."""
 
     labels: tuple[str, ...]
     difference: Difference
+    rule: NodeRule | None
 
 
 def head_roles(
@@ -62,7 +67,30 @@ def head_roles(
         return {}
     labels = _labels(model, pairs, heads)
     differences = _differences(model, pairs[:ROLE_PAIRS], heads, on_pair)
-    return {place: HeadRole(labels[place], differences[place]) for place in heads}
+    strongest = _strongest_rules(model, pairs)
+    return {
+        place: HeadRole(labels[place], differences[place], strongest.get(place)) for place in heads
+    }
+
+
+def _strongest_rules(model: Model, pairs: Sequence[TokenPair]) -> dict[Place, NodeRule]:
+    """The strongest rule of each head of the model over the clean texts, where rules say half of its
+    weights; none for texts that are too few to fit and to measure, and for masks that no rule
+    knows."""
+    texts = {tuple(token.id for token in pair.clean): pair.clean for pair in pairs}
+    if len(texts) < LEAST_TEXTS:
+        return {}
+    try:
+        document = rules(model, list(texts.values()), shares=())
+    except UnsupportedError:
+        return {}
+    return {
+        (head.layer, head.head): NodeRule(
+            rule=head.parts[0].rule, weight=head.parts[0].weight, overlap=head.overlap
+        )
+        for head in document.heads
+        if head.has_rule
+    }
 
 
 def _differences(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
+from attncli.documents.parts import label_name
 from attncli.draw.numbers import format_signed, percent
+from attncli.draw.safe import label
 from attncli.draw.view import View
 from attncli.features.circuit.document import CircuitNode, CircuitSize
 from attncli.features.effects.difference_answer import loss_text
 from attncli.features.effects.document import Difference
-from attncli.language import say
+from attncli.features.rules.screen import rule_label
+from attncli.language import contextual, say
 
 DIGITS = 2
 """Behind the point, of logit differences and scores."""
@@ -37,3 +42,14 @@ def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
         held=format_signed(change.writes or 0.0, DIGITS),
         moved=format_signed(change.moved or 0.0, DIGITS),
     )
+
+
+def looks_like(node: CircuitNode, view: View) -> str:
+    """A head's attention in one phrase: its labels, else the strongest rule behind its part of the
+    head's weights, such as `0.64 previous token`; "" for neither."""
+    if node.labels:
+        names = [label_name(name, view.lang) for name in node.labels]
+        return say(view, contextual("between", ", ")).join(names)
+    if node.rule is UNSET:
+        return ""
+    return f"{node.rule.weight:.2f} {label(say(view, rule_label(node.rule.rule)))}"

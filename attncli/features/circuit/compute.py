@@ -635,6 +635,7 @@ def _nodes(
                 reads=reads,
                 writes=_reader_name(graph, int(sizes[:, number].argmax())),
                 labels=UNSET if role is None else list(role.labels),
+                rule=UNSET if role is None or role.rule is None else role.rule,
                 difference=UNSET if role is None else role.difference,
             )
         )

@@ -31,6 +31,17 @@ class CircuitPairs(Part, frozen=True, kw_only=True):
     left_out: Annotated[Count, describe("Pairs that do not fit the model, and repeated ones.")]
 
 
+class NodeRule(Part, frozen=True, kw_only=True):
+    """The strongest rule of a head over the clean texts."""
+
+    rule: Annotated[str, describe("Its name, as in `attn explain rule`.")]
+    weight: Annotated[Share, describe("Its part of the head's mixture of rules.")]
+    overlap: Annotated[
+        Share,
+        describe("Of the head's weights, what the mixture says on texts it was not fitted to."),
+    ]
+
+
 class CircuitNode(Part, frozen=True, kw_only=True):
     """A part of the model that carries something in the circuit. Ids: embed, L5H3, L5MLP, logits."""
 
@@ -44,6 +55,10 @@ class CircuitNode(Part, frozen=True, kw_only=True):
     labels: Annotated[
         list[str] | UnsetType,
         describe("Of a head: what its attention looks like, over clean texts and random repeats."),
+    ] = UNSET
+    rule: Annotated[
+        NodeRule | UnsetType,
+        describe("Of a head of which rules say half or more; not below six clean texts."),
     ] = UNSET
     difference: Annotated[
         Difference | UnsetType,

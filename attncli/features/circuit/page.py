@@ -7,14 +7,18 @@ from typing import Any
 
 from msgspec import UNSET
 
-from attncli.documents.parts import label_name
 from attncli.draw.numbers import percent
 from attncli.draw.page.document_page import answer_part, screen_part, table_part, without_places
 from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.view import View
-from attncli.features.circuit.circuit_words import kept_text, loss_sentence, share_text
+from attncli.features.circuit.circuit_words import (
+    kept_text,
+    looks_like,
+    loss_sentence,
+    share_text,
+)
 from attncli.features.circuit.document import (
     CircuitDocument,
     CircuitGraph,
@@ -285,10 +289,9 @@ def _role(node: CircuitNode) -> dict[str, list[str]]:
 def _facts(node: CircuitNode, view: View) -> list[str]:
     """The sentences on a head."""
     facts = []
-    labels = [label_name(name, view.lang) for name in node.labels or ()]
-    if labels:
-        names = say(view, contextual("between", ", ")).join(labels)
-        facts.append(say(view, "Its attention: {labels}.", labels=safe(names)))
+    looks = looks_like(node, view)
+    if looks:
+        facts.append(say(view, "Its attention: {labels}.", labels=safe(looks)))
     change = node.difference
     if change is UNSET or change.all is None:
         return facts

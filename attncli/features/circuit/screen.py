@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, format_signed, percent
 from attncli.draw.safe import label
@@ -14,7 +13,13 @@ from attncli.draw.screen_header import warning
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import table
 from attncli.draw.view import View
-from attncli.features.circuit.circuit_words import DIGITS, kept_text, loss_sentence, share_text
+from attncli.features.circuit.circuit_words import (
+    DIGITS,
+    kept_text,
+    looks_like,
+    loss_sentence,
+    share_text,
+)
 from attncli.features.circuit.document import (
     CircuitCompareDocument,
     CircuitDocument,
@@ -183,7 +188,13 @@ def _head_table(document: CircuitDocument, view: View) -> Lines:
         " later heads look"
     )
     body = table(names, rows, view, align=align, title=title, note=note)
-    return stack(body, remark(meaning, view), _more(len(heads) - len(shown), view))
+    by_rule = ""
+    if any(not node.labels and node.rule is not UNSET for node, _ in shown):
+        by_rule = message(
+            "a number before what it looks like: the part of the strongest rule (attn explain rule)"
+        )
+    remarks = (remark(meaning, view), remark(by_rule, view))
+    return stack(body, *remarks, _more(len(heads) - len(shown), view))
 
 
 def _ranked_heads(document: CircuitDocument) -> list[tuple[CircuitNode, Difference]]:
@@ -198,13 +209,10 @@ def _ranked_heads(document: CircuitDocument) -> list[tuple[CircuitNode, Differen
 
 def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
     """The cells of a head's row."""
-    labels = say(view, contextual("between", ", ")).join(
-        label_name(name, view.lang) for name in node.labels or ()
-    )
     numbers = [
         format_signed(value or 0.0, DIGITS) for value in (change.all, change.writes, change.moved)
     ]
-    return [node.id, *numbers, say(view, acts_by(change)), labels]
+    return [node.id, *numbers, say(view, acts_by(change)), looks_like(node, view)]
 
 
 def acts_by(change: Difference) -> Message:

@@ -6,6 +6,8 @@ import sys
 import tracemalloc
 from pathlib import Path
 from threading import Barrier, get_ident
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +30,8 @@ from attncli.explore.command import _is_circuit, _text_of_circuit
 from attncli.explore.loaded_run import LiveSource
 from attncli.features.circuit import compute
 from attncli.features.circuit.circuit_overlap import compare_circuits
+from attncli.features.circuit.circuit_roles import _strongest_rules
+from attncli.features.circuit.circuit_words import looks_like
 from attncli.features.circuit.compute import _refuse_other_places, edge_count, split_pairs
 from attncli.features.circuit.document import CircuitNode
 from attncli.features.circuit.edge_graph import edge_graph
@@ -574,3 +578,21 @@ class NearModel(CircuitModel):
     def embed(self, pair, tokens):
         clean = super().embed(pair, pair.clean)
         return clean + 1e-5 * (super().embed(pair, tokens) - clean)
+
+
+def test_a_head_without_a_label_looks_like_its_strongest_rule(folder: Path) -> None:
+    model = attncli.load(folder, dtype="float64")
+    texts = [f"the cat sat on the mat, {word} the dog" for word in "abcdefg"]
+    pairs: list[Any] = [SimpleNamespace(clean=model.encode(text)) for text in texts]
+    assert _strongest_rules(model, pairs[:5]) == {}  # too few to fit to and to measure on
+    strongest = _strongest_rules(model, pairs)
+    document = attncli.rules(model, texts, shares=())
+    assert set(strongest) == {(head.layer, head.head) for head in document.heads if head.has_rule}
+    (place, rule), *_ = strongest.items()
+    node = CircuitNode(
+        id="L0H0", kind="head", layer=0, head=0, strength=1.0, reads=None, writes=None, rule=rule
+    )
+    part = next(head for head in document.heads if (head.layer, head.head) == place).parts[0]
+    assert looks_like(node, View()).startswith(f"{part.weight:.2f} ")
+    assert looks_like(replace(node, labels=["self"]), View()) == "self"
+    assert looks_like(replace(node, rule=UNSET), View()) == ""
