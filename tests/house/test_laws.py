@@ -141,6 +141,7 @@ OTHER_USES = {
     ("heads", "retrieval"): "--retrieval is an option of heads",
     ("heads", "rules"): "--rules is an option of heads",
     ("explain", "rules"): "explain rule shows where a rule looks",
+    ("circuit", "rules"): "a head without a label is named by its strongest rule",
     ("effects", "regions"): "--each-region is an option of ablate",
     ("compare", "view"): "a side may be a saved file, which view opens",
     ("mask", "explain"): "which one head: the same option",
