@@ -154,7 +154,7 @@ FIRST_CALLS = {
     "pairs": f"attncli.pairs({LEARNED}, 'pairs.jsonl')",
     "patch": f"attncli.patch({MODEL}, 'the cat', 'a cat')",
     "patch_pairs": f"attncli.patch_pairs({LEARNED}, 'pairs.jsonl')",
-    "rules": f"attncli.rules({MODEL}, ['the cat sat', 'a dog ran'] * 3)",
+    "rules": f"attncli.rules({MODEL}, [f'the cat sat {{word}}' for word in 'abcdef'])",
     "run": f"attncli.run({MODEL}, 'the cat')",
     "scan_corpus": "attncli.scan_corpus('model', ['corpus.txt'], 'scan')",
     "series": "attncli.series(['model', 'later'], 'a b a b')",

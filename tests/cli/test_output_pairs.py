@@ -30,7 +30,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "tokens": ("tokens", TEXT),
     "explain softmax": ("explain", "softmax"),
     "explain metric": ("explain", "metric", "entropy"),
-    "explain rule": ("explain", "rule", "bracket"),
+    "explain rule": ("explain", "rule", "line-start"),
     "mask": ("mask", "causal"),
     "models show": ("models", "show", "{t}/gpt2"),
     "models fetch": ("models", "fetch", "{t}/gpt2"),

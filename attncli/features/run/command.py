@@ -180,7 +180,7 @@ def run(
                 raise UsageError(
                     "regions are sums over weights, and no weights are kept",
                     expected=(
-                        "no --full, --words, --save, --padded or --show weights beside --region"
+                        "no --full, --stages, --words, --save, --padded or --show weights beside --region"
                     ),
                 )
             text_regions = []
