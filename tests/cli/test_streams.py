@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain": ("explain", "a b c"),
     "softmax": ("explain", "softmax"),
     "metric": ("explain", "metric"),
+    "rule": ("explain", "rule"),
     "matrix-softmax": ("explain", "matrix-softmax", "a b"),
     "scaling": ("explain", "scaling"),
     "order": ("explain", "order", "a b"),
