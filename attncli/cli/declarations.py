@@ -375,6 +375,9 @@ METRIC = analysis_option(
 METRIC_FILE = analysis_option(
     help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
 )
+RULE_FILE = analysis_option(
+    help="A Python file of yours with rules: this runs its code.", metavar="FILE", rare=True
+)
 HTML = delivery_option(help="Also write one offline page to look at in a browser.", metavar="FILE")
 HTML_BUDGET = option(
     help="Data in the page; heads beyond it come small.",

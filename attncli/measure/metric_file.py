@@ -16,15 +16,11 @@ classes and what is imported are no metrics. The file is run as the user's own c
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
-import re
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -32,7 +28,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import InputError, UsageError
-from attncli.inputs.files import read_regular
+from attncli.inputs.function_file import FileWords, failure_of_code, formula_of, run_file
 from attncli.language import message
 from attncli.measure.metric import (
     ALL_ROWS,
@@ -55,12 +51,15 @@ from attncli.measure.row_facts import (
 )
 from attncli.mechanism.checked_arguments import checked
 
-LARGEST = 2**20
-"""Bytes of a file of metrics, at most."""
+FILE_WORDS = FileWords(
+    what=message("a Python file of metrics"),
+    failed=message("the file of metrics failed"),
+    none=message("this file has no metric"),
+    expected=message("def name(rows): … gives [head, row]"),
+)
 NEEDS = ("", "special", "punctuation")
 CLOSE = 1e-6
 """How far beyond its range a number may be by rounding."""
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATHS: dict[str, str] = {}
 """Where the file of each metric of `FILE_METRICS` is that has been run."""
 
@@ -159,69 +158,16 @@ def load_metrics(path: str | Path) -> list[Metric]:
 def load_metric_file(path: str | Path) -> MetricFile:
     """Run a user's metric file, register its metrics and return its digest and declarations. Raises
     InputError as `load_metrics`."""
-    place = Path(path)
-    raw = read_regular(place, what=message("a Python file of metrics"), limit=LARGEST)
-    if not NAME.fullmatch(place.stem):
-        what = message(
-            "metrics are called after their file, and {name} is no name", name=repr(place.stem)
-        )
-        raise InputError(
-            what, where=str(path), expected="letters, digits and underscores, such as my_metrics.py"
-        )
-    functions = _functions(raw, place)
-    if not functions:
-        raise InputError(
-            "this file has no metric",
-            where=str(path),
-            expected="def name(rows): … gives [head, row]",
-        )
-    digest = hashlib.sha256(raw).hexdigest()
+    file = run_file(path, FILE_WORDS)
     declarations = []
-    for name, function in functions.items():
-        declaration = _declaration_of(f"{place.stem}.{name}", function, place)
-        metric = _metric(declaration, digest, function, place)
+    for name, function in file.functions.items():
+        declaration = _declaration_of(f"{file.path.stem}.{name}", function, file.path)
+        metric = _metric(declaration, file.sha256, function, file.path)
         _try(metric)
         declarations.append(declaration)
         FILE_METRICS[metric.name] = metric
-        PATHS[metric.name] = str(place.absolute())
-    return MetricFile(str(place.absolute()), digest, tuple(declarations))
-
-
-def _functions(raw: bytes, path: Path) -> dict[str, FunctionType]:
-    """Run a metric file and return the functions that it defines, by name."""
-    # not in sys.modules: two files of one name are two, and a file that is read again is run again
-    namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    try:
-        exec(compile(raw, str(path), "exec"), namespace)
-    except SyntaxError as error:
-        raise InputError(
-            "this is no Python: {reason}", where=f"{path}:{error.lineno or 1}", reason=error.msg
-        ) from error
-    except (Exception, SystemExit) as error:
-        raise _failure(error, path, message("the file of metrics failed")) from error
-    return {
-        name: value
-        for name, value in namespace.items()
-        if isinstance(value, FunctionType)
-        and NAME.fullmatch(name)
-        and not name.startswith("_")
-        and value.__module__ == path.stem
-        and value.__code__.co_filename == str(path)
-    }
-
-
-def _failure(error: BaseException, path: Path, what: str, line: int = 1) -> InputError:
-    """The error, returned and not raised, about an exception of the user's code, with the last line
-    of the file in its traceback (else `line`)."""
-    frames = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(path)
-    ]
-    fault = message(
-        "{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300]
-    )
-    return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
+        PATHS[metric.name] = str(file.path.absolute())
+    return MetricFile(str(file.path.absolute()), file.sha256, tuple(declarations))
 
 
 def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
@@ -254,7 +200,7 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
     for attribute in ("low", "high"):
         if attribute in values:
             values[attribute] = float(values[attribute])
-    declaration = MetricDeclaration(name, _formula(function), **values)
+    declaration = MetricDeclaration(name, formula_of(function, "rows"), **values)
     low = declaration.low
     high = declaration.high
     is_range = (low is None or math.isfinite(low)) and (high is None or math.isfinite(high))
@@ -273,14 +219,6 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
     return declaration
 
 
-def _formula(function: FunctionType) -> str:
-    """The first line of a function's docstring, or its signature where it has none."""
-    documentation = inspect.getdoc(function)
-    if documentation:
-        return documentation.splitlines()[0]
-    return f"{function.__name__}(rows)"
-
-
 def _metric(
     declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path
 ) -> Metric:
@@ -295,7 +233,7 @@ def _metric(
             numbers = np.asarray(function(block), np.float64)
         except (Exception, SystemExit) as error:
             what = message("the metric {name} failed", name=declaration.name)
-            raise _failure(error, path, what, line) from error
+            raise failure_of_code(error, path, what, line) from error
         shape = block.weights.shape[:2]
         where = f"{path}:{line}"
         if numbers.shape != shape:

@@ -138,6 +138,7 @@ READS = {
     "--embeddings": ("run", "a b", "--embeddings", "FILE"),
     "--mask": ("run", "a b", "--mask", "FILE"),
     "--metric-file": ("heads", "a b", "--num-heads", "2", "--metric-file", "FILE"),
+    "--rule-file": ("explain", "rule", "--rule-file", "FILE"),
     "compare texts": ("compare", "FILE", "FILE"),
     "tensors file": ("tensors", "FILE"),
     "mask spec": ("mask", "FILE"),

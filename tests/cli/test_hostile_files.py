@@ -23,6 +23,7 @@ SECONDS = 60
 READ = {
     "--model", "--mask", "--tokenizer", "--chat-template", "--chat", "--adapter", "--weights",
     "--embeddings", "--source-states", "--file", "--regions", "--metric-file", "--with-adapter",
+    "--rule-file",
     "--reference-file", "--needle", "--haystack", "--corpus", "--pairs",
     "--circuit",
 }  # fmt: skip
@@ -37,7 +38,12 @@ COMPANIONS = {
     "--haystack": ("--retrieval", "--model", "{folder}/gpt2", "--lengths", "24"),
 }
 """What an option has a meaning with."""
-ENDINGS = {"--mask": ".npy", "--weights": ".safetensors", "--metric-file": ".py"}
+ENDINGS = {
+    "--mask": ".npy",
+    "--weights": ".safetensors",
+    "--metric-file": ".py",
+    "--rule-file": ".py",
+}
 """How the names of such files end."""
 KINDS = (
     "fifo",

@@ -262,7 +262,7 @@ VALUES = {
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q", "adapter": "lora", "with_adapter": "lora",
     "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0", "code": "numpy",
-    "explain text show": "all",
+    "explain text show": "all", "rule_file": "{tmp}/rules.py",
 }  # fmt: skip
 """A value for each option that takes one, other than its default; for one of a single command, by
 both names.
@@ -414,6 +414,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (made / "text").write_text("dog sat")
     (made / "own.py").write_text("def first(rows):\n    return rows.weights[..., 0]\n")
+    (made / "rules.py").write_text("def third(text):\n    return text.j == 2\n")
     np.save(made / "x.npy", np.ones((2, 64)))
     return made
 

@@ -20,6 +20,7 @@ from walking import SENTENCE, decoder, pressed
 from attncli import language
 from attncli.cli import declarations
 from attncli.draw.view import View
+from attncli.features.explain.rule_topic import EXAMPLE
 from attncli.features.learn.document import SCORE_NAMES
 from attncli.features.learn.tasks import task_class, task_names
 
@@ -116,7 +117,8 @@ def words_of(name: str, line: tuple[str, ...], folder: Path) -> list[str]:
     )
     pairs = [Path(part).read_text() for part in line if part.endswith(".jsonl")]
     tasks = task_names() if name == "tasks" else ()
-    return [*line, str(folder), *TOKENS, *data, *pairs, *tasks]
+    example = [EXAMPLE] if name == "explain rule" else []
+    return [*line, str(folder), *TOKENS, *data, *pairs, *tasks, *example]
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,6 +44,7 @@ from attncli.errors import UsageError
 from attncli.language import listing, message, term
 
 if TYPE_CHECKING:
+    from attncli.draw.lines import Lines
     from attncli.draw.view import View
     from attncli.features.explain.document import ExplainDocument
     from attncli.inputs.token import Text, Token
@@ -585,18 +587,10 @@ def metric(
     attn explain metric entropy
     """
     if name is None:
-        environment: Environment = ctx.obj
-        view = validate_options(output, environment)
-        files = (output.file, output.svg, output.page)
-        if output.json or output.ndjson or output.plain or files != (None, None, None):
-            raise UsageError(
-                "the list of the metrics is a screen alone", expected="attn explain metric NAME"
-            )
-
-        from attncli.draw.lines import as_text
         from attncli.features.explain.softmax_screens import metrics_screen
 
-        environment.write(as_text(metrics_screen(view), view).encode())
+        what = message("the list of the metrics is a screen alone")
+        _write_list(ctx, output, what, "attn explain metric NAME", metrics_screen)
         return
     from attncli.features.explain.softmax_topics import metric_document
 
@@ -609,27 +603,45 @@ def rule(
     name: Annotated[
         str | None, argument("The rule; none lists them.", "[NAME]", completion.rule)
     ] = None,
+    rule_file: Annotated[list[Path] | None, declarations.RULE_FILE] = None,
 ) -> None:
     """What a rule of `attn heads --rules` means: where it looks, formula, its rows in a short text.
 
     attn explain rule bracket
-    """
-    if name is None:
-        environment: Environment = ctx.obj
-        view = validate_options(output, environment)
-        files = (output.file, output.svg, output.page)
-        if output.json or output.ndjson or output.plain or files != (None, None, None):
-            raise UsageError(
-                "the list of the rules is a screen alone", expected="attn explain rule NAME"
-            )
-        from attncli.draw.lines import as_text
-        from attncli.features.explain.rule_screen import rules_screen
 
-        environment.write(as_text(rules_screen(view), view).encode())
+    attn explain rule my_rules.vowels --rule-file my_rules.py
+    """
+    files = rule_file or ()
+    if name is None:
+        from attncli.features.explain.rule_screen import rules_screen
+        from attncli.features.explain.rule_topic import known_rules
+
+        what = message("the list of the rules is a screen alone")
+        screen = partial(rules_screen, known_rules(files))
+        _write_list(ctx, output, what, "attn explain rule NAME", screen)
         return
     from attncli.features.explain.rule_topic import rule_document
 
-    give_topic(ctx, rule_document(name), output)
+    give_topic(ctx, rule_document(name, rule_files=files), output)
+
+
+def _write_list(
+    ctx: typer.Context,
+    output: ExplainOutput,
+    what: str,
+    command: str,
+    screen: Callable[[View], Lines],
+) -> None:
+    """Write the list of all metrics or rules, which is a screen. Raises UsageError for another form
+    of the answer. what: says so. command: what gives the others. screen: draws it."""
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment)
+    files = (output.file, output.svg, output.page)
+    if output.json or output.ndjson or output.plain or files != (None, None, None):
+        raise UsageError(what, expected=command)
+    from attncli.draw.lines import as_text
+
+    environment.write(as_text(screen(view), view).encode())
 
 
 TOPICS: dict[str, Callable[..., None]] = {

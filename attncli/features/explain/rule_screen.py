@@ -13,7 +13,7 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.explain.document import RuleTopic
-from attncli.features.rules.built_in_rules import BUILT_IN
+from attncli.features.rules.head_rules import HeadRule
 from attncli.language import contextual, message, say
 
 
@@ -53,14 +53,14 @@ def rule_rows_table(document: RuleTopic) -> Iterable[list[object]]:
         yield [query, " ".join(f"{weight:.4f}" for weight in row)]
 
 
-def rules_screen(view: View) -> Lines:
-    """The list of all rules, each with where it looks; in a brief view their names alone."""
+def rules_screen(rules: Sequence[HeadRule], view: View) -> Lines:
+    """The list of these rules, each with where it looks; in a brief view their names alone."""
     if view.brief:
-        names = say(view, contextual("between", ", ")).join(rule.name for rule in BUILT_IN)
+        names = say(view, contextual("between", ", ")).join(rule.name for rule in rules)
         return sentences(
-            [say(view, "{count} rules: {rules}.", count=len(BUILT_IN), rules=names)], view
+            [say(view, "{count} rules: {rules}.", count=len(rules), rules=names)], view
         )
-    rows = [[rule.name, say(view, rule.sentence)] for rule in BUILT_IN]
+    rows = [[rule.name, say(view, rule.sentence)] for rule in rules]
     body = table([message("rule"), message("looks at")], rows, view)
-    more = say(view, "More about one: attn explain rule {rule}.", rule=BUILT_IN[2].name)
+    more = say(view, "More about one: attn explain rule {rule}.", rule=rules[2].name)
     return stack(body, sentences([more], view))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 import numpy as np
 
 from attncli.errors import UsageError
 from attncli.features.explain.document import RuleExample, RuleTopic
 from attncli.features.rules.built_in_rules import BUILT_IN
-from attncli.features.rules.head_rules import rule_rows
+from attncli.features.rules.head_rules import HeadRule, rule_rows
+from attncli.features.rules.rule_file import load_rules
 from attncli.features.rules.token_patterns import TokenPatterns
 from attncli.inputs.tokenize import tokenizer
 from attncli.language import listing
@@ -30,12 +33,18 @@ EXAMPLES = {
 """Texts in its place for rules that find nothing in it, cut into characters."""
 
 
+def known_rules(rule_files: Sequence[str | Path]) -> list[HeadRule]:
+    """attn's own rules, then those of a user's files. Raises InputError for a file that fails."""
+    return [*BUILT_IN, *load_rules(rule_files)]
+
+
 @checked
-def rule_document(name: str) -> RuleTopic:
+def rule_document(name: str, *, rule_files: Sequence[str | Path] = ()) -> RuleTopic:
     """Build the document that explains a rule: where it looks, and its rows in a short text.
 
     Args:
-        name: The name of a rule that comes with attn.
+        name: The name of a rule that comes with attn, or of one of the files.
+        rule_files: Python files of yours with rules, which are run as your own code.
 
     Returns:
         What `attn explain rule NAME --json` writes. The example is causal: a rule that finds no key
@@ -43,8 +52,9 @@ def rule_document(name: str) -> RuleTopic:
 
     Raises:
         UsageError: For an unknown name.
+        InputError: For a file of rules that fails.
     """
-    rules = {rule.name: rule for rule in BUILT_IN}
+    rules = {rule.name: rule for rule in known_rules(rule_files)}
     if name not in rules:
         hint = " ".join(["attn explain rule", *get_close_matches(name, rules, 1)])
         raise UsageError(

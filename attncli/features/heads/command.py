@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,6 +157,13 @@ class RuleOptions(Struct, frozen=True):
             help="Describe every head by simple rules, and run the model with rules in its place."
         ),
     ] = False
+    rule_file: Annotated[
+        list[Path] | None,
+        redeclare(
+            declarations.RULE_FILE,
+            help="With --rules: a Python file of yours with rules: this runs its code.",
+        ),
+    ] = None
 
 
 def heads(
@@ -181,7 +188,7 @@ def heads(
 
     attn heads --model DIR --retrieval --verify
 
-    attn heads --model DIR --rules --file corpus.txt --lines
+    attn heads --model DIR --rules --file corpus.txt --lines --rule-file my_rules.py
 
     attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
     """
@@ -195,13 +202,9 @@ def heads(
         _fetching_heads(environment, retrieval, setup, output, page)
         return
     if rules.rules:
-        _heads_as_rules(environment, text, setup, output, page)
+        _heads_as_rules(environment, text, setup, output, page, rules.rule_file or ())
         return
-    for name in ("needle", "haystack", "lengths", "verify"):
-        if name in environment.explicit_options:
-            raise UsageError(
-                "--{name} is about --retrieval", expected="--retrieval as well", name=name
-            )
+    _refuse_alone(environment)
     validate_page(page, lines=text.lines, why=why, words=heads_options.words)
     view = validate_options(output, environment, "heads", files={"--html": page.html})
     if heads_options.renormalise and heads_options.exclude is None:
@@ -272,6 +275,22 @@ def heads(
     )
     command = Command(environment, loaded_model, text, setup, output, page, view, why)
     answer_texts(command, compute, page=heads_page)
+
+
+def _refuse_alone(environment: Environment) -> None:
+    """Raise UsageError for options about `--retrieval` or `--rules` without it."""
+    for option, names in {
+        "--retrieval": ("needle", "haystack", "lengths", "verify"),
+        "--rules": ("rule_file",),
+    }.items():
+        for name in names:
+            if name in environment.explicit_options:
+                raise UsageError(
+                    "{out_of_place} is about {option}",
+                    expected="{option} as well",
+                    out_of_place=environment.spellings[name],
+                    option=option,
+                )
 
 
 PATIENCE = 3.0
@@ -363,9 +382,9 @@ def _fetching_heads(
 
 
 RULES_SUBJECTS = (
-    "rules", "text", "file", "lines", "ids", "top", "show", "brief", "ascii", "full", "model", "seed", "weights",
-    "num_heads", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
-    "tokenizer",
+    "rules", "rule_file", "text", "file", "lines", "ids", "top", "show", "brief", "ascii", "full", "model", "seed",
+    "weights", "num_heads", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
+    "adapter", "tokenizer",
 )  # fmt: skip
 """What heads as rules take besides how their answer looks."""
 
@@ -376,9 +395,10 @@ def _heads_as_rules(
     setup: RunSetup,
     output: OutputOptions,
     page: PageOptions,
+    rule_files: Sequence[Path],
 ) -> None:
     """Run `attn heads --rules`: describe the heads by rules over many texts, and write the document
-    and page."""
+    and page. rule_files: the user's own rules."""
     refuse_beside(environment, "--rules", RULES_SUBJECTS)
     _refuse_why(environment, "--rules")
     view = validate_options(output, environment, "rules", files={"--html": page.html})
@@ -413,6 +433,7 @@ def _heads_as_rules(
             loaded_model,
             tokens,
             source=origin,
+            rule_files=rule_files,
             note=environment.note,
             on_cost=on_cost,
             progress=on_progress,

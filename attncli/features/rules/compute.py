@@ -36,6 +36,7 @@ from attncli.features.rules.document import (
 )
 from attncli.features.rules.head_rules import HeadRule
 from attncli.features.rules.overlap import OverlapSums
+from attncli.features.rules.rule_file import load_rules
 from attncli.features.rules.rule_fit import SAMPLE, HalfRecord, is_choice
 from attncli.features.rules.swap import Swap, next_token_loss
 from attncli.features.run.compute import RunRequest, cost
@@ -76,6 +77,7 @@ def rules(
     source: str = "",
     shares: Sequence[float] = SHARES,
     seed: int = 0,
+    rule_files: Sequence[str | Path] = (),
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
@@ -93,6 +95,8 @@ def rules(
         source: Where the texts come from, in words, for the document.
         shares: Of the heads, whose places rules take: above 0, at most 1; empty for none.
         seed: Of the heads that are drawn at random.
+        rule_files: Python files of yours with rules, which are run as your own code; they stand
+            beside the rules of attn (`attncli.features.rules.rule_file`).
         note: Is told which texts are left out.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         progress: Takes the share done, 0 to 1.
@@ -103,7 +107,7 @@ def rules(
 
     Raises:
         InputError: For fewer than six texts, for a text that the model cannot take, and where no
-            token of the texts that choose sees two.
+            token of the texts that choose sees two; for a file of rules that fails.
         UsageError: For a share out of range.
         UnsupportedError: For a model that runs whole through another library, reads another text,
             or has a mask made from its own vectors.
@@ -111,6 +115,7 @@ def rules(
     Source: mixtures of programs for heads: arXiv 2606.19317; the solver: Lawson and Hanson, 1974.
     """
     _refuse(model, shares)
+    own_rules = load_rules(rule_files)
     if texts is None:
         texts = built_in_texts()
         source = "built-in"
@@ -125,7 +130,7 @@ def rules(
             count=len(tokens),
         )
     places = head_places(model)
-    usable = _usable_rules(places)
+    usable = usable_rules(places, own_rules)
     halves = (tokens[0::2], tokens[1::2])
     # a model that sees the next token predicts nothing
     predicts = model.spec.head is not None and reads_on(model.spec)
@@ -257,11 +262,11 @@ class _Steps:
         self._progress(min(self._done / self._total, 1.0))
 
 
-def _usable_rules(places: HeadPlaces) -> list[HeadRule]:
-    """The rules that some query may follow: without those that look ahead where none sees a later
-    key."""
+def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[HeadRule]:
+    """The rules that some query may follow, attn's own first: without those that look ahead where
+    none sees a later key."""
     ahead = any(sees(mask, np.arange(1), 2)[0, 1] for mask in places.masks)
-    return [rule for rule in BUILT_IN if ahead or not rule.looks_ahead]
+    return [rule for rule in (*BUILT_IN, *own_rules) if ahead or not rule.looks_ahead]
 
 
 def _head_part(

@@ -40,122 +40,159 @@ LEAST_USE = 0.05
 another name, for that is where it rests."""
 FARTHEST = 256
 """Distance from which on keys count as equally far for the mean by distance."""
+DISTANCES = 2 * FARTHEST + 1
+"""How many distances are told apart; see `distance_bins`."""
 
 
-class HalfRecord:
-    """What a half of the texts tells of all heads: sums to fit to, rows to choose by, and the mean
-    weight by distance.
+class RuleSums:
+    """What texts add up to for the fit: sums over pairs, the mean weight by distance, and in how many
+    rows each rule finds a key. Those of several processes add up.
 
-    rules: how many there are; the first of them must be that of the first token. lengths: the tokens
-    of each text.
+    rules: how many there are; the first of them must be that of the first token. arrays: by name,
+    each of its first axis text part (0: fitted to, 1: decide) where it has two: `pairs` Σ R_r R_s
+    [part, kind, rule, rule], `both` Σ R_r A [part, head, rule], `squares` Σ A² [part, head];
+    `profile` Σ A by distance [head, distance], `chances` pairs by distance [kind, distance]; `used`
+    rows in which a rule finds a key [kind, rule], `rows` [kind]. kind: of the model's masks.
     """
 
-    def __init__(self, places: HeadPlaces, rules: int, lengths: Sequence[int]) -> None:
-        heads = places.count
-        kinds = len(places.masks)
+    def __init__(self, places: HeadPlaces, rules: int) -> None:
         self._places = places
-        self._first_layers = {
-            kind: places.layers[places.kinds.index(kind)] for kind in range(kinds)
+        kinds = range(len(places.masks))
+        self._first_layers = {kind: places.layers[places.kinds.index(kind)] for kind in kinds}
+        self.arrays: dict[str, Floats] = {
+            name: np.zeros(shape) for name, shape in sum_shapes(places, rules).items()
         }
-        self._choosing = {number for number in range(len(lengths)) if is_choice(number)}
-        pairs = sum(lengths[number] ** 2 for number in self._choosing)
-        self._stride = max(-(-pairs // (2 * SAMPLE)), 1)
-        # rows are taken in turn over all texts: of many short ones not the first row alone
-        self._first_rows = np.concatenate([[0], np.cumsum(lengths)])
-        shape = (2, kinds, rules, rules)
-        self._rules = np.zeros(shape)
-        self._both = np.zeros((2, heads, rules))
-        self._squares = np.zeros((2, heads))
-        self._profile = np.zeros((heads, 2 * FARTHEST + 1))
-        self._chances = np.zeros((kinds, 2 * FARTHEST + 1))
-        self._head_rows: list[list[Sample]] = [[] for _ in range(heads)]
-        self._rule_rows: list[list[Sample]] = [[] for _ in range(kinds)]
-        self._rows = [0] * kinds
-        self._used = np.zeros((kinds, rules))
-        self._all_rows = np.zeros(kinds)
 
-    def add(self, block: PatternBlock) -> None:
-        """Take a block of rows of one layer in one text of the half."""
+    def is_first(self, block: PatternBlock) -> bool:
+        """Whether these are the first heads of the first layer with their mask: what rules say is
+        counted there, once."""
+        starts = block.heads.start == self._places.slice_of(block.layer).start
+        return starts and self._first_layers[block.kind] == block.layer
+
+    def add(self, block: PatternBlock, part: int) -> None:
+        """Take a block of rows of one layer in one text. part: 1 for a text that decides which rules
+        stay, else 0."""
         keep = block.with_choice
         if not keep.any():
             return
         weights = block.weights[:, keep]
         rules = block.rules[:, keep]
-        visible = block.visible[keep]
-        queries = block.queries[keep]
-        part = int(block.text in self._choosing)
         flat = rules.reshape(len(rules), -1)
         flat_weights = weights.reshape(len(weights), -1)
-        once = self._first_layers[block.kind] == block.layer
-        once &= block.heads.start == self._places.slice_of(block.layer).start
-        if once:
-            self._rules[part, block.kind] += flat @ flat.T
-            self._used[block.kind] += np.any(rules != rules[0], axis=-1).sum(-1)
-            self._all_rows[block.kind] += len(queries)
-        self._both[part, block.heads] += flat_weights @ flat.T
-        self._squares[part, block.heads] += np.einsum("hp,hp->h", flat_weights, flat_weights)
-        self._add_profile(block, weights, visible, queries, once=once)
-        if part:
-            rows = (self._first_rows[block.text] + queries) % self._stride == 0
-            self._add_sample(block, weights, rules, visible, rows, once=once)
+        arrays = self.arrays
+        if self.is_first(block):
+            arrays["pairs"][part, block.kind] += flat @ flat.T
+            arrays["used"][block.kind] += np.any(rules != rules[0], axis=-1).sum(-1)
+            arrays["rows"][block.kind] += int(keep.sum())
+        arrays["both"][part, block.heads] += flat_weights @ flat.T
+        arrays["squares"][part, block.heads] += np.einsum("hp,hp->h", flat_weights, flat_weights)
+        self._add_profile(block, weights, block.visible[keep], block.queries[keep])
 
     def _add_profile(
-        self, block: PatternBlock, weights: Floats, visible: Bools, queries: Ints, *, once: bool
+        self, block: PatternBlock, weights: Floats, visible: Bools, queries: Ints
     ) -> None:
         """Add to the mean weight by distance."""
         bins = distance_bins(queries, visible.shape[-1])[visible]
-        size = self._profile.shape[-1]
-        if once:
-            self._chances[block.kind] += np.bincount(bins, minlength=size)
+        if self.is_first(block):
+            self.arrays["chances"][block.kind] += np.bincount(bins, minlength=DISTANCES)
         for head, rows in zip(range(block.heads.start, block.heads.stop), weights, strict=True):
-            self._profile[head] += np.bincount(bins, rows[visible], size)
-
-    def _add_sample(
-        self,
-        block: PatternBlock,
-        weights: Floats,
-        rules: Floats,
-        visible: Bools,
-        rows: Bools,
-        *,
-        once: bool,
-    ) -> None:
-        """Keep these rows to choose by."""
-        pairs = visible[rows]
-        for head, own in zip(range(block.heads.start, block.heads.stop), weights, strict=True):
-            self._head_rows[head].append(own[rows][pairs].astype(np.float32))
-        if once:
-            self._rows[block.kind] += int(rows.sum())
-            self._rule_rows[block.kind].append(rules[:, rows][:, pairs].astype(np.float32))
+            self.arrays["profile"][head] += np.bincount(bins, rows[visible], DISTANCES)
 
     def profile(self) -> Floats:
         """Each head's mean weight by distance, [head, distance]; see `distance_bins`."""
-        chances = self._chances[self._places.head_kinds()]
-        return self._profile / np.maximum(chances, 1)
+        chances = self.arrays["chances"][self._places.head_kinds()]
+        return self.arrays["profile"] / np.maximum(chances, 1)
 
-    def choose(self) -> tuple[Floats, Floats]:
+    def choose(self, samples: Sequence[ChoiceRows]) -> tuple[Floats, Floats]:
         """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
-        chosen by, [head]. Raises InputError where no row was kept to choose by."""
+        chosen by, [head]. samples: these rows, of each head."""
         kinds = self._places.head_kinds()
-        if not all(self._rows):
-            raise InputError(
-                "no token of the texts that choose the rules sees two tokens",
-                expected=message("longer texts"),
-            )
-        rule_rows = [np.concatenate(rows, 1) for rows in self._rule_rows]
-        samples = [
-            ChoiceRows(np.concatenate(rows), rule_rows[kind], self._rows[kind])
-            for rows, kind in zip(self._head_rows, kinds.tolist(), strict=True)
-        ]
-        used = self._used / np.maximum(self._all_rows, 1)[:, None] >= LEAST_USE
+        used = self.arrays["used"] / np.maximum(self.arrays["rows"], 1)[:, None] >= LEAST_USE
         used[:, 0] = True
         chosen, overlaps = choose_rules(self._sums(slice(0, 1)), samples, used[kinds])
         return fit_mixtures(self._sums(slice(0, 2)), chosen), overlaps
 
     def _sums(self, parts: slice) -> PairSums:
         """The sums over the texts that are fitted to (part 0), those that choose (1), or both."""
-        rules = self._rules[parts].sum(0)[self._places.head_kinds()]
-        return PairSums(rules, self._both[parts].sum(0), self._squares[parts].sum(0))
+        arrays = self.arrays
+        rules = arrays["pairs"][parts].sum(0)[self._places.head_kinds()]
+        return PairSums(rules, arrays["both"][parts].sum(0), arrays["squares"][parts].sum(0))
+
+
+def sum_shapes(places: HeadPlaces, rules: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of `RuleSums`, by name."""
+    heads = places.count
+    kinds = len(places.masks)
+    return {
+        "pairs": (2, kinds, rules, rules),
+        "both": (2, heads, rules),
+        "squares": (2, heads),
+        "profile": (heads, DISTANCES),
+        "chances": (kinds, DISTANCES),
+        "used": (kinds, rules),
+        "rows": (kinds,),
+    }
+
+
+class HalfRecord:
+    """What a half of the texts tells of all heads: sums to fit to, and rows to choose by.
+
+    rules: how many there are; the first of them must be that of the first token. lengths: the tokens
+    of each text.
+    """
+
+    def __init__(self, places: HeadPlaces, rules: int, lengths: Sequence[int]) -> None:
+        kinds = len(places.masks)
+        self._places = places
+        self._sums = RuleSums(places, rules)
+        self._choosing = {number for number in range(len(lengths)) if is_choice(number)}
+        pairs = sum(lengths[number] ** 2 for number in self._choosing)
+        self._stride = max(-(-pairs // (2 * SAMPLE)), 1)
+        # rows are taken in turn over all texts: of many short ones not the first row alone
+        self._first_rows = np.concatenate([[0], np.cumsum(lengths)])
+        self._head_rows: list[list[Sample]] = [[] for _ in range(places.count)]
+        self._rule_rows: list[list[Sample]] = [[] for _ in range(kinds)]
+        self._rows = [0] * kinds
+
+    def add(self, block: PatternBlock) -> None:
+        """Take a block of rows of one layer in one text of the half."""
+        part = int(block.text in self._choosing)
+        self._sums.add(block, part)
+        if part:
+            turn = (self._first_rows[block.text] + block.queries) % self._stride == 0
+            self._add_sample(block, turn & block.with_choice)
+
+    def _add_sample(self, block: PatternBlock, rows: Bools) -> None:
+        """Keep these rows to choose by."""
+        pairs = block.visible[rows]
+        heads = range(block.heads.start, block.heads.stop)
+        for head, own in zip(heads, block.weights, strict=True):
+            self._head_rows[head].append(own[rows][pairs].astype(np.float32))
+        if self._sums.is_first(block):
+            self._rows[block.kind] += int(rows.sum())
+            self._rule_rows[block.kind].append(block.rules[:, rows][:, pairs].astype(np.float32))
+
+    def profile(self) -> Floats:
+        """Each head's mean weight by distance, [head, distance]; see `distance_bins`."""
+        return self._sums.profile()
+
+    def choose(self) -> tuple[Floats, Floats]:
+        """The mixture of each head, [head, rule], of sum 1, and its overlap on the rows that it was
+        chosen by, [head]. Raises InputError where no row was kept to choose by."""
+        if not all(self._rows):
+            raise InputError(
+                "no token of the texts that choose the rules sees two tokens",
+                expected=message("longer texts"),
+            )
+        rule_rows = [np.concatenate(rows, 1) for rows in self._rule_rows]
+        return self._sums.choose(
+            [
+                ChoiceRows(np.concatenate(rows), rule_rows[kind], self._rows[kind])
+                for rows, kind in zip(
+                    self._head_rows, self._places.head_kinds().tolist(), strict=True
+                )
+            ]
+        )
 
 
 class ChoiceRows(Struct, frozen=True, eq=False):

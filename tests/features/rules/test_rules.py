@@ -20,6 +20,7 @@ from attncli.features.rules.attention_rows import TextRules, head_places, observ
 from attncli.features.rules.built_in_rules import BUILT_IN
 from attncli.features.rules.head_rules import rule_rows
 from attncli.features.rules.mixture import PairSums, fit_mixtures
+from attncli.features.rules.rule_file import load_rules
 from attncli.features.rules.token_patterns import TokenPatterns
 from attncli.inputs.token import Token
 from attncli.mechanism.context import PutWeights
@@ -396,3 +397,93 @@ def test_seeded_weights_are_said_to_mean_nothing(tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("\n".join(TEXTS))
     answer = ask("heads", "--rules", "--file", str(tmp_path / "texts"), "--lines", "--brief")
     assert "not learned" in answer.out
+
+
+OWN_RULES = """
+def vowels(text):
+    '''begins_with_vowel(j)'''
+    return [spelling.strip().lower()[:1] in tuple("aeiou") for spelling in text.texts]
+
+vowels.says = "tokens that begin with a vowel"
+
+def half(text):
+    return text.j == text.i[:, None] // 2
+
+def _helper(text):
+    return 1 / 0
+"""
+
+
+def test_rules_of_a_file_stand_beside_the_others(model: Any, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN_RULES)
+    vowels, half = load_rules([file])
+    assert (vowels.name, vowels.formula, vowels.sentence) == (
+        "own.vowels",
+        "begins_with_vowel(j)",
+        "tokens that begin with a vowel",
+    )
+    assert (half.formula, half.sentence) == ("half(text)", "half(text)")
+    tokens = _tokens("a", " b", " is", " c", " d", " e")
+    rows = rule_rows([vowels, half], TokenPatterns(tokens), np.arange(6), np.tri(6, dtype=bool))
+    assert set(np.flatnonzero(rows[0][4])) == {0, 2}
+    assert rows[1].argmax(-1).tolist() == [0, 0, 1, 1, 2, 2]
+    # a head that follows it is told as this rule
+    names = [rule.name for rule in (*BUILT_IN, vowels, half)]
+    record = rule_fit.HalfRecord(head_places(model), len(names), [30] * 6)
+    drawn = np.random.default_rng(4)
+    for number in range(6):
+        words = _tokens(*drawn.choice([" a", " b", " c", " in", ",", " e", " f"], 30))
+        text = TextRules((*BUILT_IN, vowels, half), words)
+        seen, visible = text.rows(head_places(model).masks[0], 0, 30)
+        weights = np.repeat(seen[[names.index("own.half")]], 3, 0)
+        for layer in range(2):
+            record.add(
+                attention_rows.PatternBlock(
+                    number, layer, 0, slice(3 * layer, 3 * layer + 3), np.arange(30), weights, seen,
+                    visible,
+                )
+            )  # fmt: skip
+    assert (record.choose()[0].argmax(-1) == names.index("own.half")).all()
+    told = attncli.rules(model, TEXTS, shares=(), rule_files=[file])
+    assert [rule.name for rule in told.rules][-2:] == ["own.vowels", "own.half"]
+    shown = ask("explain", "rule", "own.half", "--rule-file", str(file), "--json").json
+    assert np.array(shown["example"]["weights"])[4].argmax() == 2
+    assert "own.vowels" in ask("explain", "rule", "--rule-file", str(file)).out
+
+
+WRONG_RULES = {
+    "def f(text):\n    return 1 / 0": "own.f failed: ZeroDivisionError",
+    "def f(text):\n    return text.j[:2]": "numbers of shape [2]",
+    "def f(text):\n    return -1.0 * text.j": "own.f gave -1",
+    "def f(text):\n    return text.j * float('nan')": "own.f gave nan",
+    "def f(text):\n    return [[k <= q for k in text.j] for q in range(len(text.i))]": "other rows",
+    "def f(text):\n    return text.j\nf.says = 3": "says of the rule own.f is 3",
+    "x = 1": "no rule",
+    "def f(": "no Python",
+    "import sys\nsys.exit(3)": "the file of rules failed: SystemExit",
+}
+
+
+@pytest.mark.parametrize("source", WRONG_RULES)
+def test_a_mistake_in_a_file_of_rules_is_told_with_its_line(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(source)
+    with pytest.raises(InputError) as caught:
+        load_rules([file])
+    assert WRONG_RULES[source] in str(caught.value)
+    assert caught.value.where.startswith(str(file))
+
+
+def test_files_of_rules_are_refused_where_they_say_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN_RULES)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "own.py").write_text(OWN_RULES)
+    with pytest.raises(InputError, match="two files define a rule own"):
+        load_rules([file, tmp_path / "other" / "own.py"])
+    alone = ask("heads", "a b", "--num-heads", "2", "--rule-file", str(file))
+    assert (alone.code, "--rule-file is about --rules" in alone.err) == (2, True)
+    for command in (("heads", "--rules", "--num-heads", "2"), ("explain", "rule", "first")):
+        answer = ask(*command, "--rule-file", str(tmp_path / "none.py"))
+        assert (answer.code, answer.out) == (3, "")

@@ -1,0 +1,179 @@
+"""Rules of your own for `attn heads --rules`: a Python file whose functions say where a query looks,
+each by its name as FILE.FUNCTION.
+
+    def vowels(text):
+        '''begins_with_vowel(j)'''
+        return [spelling.strip().lower()[:1] in tuple("aeiou") for spelling in text.texts]
+
+    vowels.says = "tokens that begin with a vowel"
+
+A function takes the text and gives what the queries asked for prefer: numbers of 0 or more, [query,
+key], or one for each key where all queries prefer the same, [key]. Keys that a query does not see
+are left out, and its row is scaled to sum to 1. The docstring begins with the formula; `says` tells
+in words where a head of this rule looks. Names that begin with an underscore, classes and what is
+imported are no rules. The file is run as the user's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.errors import InputError
+from attncli.features.rules.head_rules import HeadRule
+from attncli.features.rules.token_patterns import Bools, Ints, TokenPatterns
+from attncli.inputs.function_file import (
+    FileWords,
+    FunctionFile,
+    failure_of_code,
+    formula_of,
+    run_file,
+)
+from attncli.inputs.tokenize import tokenizer
+from attncli.language import message
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+FILE_WORDS = FileWords(
+    what=message("a Python file of rules"),
+    failed=message("the file of rules failed"),
+    none=message("this file has no rule"),
+    expected=message("def name(text): … gives [query, key]"),
+)
+TRIAL = "a b\nc d"
+"""A text on which a rule is tried before long work begins."""
+
+
+class RuleText:
+    """A text as the functions of a user's rule file get it: the queries whose rows are asked for,
+    and every token.
+
+    i: positions of the queries, [query]; j: of the keys, [key]. texts: what each token spells.
+    special, punctuation, word_start: booleans by token, [key]. word, line, sentence: the
+    number of the word, the line and the sentence that each token stands in, [key]. same: a number
+    for each token, equal for equal tokens, [key].
+    """
+
+    def __init__(self, patterns: TokenPatterns, queries: Ints) -> None:
+        self.i = queries
+        self.j: Ints = np.arange(patterns.count)
+        self.texts: list[str] = patterns.texts
+        self.special: Bools = patterns.special
+        self.punctuation: Bools = patterns.punctuation
+        self.word_start: Bools = patterns.word_start
+        self.word: Ints = patterns.word
+        self.line: Ints = patterns.line
+        self.sentence: Ints = patterns.sentence
+        self.same: Ints = patterns.identity
+
+
+class FileRule(HeadRule, frozen=True):
+    """A rule of a user's file. function: gives what queries prefer. path, line: where it begins."""
+
+    function: Callable[[RuleText], Any]
+    path: Path
+    line: int
+
+    def rows(self, patterns: TokenPatterns, queries: Ints) -> Floats:
+        """The function's preferences, checked, [query, key]. Raises InputError where it fails, or
+        gives another shape or numbers that are no preferences."""
+        where = f"{self.path}:{self.line}"
+        try:
+            numbers = np.asarray(self.function(RuleText(patterns, queries)), np.float64)
+        except (Exception, SystemExit) as error:
+            what = message("the rule {name} failed", name=self.name)
+            raise failure_of_code(error, self.path, what, self.line) from error
+        shape = (queries.size, patterns.count)
+        if numbers.shape not in (shape, shape[1:]):
+            raise InputError(
+                "the rule {name} gave numbers of shape {shape}",
+                where=where,
+                expected="one for each query and key, {wanted}, or one for each key",
+                name=self.name,
+                shape=list(numbers.shape),
+                wanted=list(shape),
+            )
+        wrong = ~np.isfinite(numbers) | (numbers < 0)
+        if wrong.any():
+            raise InputError(
+                "the rule {name} gave {value}",
+                where=where,
+                expected="finite numbers of 0 or more",
+                name=self.name,
+                value=f"{numbers[wrong][0]:g}",
+            )
+        # a row's largest number is 1, so that no sum of large ones overflows
+        largest = numbers.max(-1, keepdims=True, initial=0.0)
+        scaled = numbers / np.where(largest > 0, largest, 1.0)
+        return np.array(np.broadcast_to(scaled, shape))
+
+
+def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
+    """The rules of a user's Python files.
+
+    This runs the files, as Python runs a program: only name files that you trust.
+
+    Args:
+        paths: Python files; see this module's docstring for what stands in one.
+
+    Returns:
+        A rule for each of their functions, in their order, called FILE.FUNCTION after the file's
+        name.
+
+    Raises:
+        InputError: Where there is no such file, it fails, two define a rule of one name, or a
+            function gives no preferences for a small text; `where` names the file's line.
+    """
+    rules: dict[str, FileRule] = {}
+    for path in paths:
+        file = run_file(path, FILE_WORDS)
+        for name in file.functions:
+            rule = _rule_of(file, name)
+            if rule.name in rules:
+                raise InputError(
+                    "two files define a rule {name}",
+                    where=file.where(name),
+                    expected="another name of the file or the function",
+                    name=rule.name,
+                )
+            rules[rule.name] = rule
+    return list(rules.values())
+
+
+def _rule_of(file: FunctionFile, name: str) -> FileRule:
+    """The rule of one function, tried on a small text. Raises InputError as `load_rules`."""
+    function = file.functions[name]
+    full_name = f"{file.path.stem}.{name}"
+    formula = formula_of(function, "text")
+    says = getattr(function, "says", formula)
+    if not isinstance(says, str) or not says.strip():
+        raise InputError(
+            "{attribute} of the rule {name} is {value}",
+            where=file.where(name),
+            expected="a text",
+            attribute="says",
+            name=full_name,
+            value=repr(says)[:80],
+        )
+    line = function.__code__.co_firstlineno
+    rule = FileRule(full_name, full_name, formula, says, function, file.path, line)
+    _try(rule)
+    return rule
+
+
+def _try(rule: FileRule) -> None:
+    """Make a rule's rows in a small text, so that a mistake is told before long work begins. Raises
+    InputError, also where some rows alone differ from the same rows of the whole."""
+    tokens = tokenizer("word").encode(TRIAL)
+    patterns = TokenPatterns(tokens)
+    queries = np.arange(len(tokens))
+    whole = rule.rows(patterns, queries)
+    if not np.array_equal(whole[2:], rule.rows(patterns, queries[2:])):
+        raise InputError(
+            "the rule {name} gives other rows when only some queries are asked for",
+            where=f"{rule.path}:{rule.line}",
+            expected="rows that depend on text.i, the positions of the queries",
+            name=rule.name,
+        )
