@@ -83,6 +83,14 @@ def format_signed(value: float, digits: int) -> str:
     return text[1:]
 
 
+def format_small_signed(value: float, digits: int) -> str:
+    """As `format_signed`, with two significant digits where so many digits after the point would
+    show fewer."""
+    if 0 < abs(value) < 10.0 ** (1 - digits):
+        return f"{value:+.2g}"
+    return format_signed(value, digits)
+
+
 def format_period(tokens: float) -> str:
     """The period of a rotary pair of dimensions, in tokens, as text: three digits, or all of those
     before the point.
@@ -121,6 +129,14 @@ def percent(value: float, digits: int = 0) -> str:
     if -LEAST_SHARE < value < 0:
         return f">{-LEAST_SHARE:.1%}"
     return f"{value:.{digits if digits or abs(value) >= TENTH or value == 0 else 1}%}"
+
+
+def percent_below(value: float, bound: float) -> str:
+    """A share below a bound in percents that do not round up to it: 49.9% of 0.4997 below a half."""
+    text = percent(value)
+    if value < bound and text == percent(bound):
+        return f"{math.floor(value * 1000) / 10:.1f}%"
+    return text
 
 
 def root_of(scale: float, d_k: int, d_model: int) -> str:

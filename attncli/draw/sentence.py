@@ -87,7 +87,8 @@ def words(
                 word_text = text[start:stop].strip() or text[start:stop]
                 apart = after or start > end or text[start].isspace()
                 end = stop
-                after = False
+                # a full stop and the line break behind it may be one token
+                after = bool(text[start:stop].strip()) and text[stop - 1].isspace()
             elif not is_joined:
                 after = True
         else:

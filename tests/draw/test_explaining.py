@@ -5,6 +5,7 @@ pictures, phrases.
 import re
 from decimal import Decimal
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +45,14 @@ def test_wrapping_loses_nothing_but_blanks(text: str, width: int) -> None:
     assert all(cells(row) <= width for row in lines)
     if not any("…" in row for row in lines):
         assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("width", range(4, 30))
+def test_no_line_ends_in_an_opening_quote_or_begins_with_a_closing_one(width: int) -> None:
+    """Quotes stay with the ideographs that they stand around, straight ones by their turn."""
+    lines = wrap('says "苹果", then "巴黎" and “她吃苹果”，he "it was" so.', width)
+    assert not any(line.startswith(("”", '",', '" ')) or line.endswith("“") for line in lines)
+    assert not any(line.endswith((' "', " “")) or line in ('"', "“") for line in lines)
 
 
 def test_chinese_breaks_between_characters_but_not_before_a_stop() -> None:

@@ -556,14 +556,22 @@ def reading_fields(
 # Effects over many texts: means with intervals, and how two of them differ.
 
 HeadKey = tuple[AttentionKind, int, int]
+LEAST: Mapping[Reading, float] = {
+    "cosine": 0.0,
+    "norm": 0.0,
+    "logprob": -math.inf,
+    "kl": 0.0,
+    "difference": -math.inf,
+}
+"""The smallest value of each reading: a size is never below 0."""
 
 
-def interval(values: Sequence[float]) -> Interval | None:
+def interval(values: Sequence[float], least: float = -math.inf) -> Interval | None:
     """Mean of one value per text with its 95% interval; None without values, and without ends for a
-    single one.
+    single one. least: the smallest value that there can be, below which no interval goes.
 
     Student's t, not `mean_intervals` as over pairs: two texts have an interval here, and comparing
-    two sets of texts takes the error of each mean back from it, so both ends must be as far away.
+    two sets of texts takes the error of each mean back from its upper end.
     Of values that lean to one side it holds the mean less often than 95 times in 100;
     `measure/mean_intervals.py` says how often.
     """
@@ -573,7 +581,8 @@ def interval(values: Sequence[float]) -> Interval | None:
     if len(values) == 1:
         return Interval(mean=mean, low=None, high=None, texts=1)
     half = student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return Interval(mean=mean, low=mean - half, high=mean + half, texts=len(values))
+    low = max(mean - half, min(mean, least))
+    return Interval(mean=mean, low=low, high=mean + half, texts=len(values))
 
 
 def effects_document(
@@ -652,7 +661,7 @@ def _mean_measures(
     values = {name: [reading_of(row, name) for row in rows] for name in names}
     return MeanMeasures(
         **{
-            name: interval([value for value in readings if value is not None])
+            name: interval([value for value in readings if value is not None], LEAST[name])
             for name, readings in values.items()
         }
     )

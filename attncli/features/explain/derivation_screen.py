@@ -421,8 +421,9 @@ class Derivation:
         view = self.view
         model = self.document.model
         tokens = document.tokens
-        best = int(np.argmax(self.weights[: len(document.tokens)]))
-        query, key = (token_reference(tokens, index, view) for index in (document.query, best))
+        query, key = (
+            token_reference(tokens, index, view) for index in (document.query, self._looked_at())
+        )
         unknown = ["--unknown"] if tokens[document.query].unknown else []
         head = ["--head", head_name(document.layer, document.head)]
         titles = {
@@ -577,11 +578,22 @@ class Derivation:
         template = message("{share} of the weight of {query} is on {key}.")
         yield say(view, template, share=share, query=query_text, key=key_text)
         yield resting_key(tokens, best, view)
-        further = next((key for key in order if not rest[key] and weights[key] > 0), None)
-        if further is not None:
+        further = self._looked_at()
+        if further != best:
             template = message("Of the others it looks most at {key}: {share} of its weight.")
             further_text = quoted_token(tokens, further, view)
             yield say(view, template, key=further_text, share=percent(weights[further]))
+
+    def _looked_at(self) -> int:
+        """The key with the largest weight among those where no head rests; among all where no other
+        has any."""
+        document = self.document
+        weights = self.weights[: len(document.tokens)]
+        rest = resting_keys(document.tokens, document.model.source)
+        counted = np.where(rest, 0.0, weights)
+        if counted.max(initial=0.0) > 0:
+            return int(np.argmax(counted))
+        return int(np.argmax(weights))
 
     def _number_text(self, value: float | None) -> str:
         """A number with the view's digits, never -0; "" for None."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from attncli.draw.lines import Lines, sentences, stack
+from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import spell
 from attncli.draw.screen_header import header, shown_tokens
@@ -101,7 +101,15 @@ def _layer_table(document: NextDocument, view: View) -> Lines:
     title = message("the likeliest token if the model ended after a layer, where it changes")
     align = ["left", "left", "right"]
     names = [say(view, "from layer"), say(view, "token"), say(view, "probability")]
-    return table(names, rows, view, align=align, title=title)
+    more = ""
+    if len(shown) < len(document.layers):
+        more = say(
+            view,
+            "the last {count} of {total} changes shown; --full shows all",
+            count=len(shown),
+            total=len(document.layers),
+        )
+    return stack(table(names, rows, view, align=align, title=title), remark(more, view))
 
 
 def _each_table(document: NextDocument, view: View) -> Lines:

@@ -47,6 +47,7 @@ from attncli.inputs.token import (
     refuse_unknown,
 )
 from attncli.language import message
+from attncli.measure.rest import Bools, resting_keys
 from attncli.measure.row_facts import exclusion
 from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.attend import RowBlock
@@ -163,9 +164,12 @@ def why(
             noted.add(text)
             note(text)
 
+    rest = None
+    if not cross:
+        rest = resting_keys(tokens, model.identity.source)
     queries = _pieces(tokens, query, note_once, unknown=unknown)
     keys, others = (
-        () if name is None else _pieces(looked_at, name, note_once, unknown=unknown)
+        () if name is None else _pieces(looked_at, name, note_once, unknown=unknown, rest=rest)
         for name in (key, than)
     )
     spec = model.spec
@@ -267,24 +271,42 @@ def why_document(
 
 
 def _pieces(
-    tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool
+    tokens: Sequence[Token],
+    reference: str,
+    note: Callable[[str], None],
+    *,
+    unknown: bool,
+    rest: Bools | None = None,
 ) -> tuple[int, ...]:
-    """The token positions that `reference` names; where they are several, a note says that the link
-    with the largest weight among them is explained."""
+    """The token positions that `reference` names, those where heads rest left out if it names
+    others; where they are several, a note says that the link with the largest weight among them is
+    explained. rest: the keys where heads rest; None for the tokens that look."""
     match = find_span(tokens, reference)
     if match.stop - match.first == 1:
         return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
     if not unknown:
         refuse_unknown(tokens, match, reference)
     note_first(match, reference, note)
+    places_of_word = range(match.first, match.stop)
+    counted = tuple(place for place in places_of_word if rest is None or not rest[place])
+    if len(counted) in (0, len(places_of_word)):
+        note(
+            message(
+                "{reference} is {count} tokens: the link with the largest weight is explained",
+                reference=repr(reference),
+                count=len(places_of_word),
+            )
+        )
+        return tuple(places_of_word)
     note(
         message(
-            "{reference} is {count} tokens: the link with the largest weight is explained",
+            "{reference} is {count} tokens: of those where no head rests, the link with the largest"
+            " weight is explained",
             reference=repr(reference),
-            count=match.stop - match.first,
+            count=len(places_of_word),
         )
     )
-    return tuple(range(match.first, match.stop))
+    return counted
 
 
 def written_parts(

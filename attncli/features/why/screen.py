@@ -9,7 +9,13 @@ from msgspec import UNSET
 
 from attncli.draw.command_lines import command_about, command_lines
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import format_period, format_signed, percent, writer
+from attncli.draw.numbers import (
+    format_period,
+    format_small_signed,
+    percent,
+    percent_below,
+    writer,
+)
 from attncli.draw.rest_names import resting_key
 from attncli.draw.safe import cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
@@ -412,7 +418,10 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     for row in document.row:
         if row.key < len(keys):
             shares[row.key] = max(row.advantage, 0.0)
-    largest = max(shares, default=0.0)
+    if _is_saturated(document):
+        largest = 0.0
+    else:
+        largest = max(shares, default=0.0)
     shares = [share / largest if largest > 0 else 0.0 for share in shares]
     query = frozenset({document.link.query})
     if document.link.attention == "self":
@@ -446,19 +455,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         _exactness_sentence(document, view),
         *_writes_sentences(document, view),
     ]
-    if (
-        document.weight >= NEARLY_ALL
-        and len(document.row) > 1
-        and isinstance(document.centred, str)
-    ):
-        texts.append(
-            say(
-                view,
-                "With a weight of {weight} the row expects little but this key, so contributions"
-                " are small; --versus compares with another one.",
-                weight=f"{document.weight:.2f}",
-            )
-        )
+    texts.append(_versus_note(document, view))
     if document.softcap is not None:
         texts.append(
             say(
@@ -470,6 +467,23 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         texts.append(say(view, "To save memory, the heads of each layer are one part here."))
     texts.append(not_learned_note(document.model, view))
     return [capitalize(text) for text in texts if text]
+
+
+def _versus_note(document: WhyDocument, view: View) -> str:
+    """That a row with nearly all of its weight on the key says little of it, and what tells more;
+    "" for other rows, and where the key is compared with another one."""
+    if document.centred != "row" or len(document.row) == 1:
+        return ""
+    if _is_saturated(document):
+        return say(view, "--versus compares it with another key.")
+    if document.weight < NEARLY_ALL:
+        return ""
+    return say(
+        view,
+        "With a weight of {weight} the row expects little but this key, so contributions are small;"
+        " --versus compares with another one.",
+        weight=f"{document.weight:.2f}",
+    )
 
 
 def _resting_sentence(document: WhyDocument, view: View) -> str:
@@ -505,7 +519,7 @@ def _writes_sentences(document: WhyDocument, view: View) -> list[str]:
     ]
     if writes.target is not None and writes.logit is not None:
         word = quote_text(writes.target.text, view)
-        amount = format_signed(writes.logit, 2)
+        amount = format_small_signed(writes.logit, 2)
         if writes.versus is UNSET:
             template = message("It adds {amount} to the logit of {word}.")
             texts.append(say(view, template, amount=amount, word=word))
@@ -561,6 +575,11 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
                 "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at"
                 " {other} ({other_weight}): the score is {advantage} higher."
             )
+    elif _is_saturated(document):
+        template = message(
+            "In layer {layer} head {head} {query} looks at {key} alone ({weight}): its row expects"
+            " nothing else, so the score has no advantage to be split."
+        )
     elif document.total < NONE:
         places["advantage"] = _format_number(document.total, _digits(document, view))
         template = message(
@@ -573,6 +592,13 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
             " {advantage} above what the row expects."
         )
     return say(view, template, **places)
+
+
+def _is_saturated(document: WhyDocument) -> bool:
+    """Whether one key has the whole weight, so that what the row expects is that key's own score and
+    no part of it stands above that by more than rounding."""
+    has_all = document.weight > 1 - NONE and abs(document.total) < NONE
+    return has_all and document.over_pairs is UNSET and len(document.row) > 1
 
 
 def _reasons(document: WhyDocument, view: View) -> list[str]:
@@ -606,7 +632,7 @@ def _side_reasons(
         "reason": reason(first, document, word, view),
         "value": _format_number(value, digits),
         "total": _format_number(backing.total, digits),
-        "share": percent(backing.share),
+        "share": percent_below(backing.share, HALF),
         "count": backing.half,
         "without": "-" if without is None else f"{without:.2f}",
     }
@@ -788,21 +814,25 @@ def _exactness_sentence(document: WhyDocument, view: View) -> str:
     )
 
 
-def _without_writes(document: WhyDocument, view: View) -> bool:
-    """Whether the document lacks what the head writes (`--writes`), so that the table of pairs is
-    shown.
-    """
-    return document.writes is UNSET
+def _has_advantage(document: WhyDocument, view: View) -> bool:
+    """Whether there is an advantage that parts can add to."""
+    return not _is_saturated(document)
+
+
+def _shows_pairs(document: WhyDocument, view: View) -> bool:
+    """Whether the table of pairs is shown: there is an advantage, and no table of what the head
+    writes (`--writes`)."""
+    return document.writes is UNSET and _has_advantage(document, view)
 
 
 WHY_PARTS: Parts[WhyDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
-    ScreenPart("grid", _heads_grid),
-    ScreenPart("query", _query_side),
-    ScreenPart("key", _key_side),
-    ScreenPart("pairs", _pairs_table, _without_writes),
-    ScreenPart("dimensions", _dimensions_table),
+    ScreenPart("grid", _heads_grid, _has_advantage),
+    ScreenPart("query", _query_side, _has_advantage),
+    ScreenPart("key", _key_side, _has_advantage),
+    ScreenPart("pairs", _pairs_table, _shows_pairs),
+    ScreenPart("dimensions", _dimensions_table, _has_advantage),
     ScreenPart("writes", _writes_table),
     ScreenPart("answer", why_answer),
 )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from asking import ask
 
 import attncli
-from attncli.features.effects.ablation import interval
+from attncli.features.effects.ablation import LEAST, interval
+from attncli.features.effects.document import Reading
 from attncli.measure.student import student
 
 LINES = ("the cat sat on the mat", "it was a dark night", "I like tea")
@@ -32,6 +34,17 @@ def test_an_interval_holds_the_mean_in_95_of_100_cases() -> None:
     assert 0.935 <= inside / 2000 <= 0.965
     assert interval([]) is None
     assert (interval([2.0]).low, interval([2.0]).texts) == (None, 1)
+
+
+def test_no_interval_goes_below_the_least_value_that_there_can_be() -> None:
+    """A size such as 1 − cosine is never below 0; a difference of logits may be."""
+    values = [0.0, 0.0, 0.0, 1.0]
+    whole = interval(values)
+    size = interval(values, LEAST["cosine"])
+    assert whole.low < 0.0 == size.low
+    assert size.high == whole.high
+    assert interval(values, LEAST["difference"]).low == whole.low
+    assert set(LEAST) == set(get_args(Reading))
 
 
 def test_the_share_done_grows_from_0_to_1_whichever_layers_are_chosen() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import resting_model
 
 from attncli.draw.view import View
-from attncli.features.explain.compute import multihead_document, strongest_head
+from attncli.features.explain.compute import explain, multihead_document, strongest_head
 from attncli.features.explain.derivation_screen import weights_as_tints
 from attncli.features.explain.layer_screens import _loss_sentences
+from attncli.features.explain.screen import explain_blocks
 from attncli.features.run.compute import run
 
 WIDE = View(width=200)
@@ -52,3 +55,13 @@ def test_of_a_row_that_sees_few_keys_the_head_that_looks_is_taken() -> None:
     layer, head = strongest_head(model, TEXT, model.encode(TEXT), 2, note=notes.append)
     assert (layer, head) == (0, resting_model.PREVIOUS)
     assert repr(TEXT[1]) in str(notes[0])
+
+
+def test_the_hint_at_other_heads_names_what_the_query_looks_at() -> None:
+    """Of a head that rests, the command that finds other heads asks for the key with most weight
+    beside the first token, as the sentence does; of weights that nobody trained for the first."""
+    for source, key in (("checkpoint", "d"), ("file", "c")):
+        model = resting_model.model(source=source)
+        document = explain(model, "cdbeaf", query="#5", layer=0, head=resting_model.RESTS)
+        said = "\n".join(block.plain for block in explain_blocks(document, WIDE))
+        assert re.search(rf"attn find .*--from f --to {key}\b", said), said

@@ -18,10 +18,12 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.draw.lines import draw_parts
+from attncli.draw.numbers import format_small_signed, percent_below
 from attncli.draw.view import View
 from attncli.features.effects import logit_parts
 from attncli.features.why.compute import why
-from attncli.features.why.screen import why_sentences
+from attncli.features.why.screen import WHY_PARTS, why_sentences
 from attncli.models import residual_stream
 
 TEXT = "The animal didn't cross the street because it was too tired"
@@ -644,7 +646,7 @@ def test_the_answer_says_what_the_head_writes_where_that_was_asked(gpt2: str) ->
         document["tokens"][place]["text"] for place in (document["link"]["query"], most["source"])
     )
     assert re.search(rf'what the head writes for "{query}"[^,]*, \S+% comes from "{source}"', brief)
-    assert f"It adds {written['logit']:+.2f} to the logit of" in brief
+    assert f"It adds {format_small_signed(written['logit'], 2)} to the logit of" in brief
     assert "the head writes" not in ask("why", *line, "--head", "L1H0", "--brief").out
 
 
@@ -654,3 +656,42 @@ def test_a_link_to_a_key_where_heads_rest_is_told_as_that() -> None:
     for key, rests in (("#0", True), ("#2", False)):
         said = " ".join(why_sentences(why(model, "cdbeac", "#5", key, heads=[0]), View(width=200)))
         assert ("is the first token: heads rest there whatever it is." in said) == rests
+
+
+def test_of_a_word_that_holds_the_first_token_another_token_is_explained() -> None:
+    """A word of several tokens is asked about for those where no head rests; a note says so. Of
+    weights that nobody trained, and of a word that is the first token alone, nothing is left out."""
+    for source, keys, key in (
+        ("checkpoint", "#0-1", 1),
+        ("file", "#0-1", 0),
+        ("checkpoint", "#0", 0),
+    ):
+        notes: list[str] = []
+        model = resting_model.model(source=source)
+        document = why(model, "cdbeac", "#5", keys, heads=[0], note=notes.append)
+        assert document.link.key == key
+        assert any("where no head rests" in note for note in notes) == (key == 1)
+
+
+def test_a_row_with_one_key_has_no_advantage_to_split() -> None:
+    """Where a key has the whole weight of a row, what is left of its advantage is rounding: no part
+    is named, tinted or drawn, and what tells more is."""
+    whole = why(resting_model.model(), "cdbeac", "#5", "#0", heads=[0])
+    for weight, total, is_split in ((1.0, 1e-6, False), (0.9, 1e-6, True), (1.0, -0.2, True)):
+        document = replace(whole, weight=weight, total=total)
+        screen = draw_parts(WHY_PARTS, document, View(width=200)).plain
+        assert ("what asks" in screen and "tint:" in screen) == is_split
+        assert ("has no advantage to be split" in screen) != is_split
+        assert ("--versus compares it with another key." in screen) != is_split
+
+
+def test_less_than_half_is_never_written_as_half() -> None:
+    assert percent_below(0.4997, 0.5) == "49.9%"
+    assert percent_below(0.496, 0.5) == "49.6%"
+    assert percent_below(0.5, 0.5) == "50%"
+    assert percent_below(0.25, 0.5) == "25%"
+
+
+def test_a_small_push_keeps_two_digits() -> None:
+    written = [format_small_signed(value, 2) for value in (0.0054, -0.0306, 0.25, 0.0)]
+    assert written == ["+0.0054", "-0.031", "+0.25", "0.00"]
