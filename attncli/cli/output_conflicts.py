@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.cli.option import EVERYWHERE, OUTPUT, RUN, SCREEN, About
 from attncli.errors import AttnError, UsageError
-from attncli.language import listing, message
+from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
     from attncli.cli.declarations import OutputOptions
@@ -45,8 +45,10 @@ def refuse_beside(
         if about & subject and name in environment.explicit_options and name not in names
     ]
     if out_of_place:
-        what = message(
+        what = plural(
             "{out_of_place} does not go with {option}",
+            "{out_of_place} do not go with {option}",
+            count=len(out_of_place),
             out_of_place=" ".join(out_of_place),
             option=option,
         )

@@ -223,7 +223,9 @@ def effort(models: Sequence[Model], start_time: float) -> str:
         parts.append(
             message("{size} of weights drawn" if untrained else "{size} of weights read", size=size)
         )
-        parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
+        backend = model.backend
+        places = {"backend": backend.name, "dtype": backend.dtype, "device": backend.device}
+        parts.append(message("{backend} {dtype} on {device}", **places))
     peak = peak_memory()
     if peak is not None:
         parts.append(message("{peak} of memory at the peak", peak=size_words(peak)))

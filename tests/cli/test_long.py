@@ -718,7 +718,7 @@ def test_a_first_choice_without_a_token_is_told_at_once(
         (("--each-region",), 3, "no regions to cut off"),
         (("--region", "x=/cat/"), 2, "names tokens, and none is asked for"),
         ((*EACH, "--head", "L0H1"), 2, "--head does not go with --each-region"),
-        ((*EACH, "--from", "cat", "--to", "the"), 2, "does not go with --each-region"),
+        ((*EACH, "--from", "cat", "--to", "the"), 2, "--from --to do not go with --each-region"),
         ((*EACH, "--target", "id:999999"), 3, "there is no entry"),
         ((*EACH, "--lines"), 2, "--lines does not go with --each-region"),
     ],

@@ -341,10 +341,7 @@ def _refuse_why(environment: Environment, option: str) -> None:
     """Raise UsageError where a page is to explain heads whose document has no links."""
     if "why" in environment.explicit_options:
         raise UsageError(
-            "{out_of_place} does not go with {option}",
-            expected="one or the other",
-            out_of_place="--why",
-            option=option,
+            "--why does not go with {option}", expected="one or the other", option=option
         )
 
 

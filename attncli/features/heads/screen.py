@@ -673,7 +673,10 @@ def roles_part(document: HeadsDocument, view: View) -> Lines:
         say(view, "chance"),
         say(view, "highest scores"),
     ]
-    note = message("previous token and first-token rest are of this text, the others of the model")
+    note = message(
+        "previous token and first-token rest are the metrics prev and sink of this text, the others"
+        " are of the model"
+    )
     return table(
         names,
         rows,
