@@ -328,6 +328,8 @@ BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 MARKS = "Ġ▁ \t\n\r"
 BLANK = "␣"
 """Stands for a blank that belongs to a token, on screens and in what is typed."""
+DRAWN_CONTROLS = {ord(char): chr(0x2400 + ord(char)) for char in "\t\n\r"}
+"""Signs for a tab and for line breaks that belong to a token."""
 SHOWN = 30
 
 
@@ -365,11 +367,12 @@ def covered_text(tokens: Sequence[Token]) -> str:
 
 
 def quoted_entry(text: str) -> str:
-    """A vocabulary entry in quotes as errors and notes name it, a blank before it visible."""
+    """A vocabulary entry in quotes as errors and notes name it, a blank before it and its line
+    breaks visible, as screens draw them."""
     name = bytes_name(text)
     if name.startswith(" "):
         name = f"{BLANK}{name[1:]}"
-    return repr(name)
+    return repr(name.translate(DRAWN_CONTROLS))
 
 
 class TokenMatch(Struct, frozen=True):

@@ -7,7 +7,7 @@ Every text of the corpus is made safe, and only ever text.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from attncli.scan.document import (
     KINDS,
     AlikeHeads,
     FrequentLink,
+    PlanPart,
     ScanDocument,
     ScanEffect,
     ScanHead,
@@ -203,7 +204,7 @@ def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = Non
 
 def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
     """The HTML page with as many examples as the entry of `DENSITIES` at this index says."""
-    names = scan_names([scan.document for scan in scans])
+    names = scan_names([scan.document.plan for scan in scans])
     metrics = list(dict.fromkeys(name for scan in scans for name in metrics_of(scan.document)))
     shared = _SharedTexts()
     heads = [
@@ -255,17 +256,12 @@ FEWER = message(
 )
 
 
-def scan_names(documents: Sequence[ScanDocument]) -> list[str]:
-    """What the scans of a page are called: their models, and where that is not enough their corpora
-    or numbers.
-    """
-    plans = [document.plan for document in documents]
-    names = [safe(plan.model_with_adapters(last_part(plan.model))) for plan in plans]
+def scan_names(plans: Sequence[PlanPart], short: Callable[[str], str] = last_part) -> list[str]:
+    """What scans beside each other are called: their models, and where that is not enough their
+    corpora or numbers. short: makes of a path what is shown of it."""
+    names = [safe(plan.model_with_adapters(short(plan.model))) for plan in plans]
     if len({*names}) < len(names):
-        corpora = [
-            last_part(document.plan.corpus[0]) if document.plan.corpus else ""
-            for document in documents
-        ]
+        corpora = [short(plan.corpus[0]) if plan.corpus else "" for plan in plans]
         names = [f"{name}, {safe(corpus)}" for name, corpus in zip(names, corpora, strict=True)]
     if len({*names}) < len(names):
         names = [f"{number}: {name}" for number, name in enumerate(names, 1)]

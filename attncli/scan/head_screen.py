@@ -11,7 +11,7 @@ from msgspec import structs
 from attncli.documents.parts import label_name
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
 from attncli.draw.numbers import format_fixed, percent
-from attncli.draw.safe import label, safe, spell
+from attncli.draw.safe import label, spell
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
@@ -22,7 +22,7 @@ from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.spec import head_label
-from attncli.scan.corpus_page import tails
+from attncli.scan.corpus_page import scan_names, tails
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,
@@ -485,25 +485,35 @@ def _text_table(
 
 def furthest_link(head: ScanHead, view: View) -> list[str]:
     """A sentence naming the pair of tokens with the highest lift (count over what chance gives)
-    among the head's most frequent pairs; an empty list where none is above 1."""
-    above = [
-        link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1
-    ]
+    among the head's most frequent pairs; an empty list where none is above 1. A pair that was seen
+    once says nothing."""
+    commonest = [link for link in list(head.links or ())[:PAIRS] if link.links > 1]
+    above = [link for link in commonest if link.lift is not None and link.lift > 1]
     if not above:
         return []
     link = max(above, key=lambda link: link.lift or 0.0)
     query, key = (
         quote_text(token.text.strip() or token.text, view) for token in (link.query, link.key)
     )
-    furthest = message(
-        "None of its {most} commonest links is further above chance than {query} → {key}: {links},"
-        " {lift} times as many as chance makes.",
-        most=min(PAIRS, len(head.links or ())),
-        query=query,
-        key=key,
-        links=plural("{count:,} link", "{count:,} links", count=link.links),
-        lift=f"{link.lift:,.1f}",
-    )
+    places = {
+        "most": len(commonest),
+        "query": query,
+        "key": key,
+        "links": plural("{count:,} link", "{count:,} links", count=link.links),
+        "lift": f"{link.lift:,.1f}",
+    }
+    if len(commonest) == 1:
+        furthest = message(
+            "Its commonest link, {query} → {key}, is above chance: {links}, {lift} times as many as"
+            " chance makes.",
+            **places,
+        )
+    else:
+        furthest = message(
+            "None of its {most} commonest links is further above chance than {query} → {key}:"
+            " {links}, {lift} times as many as chance makes.",
+            **places,
+        )
     return [furthest]
 
 
@@ -527,9 +537,7 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         ]
         for row in (every if view.full else every[: view.top])
     ]
-    first, second = (
-        safe(plan.model_with_adapters(plan.model)) for plan in (comparison.a, comparison.b)
-    )
+    first, second = scan_names((comparison.a, comparison.b), short=str)
     return table(
         [say(view, "metric"), "a", "b", say(view, message("Cliff's δ")), "q"],
         rows,

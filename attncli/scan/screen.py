@@ -25,6 +25,7 @@ from attncli.draw.view import Parts, ScreenPart, View
 from attncli.language import Message, contextual, listing, message, plural, say, say_each
 from attncli.measure.labels import LABELS, STATES
 from attncli.mechanism.spec import head_label
+from attncli.scan.corpus_page import scan_names
 from attncli.scan.document import (
     LEAST_TEXTS,
     SKIP_NOTES,
@@ -626,9 +627,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     names = {name: say(view, COMPARED[name]) if name in COMPARED else name for name in columns}
     hidden_columns = _columns_left_out(names, columns, view.width)
     columns_shown = [name for name in columns if name not in hidden_columns]
-    first, second = (
-        safe(plan.model_with_adapters(plan.model)) for plan in (document.a, document.b)
-    )
+    first, second = scan_names((document.a, document.b), short=str)
     body = table(
         [names[name] for name in columns_shown],
         list(zip(*(columns[name] for name in columns_shown), strict=True)),
@@ -739,8 +738,8 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
     )
     if rows and all(row.q is None for row in rows):
         news = message(
-            "Whether these {total} differences are more than chance makes is not known: a scan of"
-            " them has too few texts for intervals.",
+            "Whether these {total} differences are more than chance makes is not known: one of the"
+            " scans has too few texts for intervals.",
             total=f"{len(rows):,}",
         )
     largest = [

@@ -82,7 +82,7 @@ def write_site(
 
     check_site(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    names = scan_names(scans)
+    names = scan_names([scan.plan for scan in scans])
     files = _file_names(names)
     files_written = []
 

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError
-from attncli.inputs.token import Span, Token, TokenMatch, find_span, find_token, joined_text
+from attncli.inputs.token import (
+    Span,
+    Token,
+    TokenMatch,
+    find_span,
+    find_token,
+    joined_text,
+    quoted_entry,
+)
 from attncli.inputs.tokenize import ByteTokenizer, WordTokenizer
 
 
@@ -215,3 +223,11 @@ def test_bytes_are_joined_to_the_characters_that_they_spell():
     assert joined_text(["Yes", "<0x0A>", "No"]) == "Yes\nNo"
     assert joined_text(["<0x20>", "<0xE4>", "<0xBD><0xA0>"]) == " 你"
     assert joined_text(["a", "<0xE4>"]) == "a0xE4"
+
+
+def test_an_entry_is_quoted_with_its_blank_and_line_breaks_as_screens_draw_them():
+    assert [quoted_entry(text) for text in (" Oslo", "\n\n", "a\tb")] == [
+        "'␣Oslo'",
+        "'␊␊'",
+        "'a␉b'",
+    ]

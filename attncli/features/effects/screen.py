@@ -20,9 +20,11 @@ from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import (
+    TEXT_CELLS,
     capitalize_sentences,
     quote_text,
     quoted_token,
+    short,
     short_token,
     words_at,
 )
@@ -552,13 +554,13 @@ def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[st
 
 
 def _token_texts(document: AblateDocument, places: int | list[int], view: View) -> str:
-    """The texts of the tokens at one position, or at several, joined by blanks."""
+    """The texts of the tokens at one position, or at several, joined by blanks and cut."""
     if isinstance(places, int):
         positions = [places]
     else:
         positions = places
     words = words_at(positions, document.tokens, document.text)
-    return label(" ".join(words), ascii=view.ascii)
+    return short(" ".join(words), TEXT_CELLS, view)
 
 
 def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> str:
@@ -744,7 +746,7 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     first = max(counted, key=lambda word: word.value)
     yield say(
         view,
-        "Of the words {word} adds most: {value} of {logit}; words and biases add up to it.",
+        "Of the words {word} adds most: {value}; words and biases add up to {logit}.",
         word=names[first.first],
         value=format_signed(first.value, 2),
         logit=f"{part.logit:.2f}",
@@ -759,7 +761,7 @@ def _word_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     yield say(
         view,
         "Attention weights, the statistics of norms and gates are held as they were: what a word does"
-        " to them is not counted. Of heads such sums say little: attn ablate.",
+        " to them is not counted. Such sums say little of what heads do: attn ablate tests them.",
     )
     yield from _deletion_sentence(part.deletion, view)
 
@@ -778,7 +780,8 @@ def _deletion_sentence(deletion: Sequence[DeletionStep], view: View) -> Iterator
     if own < random.min():
         template = message(
             "Taken out in this order, the words leave {own} on average over the steps, in {count}"
-            " random orders {low} to {high}: the order stands the test."
+            " random orders {low} to {high}: the order stands the test, as one in {odds} does by"
+            " chance."
         )
     else:
         template = message(
@@ -786,7 +789,8 @@ def _deletion_sentence(deletion: Sequence[DeletionStep], view: View) -> Iterator
             " random orders {low} to {high}: the order does not stand the test."
         )
     places = {"low": f"{random.min():.2f}", "high": f"{random.max():.2f}"}
-    yield say(view, template, own=f"{own:.2f}", count=len(random), **places)
+    count = len(random)
+    yield say(view, template, own=f"{own:.2f}", count=count, odds=count + 1, **places)
 
 
 def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
@@ -798,6 +802,14 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     first = part.sources[0]
     name = _key_name(document.keys(part.attention or "self"), first.source, view)
     return f"{name} {format_signed(first.value, 2)}"
+
+
+def _gain_template(value: float, logit: float) -> Message:
+    """The sentence on the head that adds most: as a part of the logit unless that is smaller, or
+    below 0."""
+    if value <= logit:
+        return message("Of the heads {head} adds most to {target}: {value} of {logit}.")
+    return message("Of the heads {head} adds most to {target}: {value}.")
 
 
 @capitalize_sentences
@@ -824,7 +836,7 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     if has_gain:
         head = head_phrase(heads[0], view)
         value = format_signed(heads[0].value, 2)
-        gain = message("Of the heads {head} adds most to {target}: {value} of {logit}.")
+        gain = _gain_template(heads[0].value, document.logit)
         yield say(view, gain, head=head, target=target, value=value, logit=logit)
     if heads and heads[-1].value < 0:
         if has_gain:
@@ -1004,18 +1016,40 @@ def _patch_pair_sentences(document: PatchDocument, view: View) -> Iterator[str]:
     )
     if document.effects:
         first = document.effects[0]
-        yield say(
-            view,
-            "{head} brings back most: {share} of the difference{interval}; {same} of the pairs have"
-            " this sign.",
-            head=head_phrase(first, view),
-            share=percent(first.recovered),
-            interval=_share_interval(first, view),
-            same=percent(first.sign_share or 0.0),
-        )
+        if first.recovered > LITTLE:
+            most = message(
+                "{head} brings back most: {share} of the difference{interval}; {same} of the pairs"
+                " have this sign."
+            )
+        elif first.recovered > 0:
+            most = message(
+                "No single head brings back more than a tenth of the difference; {head} most:"
+                " {share}{interval}; {same} of the pairs have this sign."
+            )
+        else:
+            most = message("No single head brings back any of the difference.")
+        yield say(view, most, **_recovered_places(first, view))
+        last = min(document.effects, key=lambda row: row.recovered)
+        if last.recovered < -LITTLE:
+            away = message(
+                "Put in alone, {head} leads away from the clean texts most: {share}{interval};"
+                " {same} of the pairs have this sign."
+            )
+            yield say(view, away, **_recovered_places(last, view))
     if len(document.effects) > 1:
         yield say(view, "Heads are put in one at a time: these shares do not add up.")
     yield not_learned_note(document.model, view)
+
+
+def _recovered_places(row: PatchRow, view: View) -> dict[str, str]:
+    """What a sentence over pairs says of a head that was put in: its name, the share that it brings
+    back with its interval, and the share of the pairs with that sign."""
+    return {
+        "head": head_phrase(row, view),
+        "share": percent(row.recovered),
+        "interval": _share_interval(row, view),
+        "same": percent(row.sign_share or 0.0),
+    }
 
 
 def _share_interval(row: PatchRow, view: View) -> str:

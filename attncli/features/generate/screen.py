@@ -134,9 +134,9 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         columns.insert(4, message("at rest"))
         align.insert(4, "right")
         note = message(
-            "lookback: share of attention on the prompt, mean over the heads kept; per key: the"
-            " same of the mean weight per key; at rest: on {rest}; the strongest look leaves these"
-            " and the token itself out",
+            "lookback: of the attention that does not rest, the share on the prompt, mean over the"
+            " heads kept; per key: the same of the mean weight per key; at rest: on {rest}; the"
+            " strongest look leaves these and the token itself out",
             rest=rest_names(document.tokens),
         )
     return table(columns, rows, view, align=align, title="lookback", note=note)

@@ -13,6 +13,8 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.cli.pair_answer import PATIENCE, foretell
+from attncli.draw.view import View
+from attncli.features.effects.screen import patch_sentences
 from attncli.inputs.pairs import read_pairs
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate
@@ -146,6 +148,18 @@ def test_patched_pairs_bring_back_what_single_texts_do(model: Model) -> None:
         assert row.recovered == pytest.approx(changes[row.layer, row.head] / whole, abs=1e-10)
         assert row.low is None
         assert 0 <= row.sign_share <= 1
+
+
+def test_a_share_over_pairs_below_a_tenth_is_little_and_one_below_0_leads_away(
+    model: Model,
+) -> None:
+    document = attncli.patch_pairs(model, SAMPLES)
+    first, last = document.effects[0], document.effects[-1]
+    for most, least, little, away in ((0.3, 0.0, False, False), (0.05, -0.3, True, True)):
+        rows = [replace(first, recovered=most), replace(last, recovered=least)]
+        said = " ".join(patch_sentences(replace(document, effects=rows), View(width=300)))
+        assert ("No single head brings back more than a tenth" in said) == little
+        assert ("leads away from the clean texts most: -30%" in said) == away
 
 
 def test_parts_of_logits_are_means_over_pairs_and_add_up(model: Model) -> None:

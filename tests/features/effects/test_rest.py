@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import resting_model
+from msgspec.structs import replace
 from resting_model import RESTS, SEEKS
 
 from attncli.draw.lines import draw_parts
@@ -13,7 +14,7 @@ from attncli.features.effects.compute import ablate, logits
 from attncli.features.effects.document import telling_look
 from attncli.features.effects.effect_answer import look_tint
 from attncli.features.effects.page import _shown_link
-from attncli.features.effects.screen import ABLATE_PARTS
+from attncli.features.effects.screen import ABLATE_PARTS, logits_sentences
 
 WIDE = View(width=200)
 TEXT = "cdbeac"
@@ -52,6 +53,16 @@ def test_parts_of_a_logit_look_at_what_is_no_rest() -> None:
         assert part.looks.key == int(rows[head].argmax())
         assert part.looks_beyond_rest.key == 1 + int(rows[head, 1:].argmax())
     assert look_tint(heads[RESTS], WIDE).endswith("; where heads rest is left out")
+
+
+def test_a_head_is_part_of_a_sum_only_where_that_is_larger() -> None:
+    """What a head adds is told as "of" the logit unless the logit is less, or below 0."""
+    document = logits(resting_model.model(), TEXT)
+    most = max(part.value for part in document.parts if part.part == "head")
+    for logit, is_part in ((most, True), (most - 0.1, False), (-1.0, False)):
+        said = logits_sentences(replace(document, logit=logit), WIDE)
+        assert any(f"{most:+.2f} of {logit:.2f}." in text for text in said) == is_part
+        assert any(f"{most:+.2f}." in text for text in said) != is_part
 
 
 def test_weights_that_nobody_trained_rest_nowhere() -> None:

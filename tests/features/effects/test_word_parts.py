@@ -138,7 +138,7 @@ def test_the_command_tells_the_sum_what_is_held_and_the_test(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("own", "orders", "verdict"),
     [
-        ((2.0, 0.0), ([3.0, 2.5], [1.0, 0.0]), "the order stands the test"),
+        ((2.0, 0.0), ([3.0, 2.5], [1.0, 0.0]), "the order stands the test, as one in"),
         ((2.0, 0.0), ([9.0, 1.9], [9.0, 0.0]), "the order does not stand the test"),
         ((2.0, 0.0), ([9.0, 2.0], [9.0, 0.0]), "the order does not stand the test"),
         ((2.0,), ([2.0, 2.0],), ""),
